@@ -1,0 +1,93 @@
+//! What the user wants of a load balancer, in provider-neutral terms: the outcome of `resolve`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ServiceKey, Uid};
+use crate::listener::Listener;
+use crate::reason::Reason;
+use crate::rows::{Family, FamilyPolicy};
+
+/// The wish for one Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// Namespace and name.
+    pub service: ServiceKey,
+    /// Identity: what marks of ownership carry.
+    pub uid: Uid,
+    /// What shall exist; `None`: nothing of it, so that all that is held is given back.
+    pub load_balancer: Option<LoadBalancerWish>,
+    /// What the user should know about the wish although it can be had.
+    pub remarks: Vec<Reason>,
+}
+
+/// The load balancer that shall exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerWish {
+    /// Which address it shall have.
+    pub address: AddressWish,
+    /// What it listens on, sorted by key, no key twice.
+    pub listeners: Vec<Listener>,
+    /// Published in the status instead of the address.
+    pub hostname: Option<String>,
+    /// Endpoints that are in no pool, and why, for people.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Which address a load balancer shall have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressWish {
+    /// The Service's namespace labels, for pools that select by them.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// The Service's labels, for pools that select by them.
+    pub labels: BTreeMap<String, String>,
+    /// Families in order of preference. Never empty.
+    pub families: Vec<Family>,
+    /// One family, both if possible, or both.
+    pub policy: FamilyPolicy,
+    /// Exactly these addresses; empty: any.
+    pub requested: Vec<IpAddr>,
+    /// Where the request for an address stands, for messages; empty where none was made.
+    pub requested_by: String,
+    /// Only from this pool.
+    pub pool: Option<String>,
+    /// Services with the same key may share an address.
+    pub sharing_key: Option<String>,
+    /// Services may only share when these are equal: the canonical selector for
+    /// `externalTrafficPolicy: Local`, else empty.
+    pub backend_key: String,
+    /// What the Service's status says it holds.
+    pub held: Vec<IpAddr>,
+}
+
+/// An endpoint that is in no pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOut {
+    /// Its address, as text because it may be no address.
+    pub endpoint: String,
+    /// The pod's name, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// Why.
+    pub reason: Reason,
+}
+
+// === impl Intent ===
+
+impl Intent {
+    /// The wish that nothing be left of a Service's load balancer.
+    pub fn removal(service: ServiceKey, uid: Uid) -> Self {
+        Self {
+            service,
+            uid,
+            load_balancer: None,
+            remarks: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A plan: the ordered steps that turn what is into what is wanted, each with the reason it exists.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Ordered steps toward one Service's intent. Equal states give an empty plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<S> {
+    /// To be applied in this order; a failed step ends the pass.
+    pub steps: Vec<Planned<S>>,
+}
+
+/// A step and why it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned<S> {
+    /// What would be done.
+    pub step: S,
+    /// Why: one clause without a full stop.
+    pub because: String,
+}
+
+/// A step as people and programs read it, with the provider's own type gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedStep {
+    /// One line.
+    pub step: String,
+    /// Why it is needed.
+    pub because: String,
+    /// The step as data.
+    pub detail: serde_json::Value,
+}
+
+// === impl Plan ===
+
+impl<S> Default for Plan<S> {
+    fn default() -> Self {
+        Self { steps: Vec::new() }
+    }
+}
+
+impl<S> Plan<S> {
+    /// Appends a step.
+    pub fn push(&mut self, step: S, because: impl Into<String>) {
+        self.steps.push(Planned {
+            step,
+            because: because.into(),
+        });
+    }
+
+    /// Whether nothing needs doing.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl<S: fmt::Display + Serialize> Plan<S> {
+    /// The plan as text and data.
+    pub fn describe(&self) -> Vec<PlannedStep> {
+        self.steps
+            .iter()
+            .map(|planned| PlannedStep {
+                step: planned.step.to_string(),
+                because: planned.because.clone(),
+                detail: serde_json::to_value(&planned.step).unwrap_or_default(),
+            })
+            .collect()
+    }
+}

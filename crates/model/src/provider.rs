@@ -1,0 +1,183 @@
+//! The seam between the engine and what makes load balancers.
+//!
+//! `observe` reads, `plan` decides (pure), `apply` carries out one step. The engine owns the order,
+//! the retries and the reports; a provider never sleeps to wait for a cloud, it says [`Applied::Busy`].
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Uid;
+use crate::intent::Intent;
+use crate::plan::Plan;
+use crate::reason::{Code, Reason};
+use crate::status::IngressAddress;
+use crate::view::ListenerView;
+
+/// Something that makes load balancers.
+pub trait Provider: Send + Sync + 'static {
+    /// What it holds for one Service now.
+    type Observed: Send + Sync;
+    /// One change it can make.
+    type Step: fmt::Display + Serialize + Send + Sync;
+
+    /// What it can do, per option.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Reads what is held for a Service.
+    fn observe(
+        &self,
+        want: &Intent,
+    ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
+
+    /// Decides what to change. Pure: equal arguments give equal plans, and a state that already is
+    /// as wanted gives an empty one.
+    ///
+    /// # Errors
+    /// Reasons why the wish can't be had. What is held stays as it is.
+    fn plan(&self, want: &Intent, have: &Self::Observed) -> Result<Plan<Self::Step>, Vec<Reason>>;
+
+    /// Carries out one step. Idempotent; checks ownership; may be repeated after a crash.
+    fn apply(
+        &self,
+        step: &Self::Step,
+    ) -> impl Future<Output = Result<Applied, ProviderError>> + Send;
+
+    /// What can be said of a Service in the observed state.
+    fn standing(&self, want: &Intent, have: &Self::Observed) -> Standing;
+
+    /// One cheap look at everything: the Services whose state is not what the last plan left.
+    fn audit(&self) -> impl Future<Output = Result<Vec<Uid>, ProviderError>> + Send;
+}
+
+/// How far a Service is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Addresses it holds, in the order in which they are published.
+    pub ingress: Vec<IngressAddress>,
+    /// Why traffic does not flow (yet); empty: it flows.
+    pub waiting: Vec<Reason>,
+    /// What to tell beside that.
+    pub remarks: Vec<Reason>,
+    /// The listeners as they are.
+    pub listeners: Vec<ListenerView>,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// Done; the next step may follow.
+    Done,
+    /// Done, and the Service holds these addresses from now on: this is reported before anything
+    /// else is done, because the status is the durable record of the claim.
+    Addressed(Vec<IngressAddress>),
+    /// The provider works on it. The pass ends, and is taken up again when it may have finished.
+    Busy {
+        /// When to look again.
+        after: Duration,
+    },
+}
+
+/// A provider that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct ProviderError {
+    /// What to tell people.
+    pub reason: Reason,
+    /// What the engine does about it.
+    pub retry: Retry,
+}
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// With growing pauses.
+    Backoff,
+    /// Not before this long.
+    After(Duration),
+    /// At once, from a new observation: somebody else was faster.
+    Now,
+    /// Only when a fact changes.
+    OnChange,
+}
+
+/// What a provider can do with each option.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The provider's kind, for messages: `local`.
+    pub provider: &'static str,
+    /// Whether members are pods or NodePorts.
+    pub target: Target,
+    /// Answers that are not [`Capability::Supported`], by option name.
+    pub exceptions: Vec<(&'static str, Capability)>,
+}
+
+/// What a provider does with an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// It does what the option says.
+    Supported,
+    /// It reaches the same in another way.
+    Emulated {
+        /// How.
+        how: &'static str,
+    },
+    /// It can't.
+    Refused {
+        /// Why.
+        why: &'static str,
+    },
+}
+
+/// Where members point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Pod addresses and target ports.
+    #[default]
+    Pod,
+    /// Node addresses and NodePorts.
+    Node,
+}
+
+// === impl Capabilities ===
+
+impl Capabilities {
+    /// The answer for an option.
+    pub fn of(&self, option: &str) -> Capability {
+        self.exceptions
+            .iter()
+            .find(|(name, _)| *name == option)
+            .map_or(Capability::Supported, |(_, capability)| capability.clone())
+    }
+}
+
+// === impl ProviderError ===
+
+impl ProviderError {
+    /// A failure that passing time may heal.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self {
+            reason: Reason::error(Code::ProviderFailed, message),
+            retry: Retry::Backoff,
+        }
+    }
+
+    /// A failure that only a change of the facts can heal.
+    pub fn lasting(reason: Reason) -> Self {
+        Self {
+            reason,
+            retry: Retry::OnChange,
+        }
+    }
+
+    /// Somebody else was faster: look again.
+    pub fn outdated(reason: Reason) -> Self {
+        Self {
+            reason,
+            retry: Retry::Now,
+        }
+    }
+}

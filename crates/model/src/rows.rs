@@ -1,0 +1,341 @@
+//! Facts as compact rows: the few fields of Kubernetes objects that decide anything.
+//!
+//! Rows are made from [`crate::wire`] shapes by every source in the same way, and held by the World
+//! behind `Arc`. Texts that a user can get wrong (annotations, source ranges, addresses) stay texts
+//! here; `resolve` judges them, so that a bad one becomes a Reason instead of a lost object.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::id::{ServiceKey, Uid};
+use crate::listener::Protocol;
+use crate::reason::Origin;
+use crate::status::ServiceStatus;
+
+/// A Service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceRow {
+    /// Namespace and name.
+    pub key: ServiceKey,
+    /// Identity.
+    pub uid: Uid,
+    /// `metadata.generation`, where the source has one.
+    pub generation: Option<i64>,
+    /// `metadata.resourceVersion`, where the source has one.
+    pub resource_version: Option<Arc<str>>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether [`crate::status::FINALIZER`] is on it.
+    pub finalized: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// `spec.type` is `LoadBalancer`.
+    pub wants_load_balancer: bool,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<Arc<str>>,
+    /// Address families in order of preference. Never empty.
+    pub families: Vec<Family>,
+    /// What `spec.ipFamilyPolicy` asks for.
+    pub family_policy: FamilyPolicy,
+    /// `spec.clusterIP` is `None`.
+    pub headless: bool,
+    /// Ports, in the order of the manifest.
+    pub ports: Vec<ServicePort>,
+    /// `spec.selector`.
+    pub selector: BTreeMap<String, String>,
+    /// `spec.externalTrafficPolicy` is `Local`.
+    pub external_local: bool,
+    /// `spec.healthCheckNodePort`.
+    pub health_check_node_port: Option<NonZeroU16>,
+    /// `spec.sessionAffinity: ClientIP`, with its time-out.
+    pub affinity: Option<Duration>,
+    /// `spec.loadBalancerIP`, as written.
+    pub load_balancer_ip: Option<String>,
+    /// `spec.loadBalancerSourceRanges`, as written.
+    pub source_ranges: Vec<String>,
+    /// `spec.publishNotReadyAddresses`.
+    pub publish_not_ready: bool,
+    /// `spec.allocateLoadBalancerNodePorts`.
+    pub allocate_node_ports: bool,
+    /// What the Service's status says now: the durable record of its claim.
+    pub status: ServiceStatus,
+    /// Where it was read from, for sources that are files.
+    pub source: Option<Arc<SourceMap>>,
+}
+
+/// Where the parts of an object stand in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceMap {
+    /// The beginning of the document.
+    pub document: Origin,
+    /// Lines of fields: `spec.ports[0].port`, `metadata.annotations[KEY]`.
+    pub lines: BTreeMap<String, u32>,
+}
+
+/// An address family.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum Family {
+    /// `IPv4`
+    #[serde(rename = "IPv4")]
+    V4,
+    /// `IPv6`
+    #[serde(rename = "IPv6")]
+    V6,
+}
+
+/// `spec.ipFamilyPolicy`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub enum FamilyPolicy {
+    /// One family.
+    #[default]
+    SingleStack,
+    /// Both where possible.
+    PreferDualStack,
+    /// Both or nothing.
+    RequireDualStack,
+}
+
+/// One entry of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Empty where a single port has none.
+    pub name: String,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Front port.
+    pub port: NonZeroU16,
+    /// Port of the pods.
+    pub target: TargetPort,
+    /// Port on every node, where allocated.
+    pub node_port: Option<NonZeroU16>,
+    /// `appProtocol`.
+    pub app_protocol: Option<String>,
+}
+
+/// `spec.ports[].targetPort`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort {
+    /// A number.
+    Number(NonZeroU16),
+    /// The name of a container port; EndpointSlices carry the number.
+    Name(String),
+}
+
+/// An EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceRow {
+    /// Namespace and name of the slice itself.
+    pub key: ServiceKey,
+    /// The Service it belongs to, by the label `kubernetes.io/service-name`.
+    pub service: ServiceKey,
+    /// Family of its addresses; `None` for the type `FQDN`, which can't be served.
+    pub family: Option<Family>,
+    /// Ports of all its endpoints.
+    pub ports: Vec<SlicePort>,
+    /// Its endpoints.
+    pub endpoints: Vec<Endpoint>,
+    /// Where it was read from, for sources that are files.
+    pub source: Option<Arc<SourceMap>>,
+}
+
+/// One entry of a slice's `ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    /// Equal to the name of the Service port it implements; empty for a single unnamed one.
+    pub name: String,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// The number; `None` means "all ports", which a load balancer can't use.
+    pub port: Option<NonZeroU16>,
+}
+
+/// One entry of a slice's `endpoints`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The first address. (All addresses of an endpoint are interchangeable; more than one is
+    /// deprecated.)
+    pub address: IpAddr,
+    /// `conditions.ready`; unset counts as true.
+    pub ready: bool,
+    /// `conditions.serving`; unset counts as `ready`.
+    pub serving: bool,
+    /// `conditions.terminating`; unset counts as false.
+    pub terminating: bool,
+    /// The node it runs on.
+    pub node: Option<Arc<str>>,
+    /// The pod's name, from `targetRef`.
+    pub name: Option<Arc<str>>,
+}
+
+/// A Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Internal addresses, in the order of its status.
+    pub addresses: Vec<IpAddr>,
+    /// `spec.providerID`.
+    pub provider_id: Option<Arc<str>>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether the cluster autoscaler is about to remove it.
+    pub leaving: bool,
+    /// Condition `Ready`.
+    pub ready: bool,
+    /// `spec.podCIDRs`.
+    pub pod_prefixes: Vec<ipnet::IpNet>,
+}
+
+/// A Namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceRow {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A Secret of type `kubernetes.io/tls`. Neither `Debug` nor any message shows the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretRow {
+    /// Namespace and name.
+    pub key: ServiceKey,
+    /// Its certificate and key, or what is missing in it.
+    pub certificate: Result<Arc<crate::listener::Certificate>, String>,
+    /// Where it was read from, for sources that are files.
+    pub source: Option<Arc<SourceMap>>,
+}
+
+/// One change of the facts, as sources report it.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// A Service appeared or changed.
+    Service(Arc<ServiceRow>),
+    /// A Service is gone for good: its finalizer was removed, or it never had one.
+    ServiceGone(ServiceKey),
+    /// A slice appeared or changed.
+    Slice(Arc<SliceRow>),
+    /// A slice is gone.
+    SliceGone(ServiceKey),
+    /// A node appeared or changed.
+    Node(Arc<NodeRow>),
+    /// A node is gone.
+    NodeGone(Arc<str>),
+    /// A namespace appeared or changed.
+    Namespace(Arc<NamespaceRow>),
+    /// A namespace is gone.
+    NamespaceGone(Arc<str>),
+    /// A Secret appeared or changed.
+    Secret(Arc<SecretRow>),
+    /// A Secret is gone.
+    SecretGone(ServiceKey),
+    /// What can't be read from the named part of a source (a file), in place of what was said about
+    /// that part before. An empty list: it reads well now.
+    SourceProblems {
+        /// The part of the source: a path.
+        part: Arc<str>,
+        /// What is wrong with it.
+        reasons: Vec<crate::reason::Reason>,
+    },
+    /// Everything that was there at the start has been told. Sent once.
+    Synced,
+}
+
+// === impl Family ===
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+
+    /// Kubernetes' spelling.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl SourceMap ===
+
+impl SourceMap {
+    /// Where a field stands: its own line, else that of the nearest field around it, else the
+    /// beginning of the document.
+    pub fn origin_of(&self, field: &str) -> Origin {
+        let mut field = field;
+        loop {
+            if let Some(&line) = self.lines.get(field) {
+                return Origin {
+                    file: self.document.file.clone(),
+                    line,
+                };
+            }
+            match field.rfind(['.', '[']) {
+                Some(end) => field = &field[..end],
+                None => return self.document.clone(),
+            }
+        }
+    }
+}
+
+// === impl ServiceRow ===
+
+impl ServiceRow {
+    /// Where a field of this Service stands in its file, if it comes from one.
+    pub fn origin_of(&self, field: &str) -> Option<Origin> {
+        self.source.as_ref().map(|source| source.origin_of(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_without_a_line_is_placed_by_the_nearest_one_around_it() {
+        let map = SourceMap {
+            document: Origin {
+                file: "a.yaml".into(),
+                line: 3,
+            },
+            lines: BTreeMap::from([
+                ("spec.ports[0]".to_owned(), 9),
+                ("metadata.annotations[landfall.dev/drain]".to_owned(), 6),
+            ]),
+        };
+        let line = |field| map.origin_of(field).line;
+        assert_eq!(line("spec.ports[0].port"), 9);
+        assert_eq!(line("metadata.annotations[landfall.dev/drain]"), 6);
+        assert_eq!(line("spec.type"), 3);
+    }
+}

@@ -1,0 +1,193 @@
+//! Landfall's state as people see it: one shape for the status page, the JSON API, `get` and
+//! `explain`. Only plain data that goes to JSON and comes back.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ServiceKey, Uid};
+use crate::intent::{AddressWish, LeftOut};
+use crate::listener::{Algorithm, ListenerKey, Monitor, ProxyProtocol};
+use crate::plan::PlannedStep;
+use crate::reason::Reason;
+use crate::status::ServiceStatus;
+
+/// Everything one running instance knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceView {
+    /// The version of the program.
+    pub version: String,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// Whether every fact that was there at the start is known and every Service was handled once.
+    pub ready: bool,
+    /// What is wrong with the sources themselves.
+    pub problems: Vec<Reason>,
+    /// Address pools and what is left of them.
+    pub pools: Vec<PoolView>,
+    /// Services of type LoadBalancer that are this instance's, by key.
+    pub services: Vec<ServiceView>,
+}
+
+/// An address pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolView {
+    /// Its name.
+    pub name: String,
+    /// Its ranges as written.
+    pub addresses: Vec<String>,
+    /// IPv4 addresses in use and left.
+    pub assigned_ipv4: u64,
+    /// IPv4 addresses left.
+    pub available_ipv4: u64,
+    /// IPv6 addresses in use.
+    pub assigned_ipv6: u64,
+    /// IPv6 addresses left (saturating).
+    pub available_ipv6: u64,
+}
+
+/// One Service: wish, address, listeners, members, and why each is as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceView {
+    /// Namespace and name.
+    pub key: ServiceKey,
+    /// Identity.
+    pub uid: Uid,
+    /// The class, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub class: Option<String>,
+    /// The file and line it comes from, where it comes from a file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub origin: Option<crate::reason::Origin>,
+    /// What was reported: addresses and conditions.
+    pub status: ServiceStatus,
+    /// Everything there is to say about it, worst first.
+    pub reasons: Vec<Reason>,
+    /// What was wished for as an address; absent when the wish is invalid.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<AddressWish>,
+    /// The listeners as they are now.
+    pub listeners: Vec<ListenerView>,
+    /// Endpoints in no pool.
+    pub left_out: Vec<LeftOut>,
+    /// Steps that are planned and not done.
+    pub pending: Vec<PlannedStep>,
+}
+
+/// A listener that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerView {
+    /// The addresses it listens on.
+    pub addresses: Vec<IpAddr>,
+    /// Protocol and port.
+    pub key: ListenerKey,
+    /// The name of the Service port.
+    pub name: String,
+    /// `stream`, `tls`, `http`, `https`.
+    pub mode: String,
+    /// Why it does not serve, if so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<Reason>,
+    /// Traffic so far.
+    pub traffic: TrafficView,
+    /// How members are chosen.
+    pub algorithm: Algorithm,
+    /// PROXY protocol toward members.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// How members are checked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub monitor: Option<Monitor>,
+    /// The members.
+    pub members: Vec<MemberView>,
+}
+
+/// A member of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberView {
+    /// Where connections go.
+    pub address: SocketAddr,
+    /// The pod's name, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// The node, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<String>,
+    /// Weight.
+    pub weight: u16,
+    /// Backup member.
+    pub backup: bool,
+    /// Its state.
+    pub health: Health,
+    /// In plain words, why it is in that state: the last failed check, "terminating", ...
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub detail: String,
+    /// Traffic so far.
+    pub traffic: TrafficView,
+}
+
+/// Whether a member gets new connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Not checked yet; gets connections.
+    #[default]
+    Unknown,
+    /// Passes its checks, or has none.
+    Up,
+    /// Fails its checks; gets nothing new.
+    Down,
+    /// Leaving: keeps what it has.
+    Draining,
+}
+
+/// Counted traffic, since the listener (or member) was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficView {
+    /// Connections (UDP: flows) open now.
+    pub open: u64,
+    /// Connections ever.
+    pub connections: u64,
+    /// Connections that could not be served, for whatever reason.
+    pub failed: u64,
+    /// Bytes from clients.
+    pub bytes_in: u64,
+    /// Bytes to clients.
+    pub bytes_out: u64,
+    /// Times that the health turned. Members only.
+    #[serde(default)]
+    pub health_changes: u64,
+}
+
+// === impl Health ===
+
+impl Health {
+    /// One lower-case word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+// === impl ServiceView ===
+
+impl ServiceView {
+    /// Members that get new connections, and all members, over every listener.
+    pub fn healthy_of_total(&self) -> (usize, usize) {
+        let members = self.listeners.iter().flat_map(|listener| &listener.members);
+        members.fold((0, 0), |(healthy, total), member| {
+            let serves = matches!(member.health, Health::Up | Health::Unknown);
+            (healthy + usize::from(serves), total + 1)
+        })
+    }
+}
