@@ -1,1 +1,30 @@
-//! engine
+//! The loop that turns facts into load balancers: World, resolve, queue, passes, reports.
+//!
+//! ```text
+//!  Fact ──> World ──> resolve ──> Intent ─┐             one pass per Service at a time
+//!                                         ├─> plan ──> apply ──> report
+//!              Provider::observe ─────────┘
+//! ```
+//!
+//! The engine knows providers only by the [`landfall_model::Provider`] trait and sources only by
+//! [`landfall_model::rows::Fact`]. It never reads files, never speaks to Kubernetes, and never
+//! waits inside a pass for a cloud to finish.
+
+pub mod backoff;
+pub mod book;
+pub mod driver;
+pub mod dry_run;
+pub mod metrics;
+pub mod pass;
+pub mod queue;
+pub mod report;
+pub mod resolve;
+pub mod select;
+pub mod status;
+pub mod world;
+
+pub use driver::{Engine, EngineConfig, EngineHandle};
+pub use report::{Report, ReportError};
+pub use resolve::resolve;
+pub use select::Selection;
+pub use world::World;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ServiceKey, Uid};
-use crate::listener::Listener;
+use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
 
@@ -63,6 +63,23 @@ pub struct AddressWish {
     pub backend_key: String,
     /// What the Service's status says it holds.
     pub held: Vec<IpAddr>,
+}
+
+/// What a Service holds according to its status, the durable record of its claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Namespace and name.
+    pub service: ServiceKey,
+    /// Identity.
+    pub uid: Uid,
+    /// What it holds.
+    pub addresses: Vec<IpAddr>,
+    /// Its sharing key, as far as known.
+    pub sharing_key: Option<String>,
+    /// See [`AddressWish::backend_key`].
+    pub backend_key: String,
+    /// The ports that it listens on.
+    pub ports: Vec<ListenerKey>,
 }
 
 /// An endpoint that is in no pool.

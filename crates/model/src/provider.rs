@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::id::Uid;
-use crate::intent::Intent;
+use crate::intent::{Claim, Intent};
 use crate::plan::Plan;
 use crate::reason::{Code, Reason};
 use crate::status::IngressAddress;
-use crate::view::ListenerView;
+use crate::view::{ListenerView, PoolView};
 
 /// Something that makes load balancers.
 pub trait Provider: Send + Sync + 'static {
@@ -48,6 +48,20 @@ pub trait Provider: Send + Sync + 'static {
     /// What can be said of a Service in the observed state.
     fn standing(&self, want: &Intent, have: &Self::Observed) -> Standing;
 
+    /// Told once, before the first pass: every claim that is on record. What a Service holds is
+    /// known before anything is given to another. Providers whose cloud remembers need nothing here.
+    fn recall(&self, _claims: &[Claim]) {}
+
+    /// The listeners of a Service as they are at this moment, for people. Cheap; asks nobody.
+    fn live(&self, _service: &Uid) -> Vec<ListenerView> {
+        Vec::new()
+    }
+
+    /// The address pools and what is left of them, for people.
+    fn pools(&self) -> Vec<PoolView> {
+        Vec::new()
+    }
+
     /// One cheap look at everything: the Services whose state is not what the last plan left.
     fn audit(&self) -> impl Future<Output = Result<Vec<Uid>, ProviderError>> + Send;
 }
@@ -61,8 +75,6 @@ pub struct Standing {
     pub waiting: Vec<Reason>,
     /// What to tell beside that.
     pub remarks: Vec<Reason>,
-    /// The listeners as they are.
-    pub listeners: Vec<ListenerView>,
 }
 
 /// What came of a step.
@@ -88,6 +100,17 @@ pub struct ProviderError {
     pub reason: Reason,
     /// What the engine does about it.
     pub retry: Retry,
+    /// How much of the pass it spoils.
+    pub scope: Scope,
+}
+
+/// How much of a pass a failed step spoils.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The steps after it rest on it.
+    Pass,
+    /// Only this step; the others are tried.
+    Step,
 }
 
 /// When to try again.
@@ -162,6 +185,7 @@ impl ProviderError {
         Self {
             reason: Reason::error(Code::ProviderFailed, message),
             retry: Retry::Backoff,
+            scope: Scope::Pass,
         }
     }
 
@@ -170,6 +194,7 @@ impl ProviderError {
         Self {
             reason,
             retry: Retry::OnChange,
+            scope: Scope::Pass,
         }
     }
 
@@ -178,6 +203,7 @@ impl ProviderError {
         Self {
             reason,
             retry: Retry::Now,
+            scope: Scope::Pass,
         }
     }
 }

@@ -1,0 +1,61 @@
+//! What the engine writes back, as a seam: the Kubernetes API and the manifest store implement it.
+
+use std::future::Future;
+
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ServiceStatus;
+
+/// Where reports go.
+pub trait Report: Send + Sync + 'static {
+    /// Puts the finalizer on a Service. Returns when it is durable.
+    fn add_finalizer(
+        &self,
+        service: &ServiceRow,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Takes the finalizer off. A Service that is gone already is a success.
+    fn remove_finalizer(
+        &self,
+        service: &ServiceRow,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Replaces our part of a Service's status. Returns when it is durable.
+    fn write_status(
+        &self,
+        service: &ServiceRow,
+        status: &ServiceStatus,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Tells people that something happened. Best effort: a lost event changes nothing.
+    fn event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
+}
+
+/// Something that happened to a Service, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// CamelCase; the reasons that users of other controllers already alert on.
+    pub reason: &'static str,
+    /// Whether it is `Warning` rather than `Normal`.
+    pub warning: bool,
+    /// A sentence.
+    pub message: String,
+}
+
+/// A report that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// Somebody changed the Service in between; it is looked at anew.
+    #[error("the Service changed while its {what} was written")]
+    Conflict {
+        /// What was written.
+        what: &'static str,
+    },
+    /// It failed for another reason, and is tried again.
+    #[error("the {what} could not be written: {why}")]
+    Failed {
+        /// What was written.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}
