@@ -1,13 +1,16 @@
 //! Landfall's state as people see it: one shape for the status page, the JSON API, `get` and
 //! `explain`. Only plain data that goes to JSON and comes back.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ServiceKey, Uid};
 use crate::intent::{AddressWish, LeftOut};
-use crate::listener::{Algorithm, ListenerKey, Monitor, ProxyProtocol};
+use crate::listener::{
+    Algorithm, AllowedSources, ClientAffinity, ListenerKey, Monitor, ProxyProtocol,
+};
 use crate::plan::PlannedStep;
 use crate::reason::Reason;
 use crate::status::ServiceStatus;
@@ -22,6 +25,9 @@ pub struct InstanceView {
     pub started: String,
     /// Whether every fact that was there at the start is known and every Service was handled once.
     pub ready: bool,
+    /// What it still waits for, one clause each; empty once it is ready.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub waiting: Vec<String>,
     /// What is wrong with the sources themselves.
     pub problems: Vec<Reason>,
     /// Address pools and what is left of them.
@@ -96,6 +102,15 @@ pub struct ListenerView {
     pub traffic: TrafficView,
     /// How members are chosen.
     pub algorithm: Algorithm,
+    /// Which clients may connect.
+    #[serde(default)]
+    pub allowed: AllowedSources,
+    /// How many connections may be open at once, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connection_limit: Option<u32>,
+    /// How long a client keeps its member, where it does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub affinity: Option<ClientAffinity>,
     /// PROXY protocol toward members.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub proxy_protocol: Option<ProxyProtocol>,
@@ -163,6 +178,35 @@ pub struct TrafficView {
     /// Times that the health turned. Members only.
     #[serde(default)]
     pub health_changes: u64,
+}
+
+/// What the engine counts about its own work, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetricsView {
+    /// How long passes over one Service took, in seconds.
+    pub reconcile_seconds: HistogramView,
+    /// Passes by outcome: `unchanged`, `changed`, `waiting`, `refused`, `failed`, ... A small, fixed set.
+    pub passes: BTreeMap<String, u64>,
+    /// Steps that were carried out, by kind: `listen`, `assign`, ... A small, fixed set.
+    pub steps: BTreeMap<String, u64>,
+    /// Steps that failed, by kind.
+    pub failed_steps: BTreeMap<String, u64>,
+    /// Services that wait for a pass now.
+    pub queued: u64,
+}
+
+/// Observations counted by size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistogramView {
+    /// Upper bounds in rising order, each with the observations that fit under it and under no
+    /// lower one. Larger observations are only in `count`.
+    pub buckets: Vec<(f64, u64)>,
+    /// All observations added up.
+    pub sum: f64,
+    /// How many there were.
+    pub count: u64,
 }
 
 // === impl Health ===
