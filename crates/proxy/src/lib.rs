@@ -1,1 +1,26 @@
-//! proxy
+//! The data plane: carries the traffic of [`landfall_model::Listener`]s to their members.
+//!
+//! Owns sockets, connections, flows, member health and counters. It never decides *what* should be
+//! served (that is resolve's and plan's work) and never blocks the control plane: it runs on threads
+//! of its own, one single-threaded tokio runtime per worker.
+//!
+//! ```text
+//!   apply(listener) ──> ListenerState ── config (swapped in place) ── pool ── members
+//!                            │                                          ▲
+//!   worker threads: accept ──┤ Stream  ──> tcp: copy, splice            │ pick -> Lease
+//!                            │ Tls     ──> tls::…, then copy            │
+//!                            │ Http(s) ──> (tls::…), http::…            │
+//!                            └ UDP     ──> udp: flows                   │
+//!   monitor driver ── set_health ───────────────────────────────────────┘
+//! ```
+
+pub mod counters;
+pub mod inbound;
+pub mod listener;
+pub mod pool;
+mod recency;
+pub mod sources;
+
+pub use inbound::Inbound;
+pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
+pub use pool::{Health, Lease, PoolState};

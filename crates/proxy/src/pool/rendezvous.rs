@@ -1,0 +1,132 @@
+//! Choice by hash of the client (SOURCE_IP, SOURCE_IP_PORT): weighted rendezvous. Pure and stable: the
+//! same members give the same answer after a restart and in another process, and a member that comes
+//! or goes moves only the clients that it gains or had.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// A hash of a client's address, without its port. IPv4-mapped IPv6 addresses count as IPv4.
+pub(super) fn of_address(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => mix(u64::from(address.to_bits()) | 4 << 32),
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            mix(mix((bits >> 64) as u64) ^ bits as u64)
+        }
+    }
+}
+
+/// A hash of an address with its port.
+pub(super) fn of_socket(address: SocketAddr) -> u64 {
+    mix(of_address(address.ip()) ^ u64::from(address.port()))
+}
+
+/// How strongly a client is drawn to a member; the highest wins. With weights `w`, a member wins
+/// `w / sum` of all clients.
+pub(super) fn attraction(client: u64, member: u64, weight: u16) -> f64 {
+    // 53 random bits as a number strictly between 0 and 1.
+    let draw = (mix(client ^ member) >> 11) as f64 + 0.5;
+    let draw = draw / (1u64 << 53) as f64;
+    -f64::from(weight) / draw.ln()
+}
+
+/// The finalizer of `SplitMix64`: every input bit changes every output bit with probability one half.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn winner(client: u64, members: &[(u64, u16)]) -> u64 {
+        members
+            .iter()
+            .max_by(|a, b| attraction(client, a.0, a.1).total_cmp(&attraction(client, b.0, b.1)))
+            .unwrap()
+            .0
+    }
+
+    fn members(count: u16, weight: impl Fn(u16) -> u16) -> Vec<(u64, u16)> {
+        (0..count)
+            .map(|index| {
+                (
+                    of_socket(SocketAddr::from(([10, 0, 0, 1], 8000 + index))),
+                    weight(index),
+                )
+            })
+            .collect()
+    }
+
+    fn client(number: u32) -> u64 {
+        of_address(IpAddr::V4((0x0A00_0000 | number).into()))
+    }
+
+    #[test]
+    fn hashes_do_not_change_between_versions() {
+        assert_eq!(
+            of_address("10.0.0.1".parse().unwrap()),
+            0xB0E2_8FEA_A18A_E06B
+        );
+        assert_eq!(
+            of_address("::ffff:10.0.0.1".parse().unwrap()),
+            0xB0E2_8FEA_A18A_E06B
+        );
+        assert_ne!(
+            of_address("::10.0.0.1".parse().unwrap()),
+            0xB0E2_8FEA_A18A_E06B
+        );
+    }
+
+    #[test]
+    fn weights_set_the_share_of_clients() {
+        let members = members(3, |index| [1, 2, 5][usize::from(index)]);
+        let clients = 40_000;
+        for (member, weight) in &members {
+            let won = (0..clients)
+                .filter(|&c| winner(client(c), &members) == *member)
+                .count();
+            let share = f64::from(clients) * f64::from(*weight) / 8.0;
+            assert!(
+                (won as f64 - share).abs() < share * 0.05,
+                "{won} instead of {share}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_member_that_leaves_moves_only_its_own_clients(
+            count in 2u16..20,
+            weight in 1u16..=256,
+            gone in any::<prop::sample::Index>(),
+            clients in prop::collection::vec(any::<u64>(), 1..200),
+        ) {
+            let all = members(count, |index| 1 + (index * 37 + weight) % 256);
+            let mut rest = all.clone();
+            let (gone, _) = rest.remove(gone.index(all.len()));
+            for client in clients {
+                let before = winner(client, &all);
+                if before != gone {
+                    prop_assert_eq!(winner(client, &rest), before);
+                }
+            }
+        }
+
+        #[test]
+        fn a_new_member_takes_about_its_share(count in 2u16..12) {
+            let before = members(count, |_| 1);
+            let after = members(count + 1, |_| 1);
+            let clients = 6_000;
+            let moved = (0..clients)
+                .filter(|&c| winner(client(c), &before) != winner(client(c), &after))
+                .count();
+            let share = f64::from(clients) / f64::from(count + 1);
+            prop_assert!((moved as f64) < share * 1.25, "{} moved, share is {}", moved, share);
+        }
+    }
+}
