@@ -19,7 +19,10 @@ pub struct Backoff {
 impl Default for Backoff {
     /// 0.5 s doubling to 5 min: quick enough for a port that is freed, slow enough for an outage.
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), longest: Duration::from_secs(300) }
+        Self {
+            first: Duration::from_millis(500),
+            longest: Duration::from_secs(300),
+        }
     }
 }
 
@@ -47,7 +50,10 @@ mod tests {
         for failures in 1..40 {
             let full = (backoff.first * 2u32.pow((failures - 1).min(20))).min(backoff.longest);
             let delay = backoff.delay(&key, failures);
-            assert!(delay <= full && delay >= full * 3 / 4, "{failures}: {delay:?} of {full:?}");
+            assert!(
+                delay <= full && delay >= full * 3 / 4,
+                "{failures}: {delay:?} of {full:?}"
+            );
         }
     }
 

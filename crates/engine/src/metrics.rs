@@ -1,73 +1,100 @@
-//! Counters of the engine itself, as plain atomics; how they are shown is the web crate's business.
+//! Counters of the engine itself; how they are shown is the web crate's business.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What passes cost and how they ended.
-#[derive(Debug, Default)]
-pub struct Metrics {
-    inner: Mutex<MetricsSnapshot>,
-}
+use landfall_model::view::{HistogramView, MetricsView};
 
-/// A copy of all counters at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MetricsSnapshot {
-    /// Passes by their duration: upper bounds in seconds, and how many took at most that long
-    /// (not cumulative).
-    pub seconds: Vec<(f64, u64)>,
-    /// Sum of all durations, in seconds.
-    pub seconds_sum: f64,
-    /// Number of passes.
-    pub count: u64,
-    /// Passes by outcome: `settled`, `refused`, `failed`, `busy`.
-    pub outcomes: BTreeMap<&'static str, u64>,
-    /// Applied steps by their kind.
-    pub steps: BTreeMap<String, u64>,
+/// What passes cost and how they ended.
+#[derive(Debug)]
+pub struct Metrics {
+    view: Mutex<MetricsView>,
 }
 
 /// Upper bounds in seconds: a local pass takes microseconds, a cloud's tens of seconds.
-const BOUNDS: [f64; 12] =
-    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, f64::INFINITY];
+const BOUNDS: [f64; 11] = [
+    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0,
+];
 
 // === impl Metrics ===
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let buckets = BOUNDS.iter().map(|&bound| (bound, 0)).collect();
+        let reconcile_seconds = HistogramView {
+            buckets,
+            ..HistogramView::default()
+        };
+        Self {
+            view: Mutex::new(MetricsView {
+                reconcile_seconds,
+                ..MetricsView::default()
+            }),
+        }
+    }
+}
+
 impl Metrics {
     /// Counts a finished pass.
-    pub fn pass(&self, took: Duration, outcome: &'static str) {
+    pub fn pass(&self, took: Duration, outcome: &str) {
         let seconds = took.as_secs_f64();
-        let mut inner = self.lock();
-        inner.count += 1;
-        inner.seconds_sum += seconds;
-        *inner.outcomes.entry(outcome).or_default() += 1;
-        if let Some((_, count)) = inner.seconds.iter_mut().find(|(bound, _)| seconds <= *bound) {
+        let mut view = self.lock();
+        *view.passes.entry(outcome.to_owned()).or_default() += 1;
+        let histogram = &mut view.reconcile_seconds;
+        histogram.count += 1;
+        histogram.sum += seconds;
+        if let Some((_, count)) = histogram
+            .buckets
+            .iter_mut()
+            .find(|(bound, _)| seconds <= *bound)
+        {
             *count += 1;
         }
     }
 
-    /// Counts an applied step by the first word of what it does.
+    /// Counts a step that was carried out.
     pub fn step(&self, kind: &str) {
         *self.lock().steps.entry(kind.to_owned()).or_default() += 1;
     }
 
+    /// Counts a step that failed.
+    pub fn failed_step(&self, kind: &str) {
+        *self.lock().failed_steps.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Notes how many Services wait for a pass.
+    pub fn queued(&self, depth: usize) {
+        self.lock().queued = depth as u64;
+    }
+
     /// All counters now.
-    pub fn snapshot(&self) -> MetricsSnapshot {
+    pub fn view(&self) -> MetricsView {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, MetricsSnapshot> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MetricsView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for MetricsSnapshot {
-    fn default() -> Self {
-        Self {
-            seconds: BOUNDS.iter().map(|&bound| (bound, 0)).collect(),
-            seconds_sum: 0.0,
-            count: 0,
-            outcomes: BTreeMap::new(),
-            steps: BTreeMap::new(),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_is_counted_once_in_the_lowest_bucket_that_holds_it() {
+        let metrics = Metrics::default();
+        metrics.pass(Duration::from_millis(2), "settled");
+        metrics.pass(Duration::from_secs(60), "failed");
+        let view = metrics.view();
+        let filled: Vec<_> = view
+            .reconcile_seconds
+            .buckets
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(filled, [&(0.003, 1)]);
+        assert_eq!(view.reconcile_seconds.count, 2);
+        assert_eq!(view.passes["failed"], 1);
     }
 }

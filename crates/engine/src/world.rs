@@ -55,7 +55,11 @@ impl World {
             },
             Fact::Node(row) => {
                 let old = self.nodes.insert(row.name.clone(), row.clone());
-                if old.as_ref() == Some(&row) { Affected::Nobody } else { Affected::All }
+                if old.as_ref() == Some(&row) {
+                    Affected::Nobody
+                } else {
+                    Affected::All
+                }
             }
             Fact::NodeGone(name) => match self.nodes.remove(&name) {
                 Some(_) => Affected::All,
@@ -148,7 +152,11 @@ impl World {
     fn apply_service(&mut self, row: Arc<ServiceRow>) -> Affected {
         let key = row.key.clone();
         let old = self.services.insert(key.clone(), row.clone());
-        if old.as_ref() == Some(&row) { Affected::Nobody } else { Affected::one(key) }
+        if old.as_ref() == Some(&row) {
+            Affected::Nobody
+        } else {
+            Affected::one(key)
+        }
     }
 
     fn apply_slice(&mut self, row: Arc<SliceRow>) -> Affected {
@@ -168,7 +176,10 @@ impl World {
     }
 
     fn link_slice(&mut self, row: &SliceRow) {
-        self.slices_of_service.entry(row.service.clone()).or_default().insert(row.key.clone());
+        self.slices_of_service
+            .entry(row.service.clone())
+            .or_default()
+            .insert(row.key.clone());
     }
 
     fn unlink_slice(&mut self, row: &SliceRow) {
@@ -190,14 +201,21 @@ impl World {
     }
 
     fn all_in_namespace(&self, namespace: &str) -> Affected {
-        Affected::Services(self.in_namespace(namespace).map(|(key, _)| key.clone()).collect())
+        Affected::Services(
+            self.in_namespace(namespace)
+                .map(|(key, _)| key.clone())
+                .collect(),
+        )
     }
 
     /// Services name their Secrets in annotations, in a syntax that only the dialects know; a
     /// Service that does not even mention the name can't be using it.
     fn users_of_secret(&self, secret: &ServiceKey) -> Affected {
-        let mentions =
-            |row: &ServiceRow| row.annotations.values().any(|value| value.contains(secret.name()));
+        let mentions = |row: &ServiceRow| {
+            row.annotations
+                .values()
+                .any(|value| value.contains(secret.name()))
+        };
         Affected::Services(
             self.in_namespace(secret.namespace())
                 .filter(|(_, row)| mentions(row))

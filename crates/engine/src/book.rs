@@ -1,0 +1,91 @@
+//! The book: what the engine last knew of each Service, for people to read at any time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use landfall_model::ServiceKey;
+use landfall_model::intent::{AddressWish, LeftOut};
+use landfall_model::plan::PlannedStep;
+use landfall_model::reason::Reason;
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ServiceStatus;
+use tokio::sync::watch;
+
+/// What is known of one Service.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The Service itself.
+    pub row: Arc<ServiceRow>,
+    /// What was last reported of it.
+    pub status: ServiceStatus,
+    /// Everything there is to say about it, worst first.
+    pub reasons: Vec<Reason>,
+    /// What is wished for as an address.
+    pub address: Option<AddressWish>,
+    /// Endpoints in no pool.
+    pub left_out: Vec<LeftOut>,
+    /// Steps that are planned and not done.
+    pub pending: Vec<PlannedStep>,
+    /// Whether a pass over it has ended since it was first seen.
+    pub handled: bool,
+}
+
+/// Records by key, what is wrong with the sources, and a number that grows with every change.
+#[derive(Debug)]
+pub struct Book {
+    pages: RwLock<Pages>,
+    changed: watch::Sender<u64>,
+}
+
+/// The contents of the book at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Pages {
+    /// Records, by key.
+    pub records: BTreeMap<ServiceKey, Record>,
+    /// What is wrong with the sources.
+    pub problems: Vec<Reason>,
+    /// Whether every fact that was there at the start is known.
+    pub synced: bool,
+}
+
+// === impl Book ===
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            pages: RwLock::default(),
+            changed: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Book {
+    /// Reads the book.
+    pub fn read<T>(&self, read: impl FnOnce(&Pages) -> T) -> T {
+        read(&self.pages.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells of changes: a number that grows.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Pages)) {
+        write(&mut self.pages.write().unwrap_or_else(PoisonError::into_inner));
+        self.touch();
+    }
+
+    /// Says that something changed that the book does not hold itself, such as health.
+    pub(crate) fn touch(&self) {
+        self.changed.send_modify(|number| *number += 1);
+    }
+}
+
+// === impl Pages ===
+
+impl Pages {
+    /// Whether everything that was there at the start is known and was handled once.
+    pub fn ready(&self) -> bool {
+        self.synced && self.records.values().all(|record| record.handled)
+    }
+}

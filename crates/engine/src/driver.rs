@@ -1,0 +1,619 @@
+//! The loop: takes facts and wakes in, starts passes, takes their ends, keeps the book.
+//!
+//! One task owns the World and the queue; passes run beside it as tasks of their own, never two for
+//! one Service. Nothing here decides what a load balancer should look like.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::listener::ListenerKey;
+use landfall_model::provider::Provider;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::status::ServiceStatus;
+use landfall_model::{ServiceKey, Uid};
+use tokio::sync::mpsc;
+use tokio::task::{self, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::book::{Book, Record};
+use crate::metrics::Metrics;
+use crate::pass::{Job, Outcome, Pass, PassEnd};
+use crate::queue::Queue;
+use crate::report::Report;
+use crate::resolve::resolve;
+use crate::select::{Belongs, Selection};
+use crate::world::{Affected, World};
+
+/// How an engine runs.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Whose Services.
+    pub selection: Selection,
+    /// How many passes at the same time.
+    pub concurrency: usize,
+    /// Waits after failures.
+    pub backoff: Backoff,
+    /// From one look at everything to the next.
+    pub audit_every: Duration,
+    /// The wall clock, for what people read.
+    pub now: fn() -> Timestamp,
+}
+
+/// The loop's own state.
+#[derive(Debug)]
+pub struct Engine<P, R> {
+    config: EngineConfig,
+    handle: EngineHandle<P>,
+    reporter: Arc<R>,
+    world: World,
+    queue: Queue,
+    tracked: HashMap<ServiceKey, Tracked>,
+    by_uid: HashMap<Uid, ServiceKey>,
+    passes: JoinSet<(Duration, PassEnd)>,
+    running: HashMap<task::Id, ServiceKey>,
+}
+
+/// What the rest of the process may see of an engine.
+#[derive(Debug)]
+pub struct EngineHandle<P> {
+    /// What is known of each Service.
+    pub book: Arc<Book>,
+    /// Counters of passes and steps.
+    pub metrics: Arc<Metrics>,
+    /// The provider.
+    pub provider: Arc<P>,
+}
+
+/// What the loop remembers of a Service between passes.
+#[derive(Debug)]
+struct Tracked {
+    uid: Uid,
+    /// The newest version that was valid.
+    accepted: Option<Arc<ServiceRow>>,
+    /// What we wrote last, until the source tells it back.
+    written: Option<Written>,
+    /// Failures in a row.
+    failures: u32,
+    last_failure: Option<String>,
+    /// Something of it may exist outside.
+    holds: bool,
+    /// The running pass is to remove what an earlier Service of this name held.
+    replacing: bool,
+}
+
+#[derive(Debug)]
+struct Written {
+    status: ServiceStatus,
+    /// What the source said when it was written: as long as it says so, it is behind.
+    over: ServiceStatus,
+}
+
+/// Facts taken in one go before passes are started.
+const BATCH: usize = 1024;
+
+// === impl EngineConfig ===
+
+impl EngineConfig {
+    /// Sane values for a provider on this machine.
+    pub fn new(selection: Selection) -> Self {
+        Self {
+            selection,
+            concurrency: 16,
+            backoff: Backoff::default(),
+            audit_every: Duration::from_secs(180),
+            now: Timestamp::now,
+        }
+    }
+}
+
+// === impl EngineHandle ===
+
+impl<P> Clone for EngineHandle<P> {
+    fn clone(&self) -> Self {
+        Self {
+            book: self.book.clone(),
+            metrics: self.metrics.clone(),
+            provider: self.provider.clone(),
+        }
+    }
+}
+
+// === impl Engine ===
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    /// An engine that knows nothing yet.
+    pub fn new(config: EngineConfig, provider: Arc<P>, reporter: Arc<R>) -> Self {
+        let handle = EngineHandle {
+            book: Arc::default(),
+            metrics: Arc::default(),
+            provider,
+        };
+        Self {
+            config,
+            handle,
+            reporter,
+            world: World::default(),
+            queue: Queue::default(),
+            tracked: HashMap::new(),
+            by_uid: HashMap::new(),
+            passes: JoinSet::new(),
+            running: HashMap::new(),
+        }
+    }
+
+    /// What the rest of the process may see.
+    pub fn handle(&self) -> EngineHandle<P> {
+        self.handle.clone()
+    }
+
+    /// Runs until cancelled or until the source ends, then lets running passes end. Nothing is
+    /// removed from the outside at a stop.
+    ///
+    /// `wakes` names Services whose state changed outside: a member turned unhealthy.
+    pub async fn run(
+        mut self,
+        mut facts: mpsc::Receiver<Fact>,
+        mut wakes: mpsc::Receiver<Uid>,
+        cancel: CancellationToken,
+    ) {
+        let mut audit = tokio::time::interval(self.config.audit_every);
+        audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        audit.tick().await;
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            self.start_passes();
+            self.handle.metrics.queued(self.queue.depth());
+            let due = self.queue.next_due();
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                count = facts.recv_many(&mut batch, BATCH) => {
+                    if count == 0 {
+                        break;
+                    }
+                    self.take_facts(&mut batch);
+                }
+                Some(uid) = wakes.recv() => {
+                    if let Some(key) = self.by_uid.get(&uid) {
+                        self.queue.push(key);
+                    }
+                }
+                Some(end) = self.passes.join_next_with_id(), if !self.passes.is_empty() => {
+                    self.take_end(end);
+                }
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
+                    if due.is_some() => {}
+                _ = audit.tick(), if self.world.synced() => self.audit().await,
+            }
+        }
+        while let Some(end) = self.passes.join_next_with_id().await {
+            self.take_end(end);
+        }
+    }
+
+    fn take_facts(&mut self, batch: &mut Vec<Fact>) {
+        for fact in batch.drain(..) {
+            let first_sync = matches!(fact, Fact::Synced) && !self.world.synced();
+            let affected = self.world.apply(fact);
+            if first_sync {
+                self.recall();
+            }
+            if !self.world.synced() {
+                continue;
+            }
+            match affected {
+                Affected::Nobody => {}
+                Affected::Services(keys) => keys.iter().for_each(|key| self.queue.push(key)),
+                Affected::All => {
+                    for row in self.world.services() {
+                        self.queue.push(&row.key);
+                    }
+                }
+            }
+        }
+        self.handle.book.write(|pages| {
+            pages.problems = self.world.problems().cloned().collect();
+            pages.synced = self.world.synced();
+        });
+    }
+
+    /// Loads every claim on record before the first pass, and marks who will have to be handled
+    /// before this instance is ready.
+    fn recall(&mut self) {
+        let mut claims = Vec::new();
+        let mut records = Vec::new();
+        for row in self.world.services() {
+            if self.config.selection.judge(row) != Belongs::Ours {
+                continue;
+            }
+            records.push(Record {
+                row: row.clone(),
+                status: row.status.clone(),
+                reasons: Vec::new(),
+                address: None,
+                left_out: Vec::new(),
+                pending: Vec::new(),
+                handled: false,
+            });
+            let addresses: Vec<_> = row.status.addresses().collect();
+            if addresses.is_empty() {
+                continue;
+            }
+            let intent = resolve(row, &self.world, self.handle.provider.capabilities()).ok();
+            let wish = intent
+                .and_then(|intent| intent.load_balancer)
+                .map(|wish| wish.address);
+            let (sharing_key, backend_key) = wish.map_or((None, String::new()), |wish| {
+                (wish.sharing_key, wish.backend_key)
+            });
+            claims.push(Claim {
+                service: row.key.clone(),
+                uid: row.uid.clone(),
+                addresses,
+                sharing_key,
+                backend_key,
+                ports: row
+                    .ports
+                    .iter()
+                    .map(|port| ListenerKey {
+                        protocol: port.protocol,
+                        port: port.port,
+                    })
+                    .collect(),
+            });
+        }
+        self.handle.provider.recall(&claims);
+        self.handle.book.write(|pages| {
+            pages.records = records
+                .into_iter()
+                .map(|record: Record| (record.row.key.clone(), record))
+                .collect();
+        });
+    }
+
+    fn start_passes(&mut self) {
+        while self.world.synced() && self.passes.len() < self.config.concurrency {
+            let Some(key) = self.queue.take(Instant::now()) else {
+                return;
+            };
+            match self.prepare(&key) {
+                Some(job) => self.start(key, job),
+                None => self.queue.finish(&key),
+            }
+        }
+    }
+
+    /// What is to be done for a Service now; `None`: nothing.
+    fn prepare(&mut self, key: &ServiceKey) -> Option<Job> {
+        let row = self.world.service(key).cloned();
+        let belongs = row.as_ref().map(|row| self.config.selection.judge(row));
+        if let Some(job) = self.prepare_replacement(key, row.as_ref()) {
+            return Some(job);
+        }
+        match (row, belongs) {
+            (Some(row), Some(Belongs::Ours)) if !row.deleting => Some(self.prepare_wish(row)),
+            (Some(row), Some(belongs)) => {
+                let ours_by_record =
+                    row.finalized && (belongs == Belongs::Ours || self.class_may_be_ours(&row));
+                if ours_by_record || self.tracked.get(key).is_some_and(|it| it.holds) {
+                    return Some(self.prepare_removal(row));
+                }
+                self.forget(key);
+                if belongs == Belongs::UnknownClass {
+                    self.note_unknown_class(&row);
+                }
+                None
+            }
+            _ => {
+                let tracked = self.tracked.get(key).filter(|it| it.holds);
+                let intent = tracked.map(|it| Intent::removal(key.clone(), it.uid.clone()));
+                if intent.is_none() {
+                    self.forget(key);
+                }
+                intent.map(|intent| Job {
+                    intent: Some(intent),
+                    row: None,
+                    errors: Vec::new(),
+                    status: ServiceStatus::default(),
+                    last_failure: None,
+                })
+            }
+        }
+    }
+
+    /// A Service of the same name as an earlier one: what that one held goes first.
+    fn prepare_replacement(
+        &mut self,
+        key: &ServiceKey,
+        row: Option<&Arc<ServiceRow>>,
+    ) -> Option<Job> {
+        let tracked = self.tracked.get_mut(key)?;
+        if !tracked.holds || row.is_none_or(|row| row.uid == tracked.uid) {
+            return None;
+        }
+        tracked.replacing = true;
+        Some(Job {
+            intent: Some(Intent::removal(key.clone(), tracked.uid.clone())),
+            row: None,
+            errors: Vec::new(),
+            status: ServiceStatus::default(),
+            last_failure: tracked.last_failure.clone(),
+        })
+    }
+
+    fn prepare_wish(&mut self, row: Arc<ServiceRow>) -> Job {
+        let capabilities = self.handle.provider.capabilities();
+        let outcome = resolve(&row, &self.world, capabilities);
+        let accepted = self
+            .tracked
+            .get(&row.key)
+            .and_then(|tracked| tracked.accepted.clone());
+        let (intent, errors) = match outcome {
+            Ok(intent) => (Some(intent), Vec::new()),
+            // Members follow the facts of today even while the newest options are invalid.
+            Err(mut errors) => {
+                let previous = accepted
+                    .and_then(|accepted| resolve(&accepted, &self.world, capabilities).ok());
+                if previous.is_some() {
+                    errors.push(Reason::info(
+                        Code::ServingPreviousVersion,
+                        "the last valid version of the Service goes on being served",
+                    ));
+                }
+                (previous, errors)
+            }
+        };
+        let tracked = self.track(&row);
+        if errors.is_empty() {
+            tracked.accepted = Some(row.clone());
+        }
+        tracked.holds |= intent.is_some();
+        Job {
+            intent,
+            errors,
+            status: tracked.current_status(&row),
+            last_failure: tracked.last_failure.clone(),
+            row: Some(row),
+        }
+    }
+
+    fn prepare_removal(&mut self, row: Arc<ServiceRow>) -> Job {
+        let tracked = self.track(&row);
+        tracked.holds = true;
+        Job {
+            intent: Some(Intent::removal(row.key.clone(), row.uid.clone())),
+            errors: Vec::new(),
+            status: tracked.current_status(&row),
+            last_failure: tracked.last_failure.clone(),
+            row: Some(row),
+        }
+    }
+
+    /// Whether a Service that wants no load balancer (any more) had its finalizer from us: without
+    /// a class that can only be told for the default instance.
+    fn class_may_be_ours(&self, row: &ServiceRow) -> bool {
+        !row.wants_load_balancer && row.class.is_none() && self.config.selection.default
+    }
+
+    fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
+        self.by_uid.insert(row.uid.clone(), row.key.clone());
+        let tracked = self
+            .tracked
+            .entry(row.key.clone())
+            .or_insert_with(|| Tracked {
+                uid: row.uid.clone(),
+                accepted: None,
+                written: None,
+                failures: 0,
+                last_failure: None,
+                holds: false,
+                replacing: false,
+            });
+        tracked.uid = row.uid.clone();
+        tracked
+    }
+
+    fn forget(&mut self, key: &ServiceKey) {
+        if let Some(tracked) = self.tracked.remove(key) {
+            self.by_uid.remove(&tracked.uid);
+        }
+        self.handle.book.write(|pages| {
+            pages.records.remove(key);
+        });
+    }
+
+    fn note_unknown_class(&self, row: &Arc<ServiceRow>) {
+        let class = row.class.as_deref().unwrap_or_default();
+        let reason = Reason::error(
+            Code::UnknownClass,
+            format!("no provider of this process serves the class {class}"),
+        )
+        .at("spec.loadBalancerClass")
+        .value(class)
+        .remedy(format!(
+            "this process serves landfall.dev/{}",
+            self.config.selection.name
+        ))
+        .origin(row.origin_of("spec.loadBalancerClass"));
+        let record = Record {
+            row: row.clone(),
+            status: row.status.clone(),
+            reasons: vec![reason],
+            address: None,
+            left_out: Vec::new(),
+            pending: Vec::new(),
+            handled: true,
+        };
+        self.handle.book.write(|pages| {
+            pages.records.insert(row.key.clone(), record);
+        });
+    }
+
+    fn start(&mut self, key: ServiceKey, job: Job) {
+        let (provider, reporter) = (self.handle.provider.clone(), self.reporter.clone());
+        let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
+        self.note_start(&job);
+        let task = self.passes.spawn(async move {
+            let started = Instant::now();
+            let pass = Pass {
+                provider: &*provider,
+                reporter: &*reporter,
+                metrics: &metrics,
+                now,
+            };
+            let end = pass.run(job).await;
+            (started.elapsed(), end)
+        });
+        self.running.insert(task.id(), key);
+    }
+
+    /// Keeps the row of the record current, so that the book never lags behind the source.
+    fn note_start(&self, job: &Job) {
+        let Some(row) = &job.row else { return };
+        let wish = job
+            .intent
+            .as_ref()
+            .and_then(|intent| intent.load_balancer.as_ref());
+        let address = wish.map(|wish| wish.address.clone());
+        let left_out = wish.map(|wish| wish.left_out.clone()).unwrap_or_default();
+        self.handle.book.write(|pages| {
+            let record = pages
+                .records
+                .entry(row.key.clone())
+                .or_insert_with(|| Record {
+                    row: row.clone(),
+                    status: job.status.clone(),
+                    reasons: job.errors.clone(),
+                    address: None,
+                    left_out: Vec::new(),
+                    pending: Vec::new(),
+                    handled: false,
+                });
+            record.row = row.clone();
+            record.address = address;
+            record.left_out = left_out;
+        });
+    }
+
+    fn take_end(&mut self, end: Result<(task::Id, (Duration, PassEnd)), task::JoinError>) {
+        let id = end.as_ref().map_or_else(task::JoinError::id, |(id, _)| *id);
+        let Some(key) = self.running.remove(&id) else {
+            return;
+        };
+        let (took, end) = match end {
+            Ok((_, end)) => end,
+            Err(error) => {
+                tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
+                self.queue.finish(&key);
+                self.fail(&key);
+                return;
+            }
+        };
+        self.handle.metrics.pass(took, end.outcome.as_str());
+        self.queue.finish(&key);
+        let Some(tracked) = self.tracked.get_mut(&key) else {
+            return;
+        };
+        tracked.last_failure.clone_from(&end.failure);
+        match end.outcome {
+            Outcome::Settled | Outcome::Refused => tracked.failures = 0,
+            Outcome::Busy(after) => self.queue.push_after(&key, after, Instant::now()),
+            Outcome::Failed => self.fail(&key),
+            Outcome::Removed => {
+                tracked.holds = false;
+                tracked.failures = 0;
+                let replacing = std::mem::take(&mut tracked.replacing);
+                let same = self
+                    .world
+                    .service(&key)
+                    .is_some_and(|row| row.uid == tracked.uid);
+                if replacing || !same {
+                    self.by_uid.remove(&tracked.uid);
+                    self.tracked.remove(&key);
+                    self.queue.push(&key);
+                    if self.world.service(&key).is_none() {
+                        self.forget(&key);
+                    }
+                    return;
+                }
+            }
+        }
+        if let (Some(row), Some(tracked)) = (self.world.service(&key), self.tracked.get_mut(&key)) {
+            tracked.remember_written(row, &end.status);
+        }
+        let removed = end.outcome == Outcome::Removed;
+        self.handle.book.write(|pages| {
+            if removed {
+                pages.records.remove(&key);
+            } else if let Some(record) = pages.records.get_mut(&key) {
+                record.status = end.status;
+                record.reasons = end.reasons;
+                record.pending = end.pending;
+                record.handled = true;
+            }
+        });
+        if removed {
+            self.wake_waiting();
+        }
+    }
+
+    fn fail(&mut self, key: &ServiceKey) {
+        if let Some(tracked) = self.tracked.get_mut(key) {
+            tracked.failures += 1;
+            let delay = self.config.backoff.delay(key, tracked.failures);
+            self.queue.push_after(key, delay, Instant::now());
+        }
+    }
+
+    /// Something was given back: whoever was refused may have it now.
+    fn wake_waiting(&mut self) {
+        for (key, tracked) in &self.tracked {
+            if tracked.last_failure.is_some() {
+                self.queue.push(key);
+            }
+        }
+    }
+
+    async fn audit(&mut self) {
+        match self.handle.provider.audit().await {
+            Ok(changed) => {
+                for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
+                    tracing::info!(service = %key, "the audit found a difference");
+                    self.queue.push(key);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the audit failed"),
+        }
+    }
+}
+
+// === impl Tracked ===
+
+impl Tracked {
+    /// The status as far as we know: what we wrote, until the source tells something else than what
+    /// we wrote it over.
+    fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {
+        match &self.written {
+            Some(written) if row.status == written.over => written.status.clone(),
+            _ => {
+                self.written = None;
+                row.status.clone()
+            }
+        }
+    }
+
+    fn remember_written(&mut self, row: &ServiceRow, status: &ServiceStatus) {
+        if *status == row.status {
+            self.written = None;
+        } else {
+            self.written = Some(Written {
+                status: status.clone(),
+                over: row.status.clone(),
+            });
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! One pass over one Service: observe, plan, apply, report. The only place that orders writes.
+//!
+//! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
+//! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
+//! a crash between any two steps harmless.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use landfall_model::intent::Intent;
+use landfall_model::plan::{Plan, PlannedStep};
+use landfall_model::provider::{Applied, Provider, ProviderError, Retry, Scope, Standing};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ServiceStatus;
+
+use crate::metrics::Metrics;
+use crate::report::{Event, Report, ReportError};
+use crate::status::{Facts, addresses, compose};
+
+/// How often one pass may observe anew after carrying out a plan. Two suffice for a provider whose
+/// plans do what they say; the third is for one lost race.
+const ROUNDS: usize = 3;
+
+/// What one pass is about.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What is wanted; `None`: the wish is invalid and nothing was accepted before.
+    pub intent: Option<Intent>,
+    /// The Service, unless it is gone altogether.
+    pub row: Option<Arc<ServiceRow>>,
+    /// Why the newest version is not valid; then `intent` is the last valid one.
+    pub errors: Vec<Reason>,
+    /// What the status says as far as we know.
+    pub status: ServiceStatus,
+    /// What the last pass failed of, so that an event tells of each failure once.
+    pub last_failure: Option<String>,
+}
+
+/// How a pass ended.
+#[derive(Clone, Debug)]
+pub struct PassEnd {
+    /// What to do next.
+    pub outcome: Outcome,
+    /// The status as it was last written (or found).
+    pub status: ServiceStatus,
+    /// Everything there is to say, worst first.
+    pub reasons: Vec<Reason>,
+    /// Steps that are planned and not done.
+    pub pending: Vec<PlannedStep>,
+    /// What this pass failed of.
+    pub failure: Option<String>,
+}
+
+/// What follows a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is as wanted.
+    Settled,
+    /// Nothing is left of it, here and outside.
+    Removed,
+    /// The wish can't be had until a fact changes.
+    Refused,
+    /// Something failed; to be tried again with growing pauses.
+    Failed,
+    /// To be taken up again after this long.
+    Busy(Duration),
+}
+
+/// The means of a pass.
+#[derive(Debug)]
+pub(crate) struct Pass<'a, P, R> {
+    pub(crate) provider: &'a P,
+    pub(crate) reporter: &'a R,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) now: fn() -> Timestamp,
+}
+
+/// What carrying out a plan came to.
+struct Carried {
+    failures: Vec<ProviderError>,
+    busy: Option<Duration>,
+    /// Index of the first step that was not tried.
+    stopped_at: usize,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// One word for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Removed => "removed",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Busy(_) => "busy",
+        }
+    }
+}
+
+// === impl Pass ===
+
+impl<P: Provider, R: Report> Pass<'_, P, R> {
+    /// Runs the job to its end.
+    pub(crate) async fn run(&self, job: Job) -> PassEnd {
+        let mut end = PassEnd {
+            outcome: Outcome::Settled,
+            status: job.status.clone(),
+            reasons: job.errors.clone(),
+            pending: Vec::new(),
+            failure: None,
+        };
+        if let Err(error) = self.converge(&job, &mut end).await {
+            let reason = Reason::error(Code::ProviderFailed, error.to_string());
+            end.outcome = match error {
+                ReportError::Conflict { .. } => Outcome::Busy(Duration::ZERO),
+                ReportError::Failed { .. } => Outcome::Failed,
+            };
+            end.failure = Some(reason.to_string());
+            end.reasons.push(reason);
+        }
+        self.tell_of_failure(&job, &end).await;
+        end.reasons
+            .sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+        end.reasons.dedup();
+        end
+    }
+
+    async fn converge(&self, job: &Job, end: &mut PassEnd) -> Result<(), ReportError> {
+        let Some(intent) = &job.intent else {
+            end.outcome = Outcome::Refused;
+            end.failure = job.errors.first().map(ToString::to_string);
+            // What is held stays held, and its address stays published.
+            let standing = Standing {
+                ingress: job.status.ingress.clone(),
+                ..Standing::default()
+            };
+            return self.report(job, end, &standing, &[]).await;
+        };
+        end.reasons.extend(intent.remarks.iter().cloned());
+        if let (Some(row), Some(_)) = (&job.row, &intent.load_balancer)
+            && !row.finalized
+        {
+            self.reporter.add_finalizer(row).await?;
+        }
+        let mut announced = false;
+        for _ in 0..ROUNDS {
+            let observed = match self.provider.observe(intent).await {
+                Ok(observed) => observed,
+                Err(error) => return self.report_failed(job, end, None, &[error]).await,
+            };
+            let standing = self.provider.standing(intent, &observed);
+            let plan = match self.provider.plan(intent, &observed) {
+                Ok(plan) => plan,
+                Err(reasons) => {
+                    end.outcome = Outcome::Refused;
+                    end.failure = reasons.first().map(ToString::to_string);
+                    end.reasons.extend(reasons.iter().cloned());
+                    return self.report(job, end, &standing, &reasons).await;
+                }
+            };
+            end.pending = plan.describe();
+            if plan.is_empty() {
+                end.reasons
+                    .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
+                return self.settle(job, end, intent, &standing, announced).await;
+            }
+            if !announced {
+                announced = true;
+                self.tell(job, beginning(intent)).await;
+            }
+            let carried = self.carry_out(job, end, &plan).await?;
+            end.pending
+                .drain(..carried.stopped_at.min(end.pending.len()));
+            if let Some(after) = carried.busy {
+                end.outcome = Outcome::Busy(after);
+                end.reasons
+                    .push(Reason::info(Code::Progressing, "changes are under way"));
+                return self.report(job, end, &standing, &[]).await;
+            }
+            if carried
+                .failures
+                .iter()
+                .any(|failure| failure.retry != Retry::Now)
+            {
+                return self
+                    .report_failed(job, end, Some(intent), &carried.failures)
+                    .await;
+            }
+        }
+        end.outcome = Outcome::Busy(Duration::from_secs(1));
+        Ok(())
+    }
+
+    /// Applies steps in order. A claim is reported before the next step is tried.
+    async fn carry_out(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        plan: &Plan<P::Step>,
+    ) -> Result<Carried, ReportError> {
+        let mut carried = Carried {
+            failures: Vec::new(),
+            busy: None,
+            stopped_at: plan.steps.len(),
+        };
+        for (index, planned) in plan.steps.iter().enumerate() {
+            tracing::debug!(step = %planned.step, because = planned.because, "applying");
+            match self.provider.apply(&planned.step).await {
+                Ok(applied) => {
+                    self.metrics.step(first_word(&planned.step.to_string()));
+                    tracing::info!(
+                        service = job.row.as_ref().map(|row| row.key.to_string()),
+                        step = %planned.step,
+                        because = planned.because,
+                        "applied"
+                    );
+                    match applied {
+                        Applied::Done => {}
+                        Applied::Addressed(ingress) => {
+                            let standing = Standing {
+                                ingress,
+                                ..Standing::default()
+                            };
+                            let progressing =
+                                Reason::info(Code::Progressing, "listeners are being opened");
+                            self.report(job, end, &standing, &[progressing]).await?;
+                        }
+                        Applied::Busy { after } => {
+                            carried.busy = Some(after);
+                            carried.stopped_at = index + 1;
+                            return Ok(carried);
+                        }
+                    }
+                }
+                Err(failure) => {
+                    self.metrics
+                        .failed_step(first_word(&planned.step.to_string()));
+                    let scope = failure.scope;
+                    carried.failures.push(failure);
+                    if scope == Scope::Pass {
+                        carried.stopped_at = index;
+                        return Ok(carried);
+                    }
+                }
+            }
+        }
+        Ok(carried)
+    }
+
+    async fn settle(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        intent: &Intent,
+        standing: &Standing,
+        changed: bool,
+    ) -> Result<(), ReportError> {
+        if intent.load_balancer.is_some() {
+            // A version that was not accepted stays an error however well the previous one serves.
+            end.outcome = if job.errors.is_empty() {
+                Outcome::Settled
+            } else {
+                Outcome::Refused
+            };
+            end.failure = job.errors.first().map(ToString::to_string);
+            self.report(job, end, standing, &[]).await?;
+            if changed {
+                let message = format!("Ensured load balancer at {}", addresses(&standing.ingress));
+                self.tell(job, Event::normal("EnsuredLoadBalancer", message))
+                    .await;
+            }
+            return Ok(());
+        }
+        end.outcome = Outcome::Removed;
+        let Some(row) = &job.row else {
+            return Ok(());
+        };
+        let empty = ServiceStatus::default();
+        if end.status != empty && !row.deleting {
+            self.reporter.write_status(row, &empty).await?;
+        }
+        end.status = empty;
+        if row.finalized {
+            self.reporter.remove_finalizer(row).await?;
+            self.tell(
+                job,
+                Event::normal("DeletedLoadBalancer", "Deleted load balancer"),
+            )
+            .await;
+        }
+        Ok(())
+    }
+
+    /// Reports failures together with what stands nevertheless.
+    async fn report_failed(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        intent: Option<&Intent>,
+        failures: &[ProviderError],
+    ) -> Result<(), ReportError> {
+        let reasons: Vec<Reason> = failures
+            .iter()
+            .map(|failure| failure.reason.clone())
+            .collect();
+        end.outcome = outcome_of(failures);
+        end.failure = reasons.first().map(ToString::to_string);
+        end.reasons.extend(reasons.iter().cloned());
+        let standing = match intent {
+            Some(intent) => match self.provider.observe(intent).await {
+                Ok(observed) => self.provider.standing(intent, &observed),
+                Err(_) => unknown_standing(end),
+            },
+            None => unknown_standing(end),
+        };
+        self.report(job, end, &standing, &reasons).await
+    }
+
+    /// Writes the status if it says something new.
+    async fn report(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        standing: &Standing,
+        refused: &[Reason],
+    ) -> Result<(), ReportError> {
+        let Some(row) = &job.row else {
+            return Ok(());
+        };
+        if job
+            .intent
+            .as_ref()
+            .is_some_and(|intent| intent.load_balancer.is_none())
+        {
+            return Ok(());
+        }
+        let status = compose(&Facts {
+            errors: &job.errors,
+            refused,
+            standing,
+            before: &end.status,
+            generation: row.generation,
+            now: (self.now)(),
+        });
+        if status != end.status {
+            self.reporter.write_status(row, &status).await?;
+            end.status = status;
+        }
+        Ok(())
+    }
+
+    async fn tell_of_failure(&self, job: &Job, end: &PassEnd) {
+        if let Some(failure) = &end.failure
+            && job.last_failure.as_ref() != Some(failure)
+        {
+            tracing::warn!(
+                service = job.row.as_ref().map(|row| row.key.to_string()),
+                error = failure,
+                "the Service is not as wanted"
+            );
+            let message = format!("Error syncing load balancer: {failure}");
+            self.tell(job, Event::warning("SyncLoadBalancerFailed", message))
+                .await;
+        }
+    }
+
+    async fn tell(&self, job: &Job, event: Event) {
+        if let Some(row) = &job.row {
+            self.reporter.event(row, &event).await;
+        }
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            warning: false,
+            message: message.into(),
+        }
+    }
+
+    fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            warning: true,
+            message: message.into(),
+        }
+    }
+}
+
+fn beginning(intent: &Intent) -> Event {
+    if intent.load_balancer.is_some() {
+        Event::normal("EnsuringLoadBalancer", "Ensuring load balancer")
+    } else {
+        Event::normal("DeletingLoadBalancer", "Deleting load balancer")
+    }
+}
+
+/// The soonest promise of any failure decides; one that time can heal outweighs those that it can't.
+fn outcome_of(failures: &[ProviderError]) -> Outcome {
+    let mut outcome = Outcome::Refused;
+    for failure in failures {
+        match failure.retry {
+            Retry::After(delay) => return Outcome::Busy(delay),
+            Retry::Now => return Outcome::Busy(Duration::ZERO),
+            Retry::Backoff => outcome = Outcome::Failed,
+            Retry::OnChange => {}
+        }
+    }
+    outcome
+}
+
+/// Where the provider can't be asked, what was last published still stands.
+fn unknown_standing(end: &PassEnd) -> Standing {
+    Standing {
+        ingress: end.status.ingress.clone(),
+        ..Standing::default()
+    }
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or(text)
+}

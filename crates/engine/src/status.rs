@@ -1,0 +1,206 @@
+//! From what is known of a Service to the status that is reported: pure.
+
+use jiff::Timestamp;
+use landfall_model::provider::Standing;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
+
+/// What a status is made of.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// Why the wish is not valid; empty: it is.
+    pub errors: &'a [Reason],
+    /// Why the provider does not carry the wish out, from planning or from a failed step.
+    pub refused: &'a [Reason],
+    /// What the provider says of the Service.
+    pub standing: &'a Standing,
+    /// The status before.
+    pub before: &'a ServiceStatus,
+    /// `metadata.generation` of the Service, where it has one.
+    pub generation: Option<i64>,
+    /// The time of changes made now.
+    pub now: Timestamp,
+}
+
+/// The status of a Service that wants a load balancer. Equal facts give a status equal to the one
+/// before, so that nothing is written.
+pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
+    let now = facts.now;
+    let accepted = match facts.errors {
+        [] => Condition::met(
+            ConditionType::Accepted,
+            Code::Accepted,
+            "every field and annotation is valid",
+            now,
+        ),
+        errors => unmet(ConditionType::Accepted, errors, now),
+    };
+    let waiting: Vec<Reason> = facts
+        .refused
+        .iter()
+        .chain(&facts.standing.waiting)
+        .chain(facts.errors)
+        .cloned()
+        .collect();
+    let ingress = facts.standing.ingress.clone();
+    let addressed = if ingress.is_empty() {
+        unmet_or_progressing(ConditionType::Addressed, &waiting, now)
+    } else {
+        let message = format!("clients connect to {}", addresses(&ingress));
+        Condition::met(ConditionType::Addressed, Code::Assigned, &message, now)
+    };
+    let not_served = [facts.refused, &facts.standing.waiting].concat();
+    let programmed = if ingress.is_empty() {
+        unmet_or_progressing(ConditionType::Programmed, &waiting, now)
+    } else if not_served.is_empty() {
+        Condition::met(ConditionType::Programmed, Code::Ready, "traffic flows", now)
+    } else {
+        unmet(ConditionType::Programmed, &not_served, now)
+    };
+    let mut conditions = vec![accepted, addressed, programmed];
+    for condition in &mut conditions {
+        condition.observed_generation = facts.generation;
+    }
+    ServiceStatus {
+        ingress,
+        conditions,
+    }
+    .continuing(facts.before)
+}
+
+/// Addresses or names, as people list them.
+pub fn addresses(ingress: &[IngressAddress]) -> String {
+    let names = ingress.iter().filter_map(|entry| {
+        entry
+            .hostname
+            .clone()
+            .or_else(|| entry.ip.map(|address| address.to_string()))
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn unmet_or_progressing(kind: ConditionType, why: &[Reason], now: Timestamp) -> Condition {
+    if why.is_empty() {
+        let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+        Condition::unmet(kind, &reason, now)
+    } else {
+        unmet(kind, why, now)
+    }
+}
+
+/// The worst reason speaks; the others are counted, and told in full elsewhere.
+fn unmet(kind: ConditionType, why: &[Reason], now: Timestamp) -> Condition {
+    let Some(worst) = why.iter().rev().max_by_key(|reason| reason.severity) else {
+        return unmet_or_progressing(kind, why, now);
+    };
+    let mut condition = Condition::unmet(kind, worst, now);
+    if why.len() > 1 {
+        condition.message = format!("{} (and {} more)", condition.message, why.len() - 1);
+    }
+    condition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compose_with(errors: &[Reason], refused: &[Reason], standing: &Standing) -> ServiceStatus {
+        compose(&Facts {
+            errors,
+            refused,
+            standing,
+            before: &ServiceStatus::default(),
+            generation: None,
+            now: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    fn addressed(waiting: Vec<Reason>) -> Standing {
+        let ip = Some("127.77.0.1".parse().unwrap());
+        Standing {
+            ingress: vec![IngressAddress {
+                ip,
+                ..IngressAddress::default()
+            }],
+            waiting,
+            remarks: Vec::new(),
+        }
+    }
+
+    fn truths(status: &ServiceStatus) -> Vec<(bool, Code)> {
+        status
+            .conditions
+            .iter()
+            .map(|condition| (condition.status, condition.reason))
+            .collect()
+    }
+
+    #[test]
+    fn a_service_that_serves_meets_every_condition() {
+        let status = compose_with(&[], &[], &addressed(vec![]));
+        assert_eq!(
+            truths(&status),
+            [
+                (true, Code::Accepted),
+                (true, Code::Assigned),
+                (true, Code::Ready)
+            ]
+        );
+    }
+
+    #[test]
+    fn an_invalid_change_is_not_accepted_while_the_previous_version_goes_on_serving() {
+        let error = Reason::error(Code::InvalidAnnotation, "no");
+        let status = compose_with(&[error], &[], &addressed(vec![]));
+        assert_eq!(
+            truths(&status),
+            [
+                (false, Code::InvalidAnnotation),
+                (true, Code::Assigned),
+                (true, Code::Ready)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refused_address_explains_both_missing_conditions() {
+        let refused = Reason::error(Code::PoolExhausted, "all taken");
+        let status = compose_with(&[], &[refused], &Standing::default());
+        assert_eq!(
+            truths(&status),
+            [
+                (true, Code::Accepted),
+                (false, Code::PoolExhausted),
+                (false, Code::PoolExhausted)
+            ]
+        );
+    }
+
+    #[test]
+    fn without_healthy_members_it_has_an_address_and_no_traffic() {
+        let down = Reason::warning(Code::NoHealthyMembers, "all down");
+        let status = compose_with(&[], &[], &addressed(vec![down]));
+        assert_eq!(
+            truths(&status),
+            [
+                (true, Code::Accepted),
+                (true, Code::Assigned),
+                (false, Code::NoHealthyMembers)
+            ]
+        );
+    }
+
+    #[test]
+    fn composing_again_later_changes_nothing() {
+        let first = compose_with(&[], &[], &addressed(vec![]));
+        let again = compose(&Facts {
+            errors: &[],
+            refused: &[],
+            standing: &addressed(vec![]),
+            before: &first,
+            generation: None,
+            now: Timestamp::from_second(99).unwrap(),
+        });
+        assert_eq!(again, first);
+    }
+}
