@@ -15,9 +15,11 @@
 //! ```
 
 pub mod counters;
+pub mod dial;
 pub mod inbound;
 pub mod listener;
 pub mod pool;
+pub mod proxy_protocol;
 mod recency;
 pub mod sources;
 
