@@ -18,6 +18,7 @@ pub mod counters;
 pub mod dial;
 pub mod inbound;
 pub mod listener;
+pub mod monitor;
 pub mod pool;
 pub mod proxy_protocol;
 mod recency;

@@ -1,0 +1,336 @@
+//! One check of one member over the network: TCP connect, HTTP/1.1 request, or a datagram on a
+//! connected UDP socket. Says what was found in plain words; what that means for the member is the
+//! state machine's business. Never reads more of an answer than its head, and bounds that.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use landfall_model::listener::{Check, HttpMethod, StatusCodes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::fsm::Verdict;
+
+/// A response whose head is longer is not waited for: the monitor reads status codes, not pages.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// A good check, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// The TCP handshake completed.
+    Connected,
+    /// An HTTP response with an accepted code.
+    Status(u16),
+    /// A datagram came back.
+    Answered,
+    /// Nothing said that the UDP port is closed.
+    NotRefused,
+}
+
+/// What was wrong, in words for the status page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The port is closed.
+    #[error("connection refused")]
+    Refused,
+    /// No complete answer in the time allowed.
+    #[error("no answer in {}", Seconds(*.0))]
+    TimedOut(Duration),
+    /// Another code than the accepted ones.
+    #[error("HTTP {got}, wanted {wanted}")]
+    Status {
+        /// The response's code.
+        got: u16,
+        /// The accepted codes.
+        wanted: StatusCodes,
+    },
+    /// The answer is no HTTP/1 response.
+    #[error("the answer is not HTTP/1")]
+    NotHttp,
+    /// The response's head does not end.
+    #[error("the head of the response is longer than {MAX_HEAD} bytes")]
+    HeadTooLong,
+    /// The connection ended before the answer did.
+    #[error("closed before answering")]
+    Closed,
+    /// Another failure of the network.
+    #[error("{0}")]
+    Network(String),
+    /// The check could not be carried out on this side; says nothing about the member.
+    #[error("could not be checked: {0}")]
+    Here(String),
+}
+
+struct Seconds(Duration);
+
+// === impl Sign ===
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("connected"),
+            Self::Status(code) => write!(f, "HTTP {code}"),
+            Self::Answered => f.write_str("answered"),
+            Self::NotRefused => f.write_str("not refused"),
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// What the failure says about the member.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Here(_) => Verdict::Unclear,
+            Self::Refused
+            | Self::TimedOut(_)
+            | Self::Status { .. }
+            | Self::NotHttp
+            | Self::HeadTooLong
+            | Self::Closed
+            | Self::Network(_) => Verdict::Bad,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Self::Closed,
+            // Out of ports, memory or descriptors: EMFILE and ENFILE have no kind of their own.
+            io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::AddrInUse
+            | io::ErrorKind::OutOfMemory
+            | io::ErrorKind::PermissionDenied => Self::Here(plain(&error)),
+            _ if matches!(error.raw_os_error(), Some(23 | 24 | 105)) => Self::Here(plain(&error)),
+            _ => Self::Network(plain(&error)),
+        }
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.subsec_nanos() == 0 {
+            write!(f, "{} s", self.0.as_secs())
+        } else {
+            write!(f, "{} ms", self.0.as_millis())
+        }
+    }
+}
+
+/// Checks one member. Takes at most `limit`.
+pub async fn check(check: &Check, member: SocketAddr, limit: Duration) -> Result<Sign, Failure> {
+    if matches!(check, Check::UdpConnect) {
+        return check_udp(member, limit).await;
+    }
+    let work = async {
+        let mut stream = TcpStream::connect(member).await?;
+        // Ending with a reset leaves no port in TIME_WAIT on this side, check after check.
+        stream.set_zero_linger()?;
+        match check {
+            Check::Tcp | Check::UdpConnect => Ok(Sign::Connected),
+            Check::Http {
+                method,
+                path,
+                codes,
+            } => {
+                let got = ask(&mut stream, *method, path, member, codes).await?;
+                if codes.contains(got) {
+                    Ok(Sign::Status(got))
+                } else {
+                    Err(Failure::Status {
+                        got,
+                        wanted: codes.clone(),
+                    })
+                }
+            }
+        }
+    };
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or(Err(Failure::TimedOut(limit)))
+}
+
+async fn ask(
+    stream: &mut TcpStream,
+    method: HttpMethod,
+    path: &str,
+    member: SocketAddr,
+    codes: &StatusCodes,
+) -> Result<u16, Failure> {
+    stream
+        .write_all(request(method, path, member).as_bytes())
+        .await?;
+    let mut head = Vec::with_capacity(1024);
+    loop {
+        match response(&head)? {
+            // Interim responses come ahead of the one that counts.
+            Some((code @ 100..=199, length)) if code != 101 && !codes.contains(code) => {
+                head.drain(..length);
+            }
+            Some((code, _)) => return Ok(code),
+            None if head.len() >= MAX_HEAD => return Err(Failure::HeadTooLong),
+            None => {
+                if stream.read_buf(&mut head).await? == 0 {
+                    return Err(if head.is_empty() {
+                        Failure::Closed
+                    } else {
+                        Failure::NotHttp
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn request(method: HttpMethod, path: &str, member: SocketAddr) -> String {
+    let length = match method {
+        HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch => "Content-Length: 0\r\n",
+        HttpMethod::Get
+        | HttpMethod::Head
+        | HttpMethod::Options
+        | HttpMethod::Delete
+        | HttpMethod::Trace
+        | HttpMethod::Connect => "",
+    };
+    // A path from a manifest must not be able to add header lines.
+    let path: String = path.chars().filter(char::is_ascii_graphic).collect();
+    format!(
+        "{} {path} HTTP/1.1\r\nHost: {member}\r\nUser-Agent: landfall-monitor\r\nAccept: */*\r\n\
+         {length}Connection: close\r\n\r\n",
+        method.as_str()
+    )
+}
+
+/// The code and length of a response head; `None` while it is incomplete.
+fn response(bytes: &[u8]) -> Result<Option<(u16, usize)>, Failure> {
+    let mut headers = [httparse::EMPTY_HEADER; 128];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => Ok(response.code.map(|code| (code, length))),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => Err(Failure::HeadTooLong),
+        Err(_) => Err(Failure::NotHttp),
+    }
+}
+
+async fn check_udp(member: SocketAddr, limit: Duration) -> Result<Sign, Failure> {
+    let unspecified = match member {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(unspecified).await?;
+    socket.connect(member).await?;
+    // An empty datagram provokes the ICMP error of a closed port like any other, and is the one thing
+    // that no protocol can mistake for a request.
+    socket.send(&[]).await?;
+    match tokio::time::timeout(limit, socket.recv(&mut [0; 1])).await {
+        Ok(answer) => answer.map(|_| Sign::Answered).map_err(Failure::from),
+        Err(_) => Ok(Sign::NotRefused),
+    }
+}
+
+/// The system's words without Rust's `(os error 113)`.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string().to_lowercase();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 9], 8080))
+    }
+
+    #[test]
+    fn a_request_names_its_host_and_closes() {
+        assert_eq!(
+            request(HttpMethod::Get, "/healthz?full=1", address()),
+            "GET /healthz?full=1 HTTP/1.1\r\nHost: 127.0.0.9:8080\r\n\
+             User-Agent: landfall-monitor\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        assert!(request(HttpMethod::Post, "/", address()).contains("\r\nContent-Length: 0\r\n"));
+    }
+
+    #[test]
+    fn a_path_cannot_add_header_lines() {
+        let request = request(
+            HttpMethod::Get,
+            "/ HTTP/1.1\r\nX-Evil: 1\r\n\r\n",
+            address(),
+        );
+        assert!(
+            request.starts_with("GET /HTTP/1.1X-Evil:1 HTTP/1.1\r\nHost"),
+            "{request}"
+        );
+    }
+
+    #[test]
+    fn a_response_head_is_read_to_its_end_and_no_further() {
+        let head = b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n";
+        assert_eq!(response(head), Ok(Some((204, head.len()))));
+        assert_eq!(response(b"HTTP/1.0 503\r\n\r\nbody"), Ok(Some((503, 16))));
+        assert_eq!(response(&head[..head.len() - 1]), Ok(None));
+        assert_eq!(response(b""), Ok(None));
+        assert_eq!(response(b"SSH-2.0-OpenSSH_9.2\r\n"), Err(Failure::NotHttp));
+    }
+
+    #[test]
+    fn failures_speak_plainly() {
+        let wanted = "200,204".parse().unwrap();
+        let cases = [
+            (
+                Failure::Status { got: 503, wanted },
+                "HTTP 503, wanted 200,204",
+            ),
+            (
+                Failure::TimedOut(Duration::from_secs(3)),
+                "no answer in 3 s",
+            ),
+            (
+                Failure::TimedOut(Duration::from_millis(1500)),
+                "no answer in 1500 ms",
+            ),
+            (
+                io::Error::from_raw_os_error(111).into(),
+                "connection refused",
+            ),
+            (
+                io::Error::from_raw_os_error(104).into(),
+                "closed before answering",
+            ),
+            (io::Error::from_raw_os_error(113).into(), "no route to host"),
+            (
+                io::Error::from_raw_os_error(24).into(),
+                "could not be checked: too many open files",
+            ),
+        ];
+        for (failure, words) in cases {
+            assert_eq!(failure.to_string(), words);
+        }
+    }
+
+    #[test]
+    fn trouble_on_this_side_is_not_held_against_the_member() {
+        for code in [23, 24, 99, 105] {
+            let failure = Failure::from(io::Error::from_raw_os_error(code));
+            assert_eq!(failure.verdict(), Verdict::Unclear, "{failure}");
+        }
+        assert_eq!(
+            Failure::from(io::Error::from_raw_os_error(113)).verdict(),
+            Verdict::Bad
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! Carries out the checks of live listeners: one task per listener that follows its configuration,
+//! asks the state machine what to check, and tells the pool what came of it. Runs on the control
+//! plane's runtime, never on a worker's.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::listener::Monitor;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::check::{Failure, Sign, check};
+use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
+use crate::listener::ListenerState;
+use crate::pool::Health;
+
+/// Checks that run at the same time, over all pools: bounds descriptors and bursts. Others wait for
+/// their turn; the time-out of a check counts from its turn.
+const MAX_CONCURRENT: usize = 512;
+
+/// A shorter delay is taken as this one, whatever the configuration says.
+const MIN_DELAY: Duration = Duration::from_millis(10);
+
+/// The monitors of all listeners.
+#[derive(Debug)]
+pub struct Monitors {
+    runtime: Handle,
+    permits: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+struct Watch {
+    listener: Arc<ListenerState>,
+    permits: Arc<Semaphore>,
+    running: JoinSet<(Order, Result<Sign, Failure>)>,
+    active: Option<Active>,
+}
+
+struct Active {
+    monitor: Monitor,
+    members: BTreeSet<SocketAddr>,
+    schedule: Schedule,
+}
+
+// === impl Monitors ===
+
+impl Monitors {
+    /// Monitors that run on the given runtime until `stop` fires.
+    pub fn new(runtime: Handle, stop: CancellationToken) -> Self {
+        Self {
+            runtime,
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            tasks: TaskTracker::new(),
+            stop,
+        }
+    }
+
+    /// Checks the members of a listener from now on, as its configuration says at any time (which may
+    /// be not at all), until the listener closes. Call once per listener.
+    pub fn watch(&self, listener: Arc<ListenerState>) {
+        let watch = Watch {
+            listener,
+            permits: self.permits.clone(),
+            running: JoinSet::new(),
+            active: None,
+        };
+        self.tasks
+            .spawn_on(watch.run(self.stop.clone()), &self.runtime);
+    }
+
+    /// Completes when `stop` has fired and every check has ended.
+    pub async fn stopped(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    async fn run(mut self, stop: CancellationToken) {
+        let mut revision = self.listener.revision();
+        let closing = self.listener.closing().clone();
+        self.follow_configuration();
+        loop {
+            self.begin_due();
+            let deadline = self
+                .active
+                .as_ref()
+                .and_then(|active| active.schedule.next_deadline());
+            let pause = deadline.map(|at| tokio::time::sleep_until(Instant::from_std(at)));
+            // Each branch is cancel safe: nothing is taken from a queue before its branch is chosen.
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = closing.cancelled() => return,
+                changed = revision.changed() => match changed {
+                    Ok(()) => self.follow_configuration(),
+                    Err(_) => return,
+                },
+                Some(finished) = self.running.join_next() => {
+                    if let Ok((order, result)) = finished {
+                        self.take(order, &result);
+                    }
+                },
+                () = async { if let Some(pause) = pause { pause.await } },
+                    if deadline.is_some() => {},
+            }
+        }
+    }
+
+    fn follow_configuration(&mut self) {
+        let config = self.listener.config_full();
+        let pool = &config.listener.pool;
+        let members: BTreeSet<_> = pool.members.iter().map(|member| member.address).collect();
+        let now = Instant::now().into_std();
+        match (&pool.monitor, self.active.take()) {
+            (Some(monitor), None) => {
+                self.active = Some(Active {
+                    schedule: Schedule::start(pace(monitor), members.iter().copied(), now),
+                    monitor: monitor.clone(),
+                    members,
+                });
+            }
+            (Some(monitor), Some(mut active)) => {
+                if active.monitor != *monitor || active.members != members {
+                    let change = change(&active.monitor, monitor);
+                    active
+                        .schedule
+                        .update(pace(monitor), change, members.iter().copied(), now);
+                    active.monitor.clone_from(monitor);
+                    active.members = members;
+                }
+                self.active = Some(active);
+            }
+            (None, Some(_)) => {
+                // The pool takes unmonitored members as up. What was found out must not come back to
+                // life when a monitor does.
+                self.running.abort_all();
+                for member in members {
+                    self.listener.pool().set_health(member, Health::Unknown, "");
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn begin_due(&mut self) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        for order in active.schedule.due(Instant::now().into_std()) {
+            let permits = self.permits.clone();
+            let question = active.monitor.check.clone();
+            let limit = active
+                .monitor
+                .timeout
+                .min(active.monitor.delay.max(MIN_DELAY));
+            let mut target = order.member;
+            if let Some(port) = active.monitor.port {
+                target.set_port(port.get());
+            }
+            self.running.spawn(async move {
+                // Never closed, so a permit always comes.
+                let _permit = permits.acquire_owned().await;
+                (order, check(&question, target, limit).await)
+            });
+        }
+    }
+
+    fn take(&mut self, order: Order, result: &Result<Sign, Failure>) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        if !active.schedule.awaits(order) {
+            return;
+        }
+        let (verdict, words) = match result {
+            Ok(sign) => (Verdict::Good, sign.to_string()),
+            Err(failure) => (failure.verdict(), failure.to_string()),
+        };
+        let transition = active
+            .schedule
+            .finished(order, verdict, Instant::now().into_std());
+        if let Some(health) = active.schedule.health(order.member) {
+            self.listener
+                .pool()
+                .set_health(order.member, health, &words);
+        }
+        if let Some(transition) = transition {
+            self.tell(order.member, transition, &words);
+        }
+    }
+
+    fn tell(&self, member: SocketAddr, transition: Transition, cause: &str) {
+        let (service, listener) = (self.listener.owner(), self.listener.id());
+        match transition.to {
+            Health::Down => {
+                tracing::warn!(%service, %listener, %member, cause, "member is down");
+            }
+            Health::Up | Health::Unknown => {
+                tracing::info!(%service, %listener, %member, cause, "member is up");
+            }
+        }
+    }
+}
+
+fn pace(monitor: &Monitor) -> Pace {
+    Pace {
+        delay: monitor.delay.max(MIN_DELAY),
+        max_retries: monitor.max_retries,
+        max_retries_down: monitor.max_retries_down,
+    }
+}
+
+fn change(before: &Monitor, after: &Monitor) -> Change {
+    if before.check == after.check && before.port == after.port {
+        Change::PaceOnly
+    } else {
+        Change::Question
+    }
+}
+
+#[cfg(test)]
+mod tests;

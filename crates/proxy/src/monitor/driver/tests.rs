@@ -1,0 +1,333 @@
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use landfall_model::listener::{Check, HttpMethod, Listener, Member, StatusCodes};
+use landfall_model::{ListenerKey, Protocol, ServiceKey};
+use tokio::sync::watch;
+
+use super::*;
+use crate::listener::{ListenerConfig, ListenerId};
+
+/// A backend that answers every request with its present code. Ends with the test process.
+struct Backend {
+    address: SocketAddr,
+    code: Arc<AtomicU16>,
+    asked: Arc<AtomicU32>,
+}
+
+impl Backend {
+    fn start(code: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let code = Arc::new(AtomicU16::new(code));
+        let asked = Arc::new(AtomicU32::new(0));
+        let (answer, count) = (code.clone(), asked.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { continue };
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.read(&mut [0; 1024]);
+                let code = answer.load(Ordering::SeqCst);
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {code} Some Reason\r\nContent-Length: 0\r\n\r\n"
+                );
+            }
+        });
+        Self {
+            address,
+            code,
+            asked,
+        }
+    }
+
+    fn answer(&self, code: u16) {
+        self.code.store(code, Ordering::SeqCst);
+    }
+
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+struct Scene {
+    listener: Arc<ListenerState>,
+    changes: watch::Receiver<u64>,
+    monitors: Monitors,
+    stop: CancellationToken,
+}
+
+fn configuration(protocol: Protocol, monitor: Option<Monitor>, members: &[SocketAddr]) -> Listener {
+    let mut listener = Listener::new(protocol, NonZeroU16::new(80).unwrap());
+    listener.pool.monitor = monitor;
+    listener.pool.members = members.iter().copied().map(Member::new).collect();
+    listener
+}
+
+fn http(path: &str) -> Monitor {
+    let check = Check::Http {
+        method: HttpMethod::Get,
+        path: path.into(),
+        codes: StatusCodes::default(),
+    };
+    quick(check)
+}
+
+fn quick(check: Check) -> Monitor {
+    Monitor {
+        delay: Duration::from_millis(40),
+        timeout: Duration::from_millis(30),
+        max_retries: 2,
+        max_retries_down: 3,
+        ..Monitor::new(check)
+    }
+}
+
+impl Scene {
+    fn start(listener: &Listener) -> Self {
+        let id = ListenerId {
+            address: IpAddr::from([127, 0, 0, 1]),
+            key: ListenerKey {
+                protocol: listener.key.protocol,
+                port: listener.key.port,
+            },
+        };
+        let config = ListenerConfig::new(id, listener).unwrap();
+        let (sender, changes) = watch::channel(0);
+        let owner = ServiceKey::new("shop", "web");
+        let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
+        let stop = CancellationToken::new();
+        let monitors = Monitors::new(Handle::current(), stop.clone());
+        monitors.watch(listener.clone());
+        Self {
+            listener,
+            changes,
+            monitors,
+            stop,
+        }
+    }
+
+    fn apply(&self, listener: &Listener) {
+        let config = ListenerConfig::new(self.listener.id(), listener).unwrap();
+        self.listener.apply(config);
+    }
+
+    fn members(&self) -> Vec<(SocketAddr, Health, String, u64)> {
+        let rows = self.listener.pool().status().into_iter();
+        rows.map(|row| {
+            (
+                row.address,
+                row.health,
+                row.cause.to_string(),
+                row.transitions,
+            )
+        })
+        .collect()
+    }
+
+    /// Waits until the pool looks as expected; changes of mere words raise no change, so look again
+    /// now and then.
+    async fn until(
+        &self,
+        what: &str,
+        wanted: impl Fn(&[(SocketAddr, Health, String, u64)]) -> bool,
+    ) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !wanted(&self.members()) {
+            assert!(
+                Instant::now() < deadline,
+                "not in time: {what}; it is {:?}",
+                self.members()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until_health(&self, wanted: &[Health]) {
+        self.until(&format!("{wanted:?}"), |members| {
+            members.iter().map(|row| row.1).eq(wanted.iter().copied())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn members_follow_their_backends_down_and_up_again() {
+    let (first, second) = (Backend::start(200), Backend::start(200));
+    let config = configuration(
+        Protocol::Tcp,
+        Some(http("/")),
+        &[first.address, second.address],
+    );
+    let mut scene = Scene::start(&config);
+    scene.until_health(&[Health::Up, Health::Up]).await;
+    scene.changes.borrow_and_update();
+
+    second.answer(503);
+    scene.until_health(&[Health::Up, Health::Down]).await;
+    assert!(
+        scene.changes.has_changed().unwrap(),
+        "the control plane hears of it"
+    );
+    assert_eq!(scene.members()[1].2, "HTTP 503, wanted 200");
+    let client = "127.0.0.1:5000".parse().unwrap();
+    for _ in 0..4 {
+        assert_eq!(
+            scene.listener.pool().pick(client, &[]).unwrap().address(),
+            first.address
+        );
+    }
+
+    second.answer(200);
+    scene.until_health(&[Health::Up, Health::Up]).await;
+    assert_eq!(scene.members()[1].2, "HTTP 200");
+    assert_eq!(scene.members()[1].3, 2, "down and up again");
+
+    scene.stop.cancel();
+    scene.monitors.stopped().await;
+}
+
+#[tokio::test]
+async fn a_member_that_is_dead_from_the_start_is_out_after_one_check() {
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let patient = Monitor {
+        delay: Duration::from_secs(3600),
+        ..quick(Check::Tcp)
+    };
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(patient), &[dead]));
+    scene.until_health(&[Health::Down]).await;
+    assert_eq!(scene.members()[0].2, "connection refused");
+    assert!(
+        scene
+            .listener
+            .pool()
+            .pick("127.0.0.1:5000".parse().unwrap(), &[])
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_silent_backend_is_told_from_a_closed_one() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let members = [silent.local_addr().unwrap()];
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(http("/")), &members));
+    scene.until_health(&[Health::Down]).await;
+    assert_eq!(scene.members()[0].2, "no answer in 30 ms");
+    scene.apply(&configuration(
+        Protocol::Tcp,
+        Some(quick(Check::Tcp)),
+        &members,
+    ));
+    scene.until_health(&[Health::Up]).await;
+    assert_eq!(scene.members()[0].2, "connected");
+}
+
+#[tokio::test]
+async fn a_changed_pool_keeps_what_is_known_and_checks_new_members_at_once() {
+    let (first, second) = (Backend::start(500), Backend::start(200));
+    let patient = Monitor {
+        delay: Duration::from_secs(3600),
+        ..http("/")
+    };
+    let scene = Scene::start(&configuration(
+        Protocol::Tcp,
+        Some(patient.clone()),
+        &[first.address],
+    ));
+    scene.until_health(&[Health::Down]).await;
+
+    let both = [first.address, second.address];
+    scene.apply(&configuration(Protocol::Tcp, Some(patient.clone()), &both));
+    scene.until_health(&[Health::Down, Health::Up]).await;
+    assert_eq!((first.asked(), second.asked()), (1, 1));
+
+    scene.apply(&configuration(
+        Protocol::Tcp,
+        Some(patient),
+        &[second.address],
+    ));
+    scene.until_health(&[Health::Up]).await;
+    assert_eq!((first.asked(), second.asked()), (1, 1));
+}
+
+#[tokio::test]
+async fn without_a_monitor_members_are_up_and_nobody_asks_them() {
+    let backend = Backend::start(500);
+    let members = [backend.address];
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(http("/")), &members));
+    scene.until_health(&[Health::Down]).await;
+
+    scene.apply(&configuration(Protocol::Tcp, None, &members));
+    assert_eq!(scene.members()[0].1, Health::Up);
+    scene
+        .until("what was known is forgotten", |_| {
+            scene.listener.pool().members()[0].health() == Health::Unknown
+        })
+        .await;
+
+    backend.answer(200);
+    let patient = Monitor {
+        delay: Duration::from_secs(3600),
+        ..http("/")
+    };
+    scene.apply(&configuration(Protocol::Tcp, Some(patient), &members));
+    scene
+        .until("asked once more", |members| members[0].2 == "HTTP 200")
+        .await;
+    assert_eq!(
+        scene.members()[0].1,
+        Health::Up,
+        "one good check decides, as for a new pool"
+    );
+}
+
+#[tokio::test]
+async fn the_monitors_own_port_is_checked_instead_of_the_members() {
+    let health = Backend::start(200);
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let monitor = Monitor {
+        port: NonZeroU16::new(health.address.port()),
+        ..http("/")
+    };
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(monitor), &[dead]));
+    scene.until_health(&[Health::Up]).await;
+}
+
+#[tokio::test]
+async fn a_udp_member_is_good_unless_its_port_is_closed() {
+    let open = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let closed = UdpSocket::bind("127.0.0.2:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let members = [open.local_addr().unwrap(), closed];
+    let scene = Scene::start(&configuration(
+        Protocol::Udp,
+        Some(quick(Check::UdpConnect)),
+        &members,
+    ));
+    scene.until_health(&[Health::Up, Health::Down]).await;
+    let words: Vec<_> = scene.members().into_iter().map(|row| row.2).collect();
+    assert_eq!(words, ["not refused", "connection refused"]);
+}
+
+#[tokio::test]
+async fn checks_end_when_their_listener_closes() {
+    let backend = Backend::start(200);
+    let scene = Scene::start(&configuration(
+        Protocol::Tcp,
+        Some(http("/")),
+        &[backend.address],
+    ));
+    scene.until_health(&[Health::Up]).await;
+    scene.listener.closing().cancel();
+    scene.monitors.stopped().await;
+}
