@@ -23,6 +23,7 @@ use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd};
+use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::resolve::resolve;
@@ -52,6 +53,7 @@ pub struct Engine<P, R> {
     reporter: Arc<R>,
     world: World,
     queue: Queue,
+    pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
     passes: JoinSet<(Duration, PassEnd)>,
@@ -65,6 +67,8 @@ pub struct EngineHandle<P> {
     pub book: Arc<Book>,
     /// Counters of passes and steps.
     pub metrics: Arc<Metrics>,
+    /// Sign of life of the loop.
+    pub pulse: Arc<Pulse>,
     /// The provider.
     pub provider: Arc<P>,
 }
@@ -93,6 +97,9 @@ struct Written {
     over: ServiceStatus,
 }
 
+/// How often an idle loop says that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
 
@@ -118,6 +125,7 @@ impl<P> Clone for EngineHandle<P> {
         Self {
             book: self.book.clone(),
             metrics: self.metrics.clone(),
+            pulse: self.pulse.clone(),
             provider: self.provider.clone(),
         }
     }
@@ -131,6 +139,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let handle = EngineHandle {
             book: Arc::default(),
             metrics: Arc::default(),
+            pulse: Arc::default(),
             provider,
         };
         Self {
@@ -139,6 +148,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             reporter,
             world: World::default(),
             queue: Queue::default(),
+            pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
             passes: JoinSet::new(),
@@ -164,6 +174,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut audit = tokio::time::interval(self.config.audit_every);
         audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         audit.tick().await;
+        let mut beat = tokio::time::interval(HEARTBEAT);
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             self.start_passes();
@@ -187,6 +198,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
                     if due.is_some() => {}
+                _ = beat.tick() => self.handle.pulse.beat(Instant::now()),
                 _ = audit.tick(), if self.world.synced() => self.audit().await,
             }
         }
@@ -199,16 +211,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
         for fact in batch.drain(..) {
             let first_sync = matches!(fact, Fact::Synced) && !self.world.synced();
             let affected = self.world.apply(fact);
-            if first_sync {
-                self.recall();
-            }
             if !self.world.synced() {
                 continue;
+            }
+            if first_sync || affected == Affected::Pools {
+                self.pool_problems = self.handle.provider.set_pools(&self.world.pools());
+            }
+            if first_sync {
+                self.recall();
             }
             match affected {
                 Affected::Nobody => {}
                 Affected::Services(keys) => keys.iter().for_each(|key| self.queue.push(key)),
-                Affected::All => {
+                Affected::All | Affected::Pools => {
                     for row in self.world.services() {
                         self.queue.push(&row.key);
                     }
@@ -216,7 +231,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         }
         self.handle.book.write(|pages| {
-            pages.problems = self.world.problems().cloned().collect();
+            pages.problems = self
+                .world
+                .problems()
+                .chain(&self.pool_problems)
+                .cloned()
+                .collect();
             pages.synced = self.world.synced();
         });
     }

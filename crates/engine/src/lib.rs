@@ -16,6 +16,7 @@ pub mod driver;
 pub mod dry_run;
 pub mod metrics;
 pub mod pass;
+pub mod pulse;
 pub mod queue;
 pub mod report;
 pub mod resolve;

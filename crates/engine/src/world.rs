@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, NamespaceRow, NodeRow, SecretRow, ServiceRow, SliceRow};
+use landfall_model::rows::{Fact, NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow};
 
 /// Everything that sources have told.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,7 @@ pub struct World {
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
+    pools: BTreeMap<String, Arc<PoolRow>>,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
     synced: bool,
 }
@@ -32,6 +33,8 @@ pub enum Affected {
     Services(Vec<ServiceKey>),
     /// Everybody's.
     All,
+    /// Everybody's, because the address pools are others now.
+    Pools,
 }
 
 // === impl World ===
@@ -90,6 +93,18 @@ impl World {
                 Some(_) => self.users_of_secret(&key),
                 None => Affected::Nobody,
             },
+            Fact::Pool(row) => {
+                let old = self.pools.insert(row.name.clone(), row.clone());
+                if old.as_ref() == Some(&row) {
+                    Affected::Nobody
+                } else {
+                    Affected::Pools
+                }
+            }
+            Fact::PoolGone(name) => match self.pools.remove(&name) {
+                Some(_) => Affected::Pools,
+                None => Affected::Nobody,
+            },
             Fact::SourceProblems { part, reasons } => {
                 if reasons.is_empty() {
                     self.problems.remove(&part);
@@ -137,6 +152,11 @@ impl World {
     /// A TLS Secret.
     pub fn secret(&self, key: &ServiceKey) -> Option<&Arc<SecretRow>> {
         self.secrets.get(key)
+    }
+
+    /// All address pools, by name.
+    pub fn pools(&self) -> Vec<Arc<PoolRow>> {
+        self.pools.values().cloned().collect()
     }
 
     /// All nodes, by name.

@@ -1,0 +1,28 @@
+//! A sign of life of the loop: when it last turned.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// When something last happened.
+#[derive(Debug)]
+pub struct Pulse(Mutex<Instant>);
+
+// === impl Pulse ===
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Pulse {
+    /// It happened now.
+    pub fn beat(&self, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// How long ago it last happened.
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

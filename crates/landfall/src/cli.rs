@@ -1,0 +1,270 @@
+//! What can be typed: every command, option and default, and the help that teaches them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Where a running instance answers unless told otherwise.
+pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
+
+/// Gives Kubernetes Services of type LoadBalancer an address that works.
+#[derive(Debug, Parser)]
+#[command(
+    name = "landfall",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Start with `landfall demo`: it serves a few Services on this machine and shows \
+                  what to try.\nThen `landfall up -f FOLDER` serves your own manifests."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a few bundled Services with backends inside this process, to look around
+    Demo(DemoArgs),
+    /// Serve the LoadBalancer Services of manifests on this machine
+    Up(UpArgs),
+    /// List what a running instance holds
+    Get(GetArgs),
+    /// Walk through one Service: wish, address, listeners, members, and why each is as it is
+    Explain(ExplainArgs),
+    /// Print the steps that manifests would cause, without doing them
+    Plan(PlanArgs),
+    /// Judge manifests and annotations, with file and line
+    Check(CheckArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Examples:\n  landfall completion bash > /etc/bash_completion.d/landfall\n  \
+                      landfall completion fish > ~/.config/fish/completions/landfall.fish"
+    )]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages, one per command
+    Man {
+        /// Folder to write them to
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+/// `landfall demo`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall demo            serve until Ctrl-C\n  landfall demo --once     \
+                  send requests through every address, print how they spread, and stop"
+)]
+pub struct DemoArgs {
+    /// Send requests through every address, print how they spread over the members, and stop;
+    /// succeeds only if all were answered and the failing member got none
+    #[arg(long)]
+    pub once: bool,
+    /// Where the status page answers; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
+    pub admin: SocketAddr,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// `landfall up`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall up -f examples/\n  landfall up -f web.yaml -f dns.yaml --pool \
+                  192.0.2.16-192.0.2.31\n  kubectl get svc,endpointslices -o yaml | landfall up -f -"
+)]
+pub struct UpArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
+    /// IPAddressPool among the manifests: 127.77.0.0/24, which needs no privileges
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    /// Where addresses are remembered over restarts
+    #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
+    pub state: Option<PathBuf>,
+    /// Where health, metrics, JSON and the status page answer; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
+    pub admin: SocketAddr,
+    /// Threads that carry traffic; one per core unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// How long connections may go on after a stop was asked for
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub grace: u64,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// Which running instance is asked.
+#[derive(Debug, Args)]
+pub struct AdminArgs {
+    /// The admin address of the running instance
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
+    pub admin: String,
+}
+
+/// `landfall get`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  landfall get services\n  landfall get svc -o wide\n  landfall \
+                        get services -o json | jq '.items[].status'")]
+pub struct GetArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub kind: Kind,
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<GetOutput>,
+    /// Only this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall explain`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  landfall explain default/web\n  landfall explain shop/api -o json")]
+pub struct ExplainArgs {
+    /// NAMESPACE/NAME of the Service
+    #[arg(value_name = "NAMESPACE/NAME")]
+    pub service: landfall_model::ServiceKey,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall plan`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Asks the running instance; where none answers, it plans from nothing.\n\nExamples:\n  \
+                  landfall plan -f web.yaml\n  landfall plan -f examples/ --prune -o json"
+)]
+pub struct PlanArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Plan as if Services that are not in these manifests were deleted
+    #[arg(long)]
+    pub prune: bool,
+    /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall check`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exits 0 when there are no errors, 1 when there are, 2 when the call itself was \
+                  wrong.\n\nExamples:\n  landfall check -f examples/\n  landfall check -f - -o json < web.yaml"
+)]
+pub struct CheckArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+}
+
+/// What `get` can list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Services of type LoadBalancer
+    #[value(aliases = ["service", "svc"])]
+    Services,
+}
+
+/// How `get` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GetOutput {
+    /// More columns
+    Wide,
+    /// A v1 List as JSON
+    Json,
+    /// A v1 List as YAML
+    Yaml,
+}
+
+/// How other commands print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextOutput {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_explains_itself() {
+        fn walk(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(walk);
+        }
+        walk(&Cli::command());
+    }
+
+    #[test]
+    fn up_without_a_path_is_refused() {
+        assert!(Cli::try_parse_from(["landfall", "up"]).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! `landfall get services`: what a running instance holds, as kubectl would list it.
+
+use std::io::Write as _;
+
+use landfall_model::reason::Severity;
+use landfall_model::status::ConditionType;
+use landfall_model::view::{InstanceView, ServiceView};
+use serde_json::Value;
+
+use crate::cli::{GetArgs, GetOutput, Kind};
+use crate::client::Admin;
+use crate::table;
+
+/// Runs the command.
+pub async fn run(args: GetArgs) -> anyhow::Result<()> {
+    let Kind::Services = args.kind;
+    let admin = Admin::at(&args.instance.admin);
+    let text = match args.output {
+        None | Some(GetOutput::Wide) => {
+            let mut view: InstanceView = admin.get("/api/v1/instance").await?;
+            if let Some(namespace) = &args.namespace {
+                view.services.retain(|service| service.key.namespace() == namespace);
+            }
+            if view.services.is_empty() {
+                "no Services of type LoadBalancer".to_owned()
+            } else {
+                list(&view.services, args.output.is_some())
+            }
+        }
+        Some(format) => {
+            let mut services: Value = admin.get("/api/v1/services").await?;
+            if let (Some(namespace), Some(items)) =
+                (&args.namespace, services.get_mut("items").and_then(Value::as_array_mut))
+            {
+                items.retain(|item| {
+                    item.pointer("/metadata/namespace").and_then(Value::as_str) == Some(namespace)
+                });
+            }
+            match format {
+                GetOutput::Yaml => serde_saphyr::to_string(&services)?,
+                GetOutput::Json | GetOutput::Wide => serde_json::to_string_pretty(&services)?,
+            }
+        }
+    };
+    writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    Ok(())
+}
+
+/// One line per Service.
+pub fn list(services: &[ServiceView], wide: bool) -> String {
+    let mut header = vec!["SERVICE", "ADDRESS", "PORTS", "HEALTHY", "STATE"];
+    if wide {
+        header.extend(["ALGORITHM", "OPEN", "CONNECTIONS", "REASON"]);
+    }
+    let rows = services.iter().map(|service| {
+        let (healthy, total) = service.healthy_of_total();
+        let mut row = vec![
+            service.key.to_string(),
+            address(service),
+            ports(service),
+            format!("{healthy}/{total}"),
+            state(service).to_owned(),
+        ];
+        if wide {
+            let listeners = &service.listeners;
+            let algorithm = listeners.first().map(|listener| listener.algorithm.to_string());
+            let open: u64 = listeners.iter().map(|listener| listener.traffic.open).sum();
+            let connections: u64 =
+                listeners.iter().map(|listener| listener.traffic.connections).sum();
+            row.extend([
+                algorithm.unwrap_or_default(),
+                open.to_string(),
+                connections.to_string(),
+                worst_reason(service),
+            ]);
+        }
+        row
+    });
+    table::render(&header, rows.collect())
+}
+
+/// The addresses that clients use, or `<pending>`.
+pub fn address(service: &ServiceView) -> String {
+    let entries = &service.status.ingress;
+    if entries.is_empty() {
+        return "<pending>".to_owned();
+    }
+    let names = entries.iter().filter_map(|entry| {
+        entry.hostname.clone().or_else(|| entry.ip.map(|address| address.to_string()))
+    });
+    names.collect::<Vec<_>>().join(",")
+}
+
+/// Front ports as `80/TCP,53/UDP`.
+pub fn ports(service: &ServiceView) -> String {
+    let keys: Vec<_> = service.listeners.iter().map(|listener| listener.key.to_string()).collect();
+    if keys.is_empty() { "<none>".to_owned() } else { keys.join(",") }
+}
+
+/// One word for how far a Service is.
+pub fn state(service: &ServiceView) -> &'static str {
+    let met = |kind| service.status.condition(kind).is_some_and(|condition| condition.status);
+    if service.status.conditions.is_empty() {
+        "Waiting"
+    } else if !met(ConditionType::Accepted) {
+        "Rejected"
+    } else if met(ConditionType::Programmed) {
+        "Ready"
+    } else if met(ConditionType::Addressed) {
+        "NoTraffic"
+    } else {
+        "Pending"
+    }
+}
+
+fn worst_reason(service: &ServiceView) -> String {
+    let worst = service.reasons.iter().filter(|reason| reason.severity > Severity::Info);
+    worst.map(|reason| reason.code.to_string()).next().unwrap_or_default()
+}
