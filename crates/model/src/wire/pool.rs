@@ -1,0 +1,166 @@
+//! `metallb.io/v1beta1` IPAddressPool: its shape and its row. Ranges and selectors are judged by the
+//! allocator, which alone knows how they fit together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reason::Reason;
+use crate::rows::{PoolAllocation, PoolRow, Selector};
+
+use super::findings::Findings;
+use super::{ObjectMeta, lenient, names};
+
+/// `metallb.io/v1beta1` IPAddressPool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IpAddressPool {
+    /// Name and labels.
+    pub metadata: ObjectMeta,
+    /// What it holds, and for whom.
+    pub spec: IpAddressPoolSpec,
+}
+
+/// `spec` of an IPAddressPool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IpAddressPoolSpec {
+    /// Prefixes and `FIRST-LAST` ranges.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub addresses: Vec<String>,
+    /// False: only for Services that ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_assign: Option<bool>,
+    /// Leave out IPv4 addresses that end in .0 or .255.
+    #[serde(rename = "avoidBuggyIPs", skip_serializing_if = "Option::is_none")]
+    pub avoid_buggy_ips: Option<bool>,
+    /// Whom it serves, and how eagerly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_allocation: Option<ServiceAllocation>,
+}
+
+/// `spec.serviceAllocation`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceAllocation {
+    /// Lower goes first; 0 is last.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub priority: i64,
+    /// Exact namespace names.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub namespaces: Vec<String>,
+    /// Selectors on namespace labels.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub namespace_selectors: Vec<LabelSelectorShape>,
+    /// Selectors on Service labels.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub service_selectors: Vec<LabelSelectorShape>,
+}
+
+/// `metav1.LabelSelector`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelectorShape {
+    /// Labels that must be there with these values.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Demands on single labels.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub match_expressions: Vec<ExpressionShape>,
+}
+
+/// One of `matchExpressions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExpressionShape {
+    /// Label key.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`.
+    pub operator: String,
+    /// Values, for the first two.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub values: Vec<String>,
+}
+
+// === impl IpAddressPool ===
+
+impl IpAddressPool {
+    /// The row, or everything that is wrong with the object's metadata.
+    pub fn into_row(self) -> Result<PoolRow, Vec<Reason>> {
+        let mut findings = Findings::default();
+        let name = findings.name(&self.metadata, names::dns_subdomain);
+        findings.metadata(&self.metadata);
+        findings.finish(|| PoolRow {
+            name,
+            labels: self.metadata.labels,
+            addresses: self.spec.addresses,
+            auto_assign: self.spec.auto_assign.unwrap_or(true),
+            avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
+            allocation: self.spec.service_allocation.map(PoolAllocation::from),
+            source: None,
+        })
+    }
+}
+
+impl From<ServiceAllocation> for PoolAllocation {
+    fn from(allocation: ServiceAllocation) -> Self {
+        let selectors = |shapes: Vec<LabelSelectorShape>| {
+            shapes.into_iter().map(Selector::from).collect()
+        };
+        Self {
+            priority: allocation.priority,
+            namespaces: allocation.namespaces,
+            namespace_selectors: selectors(allocation.namespace_selectors),
+            service_selectors: selectors(allocation.service_selectors),
+        }
+    }
+}
+
+impl From<LabelSelectorShape> for Selector {
+    fn from(shape: LabelSelectorShape) -> Self {
+        let expressions = shape.match_expressions.into_iter();
+        Self {
+            match_labels: shape.match_labels,
+            match_expressions: expressions
+                .map(|expression| (expression.key, expression.operator, expression.values))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_reads_as_metallb_writes_it() {
+        let pool: IpAddressPool = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "edge", "namespace": "metallb-system"},
+            "spec": {
+                "addresses": ["192.0.2.0/28"], "autoAssign": false, "avoidBuggyIPs": true,
+                "serviceAllocation": {
+                    "priority": 10, "namespaces": ["shop"],
+                    "serviceSelectors": [{"matchExpressions": [
+                        {"key": "tier", "operator": "In", "values": ["front"]}]}]
+                }
+            }
+        }))
+        .unwrap();
+        let row = pool.into_row().unwrap();
+        assert_eq!((row.auto_assign, row.avoid_buggy), (false, true));
+        let allocation = row.allocation.unwrap();
+        assert_eq!((allocation.priority, allocation.namespaces), (10, vec!["shop".to_owned()]));
+        assert_eq!(
+            allocation.service_selectors[0].match_expressions,
+            [("tier".to_owned(), "In".to_owned(), vec!["front".to_owned()])]
+        );
+    }
+
+    #[test]
+    fn what_is_left_out_means_automatic_for_everybody() {
+        let pool: IpAddressPool =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "edge"}})).unwrap();
+        let row = pool.into_row().unwrap();
+        assert_eq!((row.auto_assign, row.avoid_buggy, row.allocation), (true, false, None));
+    }
+}
