@@ -1,1 +1,169 @@
-//! Annotation vocabularies.
+//! Annotation vocabularies: tables of options that parse, document and suggest.
+//!
+//! A [`Dialect`] is a prefix and a table. Each row of the table says how an option is called, what
+//! it takes, what it means, and holds the function that turns its text into a typed field of
+//! [`ServiceOptions`]. [`read`] walks a Service's annotations along these tables; the reference page
+//! ([`reference_page`]) is printed from the same rows, so the two can't disagree.
+//!
+//! Dialects differ in spelling, not in meaning: all of them fill the same typed options. They are
+//! read in the order of [`DIALECTS`]; what an earlier one has said stands, and a later one that says
+//! otherwise becomes a Reason.
+//!
+//! Nothing here knows what a port, a pool or a provider can do with an option; that is for
+//! `resolve` to judge.
+
+mod kubernetes;
+mod landfall;
+mod metallb;
+mod openstack;
+mod options;
+mod read;
+mod reference;
+mod suggest;
+mod value;
+
+pub use options::{
+    EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, ModeChoice, MonitorChoice,
+    PortOptions, PortRef, ServiceOptions,
+};
+pub use read::{GivenOption, Reading, read};
+pub use reference::reference_page;
+pub use suggest::closest;
+pub use value::{Refusal, address, cidr, show_duration};
+
+use crate::reason::Severity;
+
+/// A vocabulary: a prefix and the options under it.
+#[derive(Debug)]
+pub struct Dialect {
+    /// Heading on the reference page.
+    pub title: &'static str,
+    /// What every key begins with, including the `/`.
+    pub prefix: &'static str,
+    /// Whether `PREFIX OPTION.PORT` speaks of a single port.
+    pub per_port: bool,
+    /// What becomes of a key under the prefix that the table does not have; `None`: nothing, it is
+    /// somebody else's.
+    pub unknown: Option<Severity>,
+    /// Whether an empty value is as good as no annotation.
+    pub empty_is_absent: bool,
+    /// The prefix that took this one's place.
+    pub successor: Option<&'static str>,
+    /// Introduction on the reference page, Markdown.
+    pub about: &'static str,
+    /// The options, in the order of the reference page.
+    pub rows: &'static [OptionRow],
+}
+
+/// One option of a dialect.
+#[derive(Debug)]
+pub struct OptionRow {
+    /// The key without the prefix.
+    pub name: &'static str,
+    /// What may stand there, Markdown.
+    pub takes: &'static str,
+    /// What holds when it is absent, Markdown.
+    pub default: &'static str,
+    /// What it does, Markdown.
+    pub summary: &'static str,
+    /// A value that it takes.
+    pub example: &'static str,
+    /// What reading it does.
+    pub effect: Effect,
+}
+
+/// What reading an option does.
+#[derive(Debug)]
+pub enum Effect {
+    /// Fills a field that concerns the whole Service.
+    Service {
+        /// The portable option it comes down to: what `Capabilities` is asked for.
+        option: &'static str,
+        /// Parses and fills.
+        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
+    },
+    /// Fills a field that each port may have for itself.
+    Port {
+        /// The portable option it comes down to: what `Capabilities` is asked for.
+        option: &'static str,
+        /// Parses and fills.
+        set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, Complaint>,
+    },
+    /// Nothing, and the user is told why.
+    NotApplicable {
+        /// How much is lost.
+        severity: Severity,
+        /// Why it means nothing: one clause.
+        why: &'static str,
+    },
+}
+
+/// An annotation: where a value stands and what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// The whole key.
+    pub annotation: &'a str,
+    /// The value as written.
+    pub value: &'a str,
+}
+
+/// What came of reading a well-formed value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It decides an option.
+    Decided,
+    /// It says what holds anyway.
+    Nothing,
+}
+
+/// What is the matter with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// The option does not take it, so the wish can't be had.
+    Invalid(Refusal),
+    /// The option does not take it, and another value holds in its place, as users of that dialect
+    /// are used to.
+    Replaced {
+        /// What is wrong.
+        refusal: Refusal,
+        /// The value that holds.
+        by: &'static str,
+    },
+    /// Another annotation of higher rank says otherwise.
+    Outvoted {
+        /// The key of that annotation.
+        by: String,
+    },
+}
+
+/// All dialects, the one that wins first.
+pub static DIALECTS: &[&Dialect] = &[
+    &landfall::DIALECT,
+    &openstack::DIALECT,
+    &kubernetes::DIALECT,
+    &metallb::DIALECT,
+    &metallb::DEPRECATED,
+];
+
+// === impl Effect ===
+
+impl Effect {
+    /// The portable option it comes down to, if any.
+    pub fn option(&self) -> Option<&'static str> {
+        match self {
+            Self::Service { option, .. } | Self::Port { option, .. } => Some(option),
+            Self::NotApplicable { .. } => None,
+        }
+    }
+}
+
+// === impl Complaint ===
+
+impl From<Refusal> for Complaint {
+    fn from(refusal: Refusal) -> Self {
+        Self::Invalid(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests;

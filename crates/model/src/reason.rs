@@ -91,6 +91,8 @@ codes! {
     InvalidAnnotation,
     /// No option has this annotation's name.
     UnknownAnnotation,
+    /// The annotation has an old name, which still works.
+    DeprecatedAnnotation,
     /// Two options, or an option and a field, contradict each other.
     ConflictingOptions,
     /// The option exists, but means nothing to this provider.
@@ -129,6 +131,8 @@ codes! {
     PoolNotFound,
     /// The pool does not serve this namespace or these labels.
     PoolNotAllowed,
+    /// An address pool is not usable as it is written.
+    InvalidPool,
     /// No address pool is configured.
     NoPools,
     /// The pool of a held address is gone or changed, so the address moves.

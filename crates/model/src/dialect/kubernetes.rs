@@ -1,0 +1,43 @@
+//! The few `service.beta.kubernetes.io/*` keys that mean something beyond one cloud. All the
+//! others under this prefix belong to cloud providers and are none of our business.
+
+use super::options::put;
+use super::value;
+use super::{Dialect, Effect, OptionRow};
+use crate::reason::Severity;
+
+/// Keys of the Kubernetes cloud provider framework.
+pub(super) static DIALECT: Dialect = Dialect {
+    title: "Kubernetes' own: `service.beta.kubernetes.io/*`",
+    prefix: "service.beta.kubernetes.io/",
+    per_port: false,
+    unknown: None,
+    empty_is_absent: true,
+    successor: None,
+    about: "Only these keys are read; the others under the prefix belong to single clouds.",
+    rows: &[
+        OptionRow {
+            name: "load-balancer-source-ranges",
+            takes: "prefixes in CIDR notation with commas or white space between them",
+            default: "everybody",
+            summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over it.",
+            example: "192.0.2.0/24, 198.51.100.0/24",
+            effect: Effect::Port {
+                option: "source-ranges",
+                set: |port, text| put(&mut port.source_ranges, text, value::cidrs(text.value)?),
+            },
+        },
+        OptionRow {
+            name: "openstack-internal-load-balancer",
+            takes: "`true` or `false`",
+            default: "`false`",
+            summary: "On OpenStack: no floating IP.",
+            example: "true",
+            effect: Effect::NotApplicable {
+                severity: Severity::Info,
+                why: "it keeps an Octavia load balancer without floating IP; there are none here, and \
+                      an address is as reachable as the pool it comes from",
+            },
+        },
+    ],
+};

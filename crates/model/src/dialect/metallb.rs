@@ -1,0 +1,83 @@
+//! The annotations of MetalLB, under their present and their old prefix.
+
+use super::landfall::service;
+use super::options::{Given, put};
+use super::value;
+use super::{Dialect, Effect, OptionRow, Outcome};
+use crate::reason::Severity;
+
+/// MetalLB's annotations.
+pub(super) static DIALECT: Dialect = Dialect {
+    title: "MetalLB: `metallb.io/*`",
+    prefix: "metallb.io/",
+    per_port: false,
+    unknown: Some(Severity::Warning),
+    empty_is_absent: true,
+    successor: None,
+    about: "Read as MetalLB reads them. An empty value is as good as none.",
+    rows: &[
+        ADDRESS_POOL,
+        LOAD_BALANCER_IPS,
+        ALLOW_SHARED_IP,
+        OptionRow {
+            name: "ip-allocated-from-pool",
+            takes: "the name of an address pool",
+            default: "none",
+            summary: "Written by MetalLB's controller.",
+            example: "public",
+            effect: Effect::NotApplicable {
+                severity: Severity::Info,
+                why: "MetalLB's controller writes it to say where the address came from; it asks for \
+                      nothing",
+            },
+        },
+    ],
+};
+
+/// MetalLB's annotations as they were called before 2023.
+pub(super) static DEPRECATED: Dialect = Dialect {
+    title: "MetalLB, old prefix: `metallb.universe.tf/*`",
+    prefix: "metallb.universe.tf/",
+    per_port: false,
+    unknown: Some(Severity::Warning),
+    empty_is_absent: true,
+    successor: Some("metallb.io/"),
+    about: "The same under their old name, with a warning. Where both names are used, the new one wins.",
+    rows: &[ADDRESS_POOL, LOAD_BALANCER_IPS, ALLOW_SHARED_IP],
+};
+
+const ADDRESS_POOL: OptionRow = OptionRow {
+    name: "address-pool",
+    takes: "the name of an address pool",
+    default: "every pool that serves the Service, by priority",
+    summary: "As `landfall.dev/address-pool`.",
+    example: "public",
+    effect: service!("address-pool", address_pool, value::some_text),
+};
+
+const LOAD_BALANCER_IPS: OptionRow = OptionRow {
+    name: "loadBalancerIPs",
+    takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
+    default: "any free address of a suitable pool",
+    summary: "As `landfall.dev/addresses`.",
+    example: "192.0.2.10,2001:db8::10",
+    effect: Effect::Service {
+        option: "addresses",
+        set: |service, text| {
+            service.addresses.push(Given {
+                value: value::addresses(text.value)?,
+                annotation: text.annotation.to_owned(),
+            });
+            Ok(Outcome::Decided)
+        },
+    },
+};
+
+const ALLOW_SHARED_IP: OptionRow = OptionRow {
+    name: "allow-shared-ip",
+    takes: "any text",
+    default: "the address is not shared",
+    summary: "As `landfall.dev/sharing-key`.",
+    example: "office",
+    effect: service!("sharing-key", sharing_key, value::some_text),
+};

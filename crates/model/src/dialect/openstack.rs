@@ -1,0 +1,560 @@
+//! The dialect of cloud-provider-openstack, `loadbalancer.openstack.org/*`.
+//!
+//! Values are read by the reference's rules, fallbacks included, except that a fallback is told.
+//! What Octavia would refuse is an error here as there. Options that choose among things that only
+//! a cloud has become a warning.
+
+use std::time::Duration;
+
+use super::landfall::ALGORITHMS;
+use super::options::{ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, put};
+use super::value::{self, A_DAY, Refusal};
+use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
+use crate::listener::ProxyProtocol;
+use crate::reason::Severity;
+
+const PREFIX: &str = "loadbalancer.openstack.org/";
+
+/// The annotations of cloud-provider-openstack.
+pub(super) static DIALECT: Dialect = Dialect {
+    title: "OpenStack: `loadbalancer.openstack.org/*`",
+    prefix: PREFIX,
+    per_port: false,
+    unknown: Some(Severity::Warning),
+    empty_is_absent: false,
+    successor: None,
+    about: "\
+Read as cloud-provider-openstack reads them, so that a manifest written for OpenStack can be tried on one machine. Where that
+controller falls back to a default without a word, so does Landfall, but with a warning. Unlike there, PROXY
+headers and `X-Forwarded-*` never touch UDP ports.",
+    rows: ROWS,
+};
+
+const BOOLEAN: &str = "`true` or `false`";
+const TIMEOUT: &str = "milliseconds, from 0 to 86400000";
+const NO_CLOUD_NETWORK: &str = "it chooses among the networks of a cloud; there are none here, and \
+                                address pools take their place";
+const NO_CLOUD_OBJECT: &str = "it names or marks objects in Octavia; there are none here";
+
+const ROWS: &[OptionRow] = &[
+    OptionRow {
+        name: "lb-method",
+        takes: "`ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`",
+        default: "`ROUND_ROBIN`",
+        summary: "As `landfall.dev/algorithm`.",
+        example: "LEAST_CONNECTIONS",
+        effect: Effect::Port {
+            option: "algorithm",
+            set: |port, text| {
+                put(
+                    &mut port.algorithm,
+                    text,
+                    value::word(text.value, &ALGORITHMS)?,
+                )
+            },
+        },
+    },
+    OptionRow {
+        name: "proxy-protocol",
+        takes: "`true`, `v1` or `v2`; anything else is off",
+        default: "off",
+        summary: "As `landfall.dev/proxy-protocol`; `true` is `v1`. Not together with `x-forwarded-for`.",
+        example: "v2",
+        effect: Effect::Port {
+            option: "proxy-protocol",
+            set: proxy_protocol,
+        },
+    },
+    OptionRow {
+        name: "x-forwarded-for",
+        takes: BOOLEAN,
+        default: "`false`",
+        summary: "`true`: mode `http`, and `X-Forwarded-For` is added. Not together with `proxy-protocol`.",
+        example: "true",
+        effect: Effect::Port {
+            option: "forwarded-headers",
+            set: |port, text| forwarded(port, text, |headers| &mut headers.client),
+        },
+    },
+    OptionRow {
+        name: "x-forwarded-proto",
+        takes: BOOLEAN,
+        default: "`false`",
+        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added.",
+        example: "true",
+        effect: Effect::Port {
+            option: "forwarded-headers",
+            set: |port, text| forwarded(port, text, |headers| &mut headers.proto),
+        },
+    },
+    OptionRow {
+        name: "x-forwarded-port",
+        takes: BOOLEAN,
+        default: "`false`",
+        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added.",
+        example: "true",
+        effect: Effect::Port {
+            option: "forwarded-headers",
+            set: |port, text| forwarded(port, text, |headers| &mut headers.port),
+        },
+    },
+    OptionRow {
+        name: "connection-limit",
+        takes: "a number of at least 1, or -1 for no limit",
+        default: "-1",
+        summary: "As `landfall.dev/connection-limit`.",
+        example: "1000",
+        effect: Effect::Port {
+            option: "connection-limit",
+            set: |port, text| {
+                let limit = match integer(text, "-1")? {
+                    -1 => None,
+                    limit => Some(within(limit, 1, i64::from(u32::MAX))?),
+                };
+                put(&mut port.connection_limit, text, limit)
+            },
+        },
+    },
+    OptionRow {
+        name: "timeout-client-data",
+        takes: TIMEOUT,
+        default: "50000",
+        summary: "As `landfall.dev/timeout-client-data`; 0 is a day.",
+        example: "300000",
+        effect: Effect::Port {
+            option: "timeout-client-data",
+            set: |port, text| {
+                put(
+                    &mut port.timeout_client_data,
+                    text,
+                    timeout(text, "50000", A_DAY)?,
+                )
+            },
+        },
+    },
+    OptionRow {
+        name: "timeout-member-connect",
+        takes: TIMEOUT,
+        default: "5000",
+        summary: "As `landfall.dev/timeout-member-connect`; 0 is a day.",
+        example: "500",
+        effect: Effect::Port {
+            option: "timeout-member-connect",
+            set: |port, text| {
+                put(
+                    &mut port.timeout_member_connect,
+                    text,
+                    timeout(text, "5000", A_DAY)?,
+                )
+            },
+        },
+    },
+    OptionRow {
+        name: "timeout-member-data",
+        takes: TIMEOUT,
+        default: "50000",
+        summary: "As `landfall.dev/timeout-member-data`; 0 is a day.",
+        example: "90000",
+        effect: Effect::Port {
+            option: "timeout-member-data",
+            set: |port, text| {
+                put(
+                    &mut port.timeout_member_data,
+                    text,
+                    timeout(text, "50000", A_DAY)?,
+                )
+            },
+        },
+    },
+    OptionRow {
+        name: "timeout-tcp-inspect",
+        takes: TIMEOUT,
+        default: "0",
+        summary: "As `landfall.dev/timeout-tcp-inspect`.",
+        example: "2000",
+        effect: Effect::Port {
+            option: "timeout-tcp-inspect",
+            set: |port, text| {
+                let time = timeout(text, "0", Duration::ZERO)?;
+                put(&mut port.timeout_tcp_inspect, text, time)
+            },
+        },
+    },
+    OptionRow {
+        name: "enable-health-monitor",
+        takes: BOOLEAN,
+        default: "`false`",
+        summary: "`true` is `landfall.dev/monitor: on`.",
+        example: "true",
+        effect: Effect::Port {
+            option: "monitor",
+            set: |port, text| {
+                let choice = if boolean(text, "false")? {
+                    MonitorChoice::On
+                } else {
+                    MonitorChoice::Off
+                };
+                put(&mut port.monitor, text, choice)
+            },
+        },
+    },
+    OptionRow {
+        name: "health-monitor-delay",
+        takes: "seconds, from 1 to 3600",
+        default: "5",
+        summary: "As `landfall.dev/monitor-delay`.",
+        example: "10",
+        effect: Effect::Port {
+            option: "monitor-delay",
+            set: |port, text| put(&mut port.monitor_delay, text, seconds(text, "5")?),
+        },
+    },
+    OptionRow {
+        name: "health-monitor-timeout",
+        takes: "seconds, from 1 to 3600, at most the delay",
+        default: "3",
+        summary: "As `landfall.dev/monitor-timeout`.",
+        example: "2",
+        effect: Effect::Port {
+            option: "monitor-timeout",
+            set: |port, text| put(&mut port.monitor_timeout, text, seconds(text, "3")?),
+        },
+    },
+    OptionRow {
+        name: "health-monitor-max-retries",
+        takes: "a number from 1 to 10",
+        default: "1",
+        summary: "As `landfall.dev/monitor-max-retries`.",
+        example: "2",
+        effect: Effect::Port {
+            option: "monitor-max-retries",
+            set: |port, text| {
+                let retries = within(integer(text, "1")?, 1, 10)?;
+                put(&mut port.monitor_max_retries, text, retries)
+            },
+        },
+    },
+    OptionRow {
+        name: "health-monitor-max-retries-down",
+        takes: "a number from 1 to 10",
+        default: "3",
+        summary: "As `landfall.dev/monitor-max-retries-down`.",
+        example: "5",
+        effect: Effect::Port {
+            option: "monitor-max-retries-down",
+            set: |port, text| {
+                let retries = within(integer(text, "3")?, 1, 10)?;
+                put(&mut port.monitor_max_retries_down, text, retries)
+            },
+        },
+    },
+    OptionRow {
+        name: "hostname",
+        takes: "a DNS name; empty is none",
+        default: "the address is published",
+        summary: "As `landfall.dev/hostname`.",
+        example: "web.example.org",
+        effect: Effect::Service {
+            option: "hostname",
+            set: |service, text| {
+                if text.value.is_empty() {
+                    return Ok(Outcome::Nothing);
+                }
+                put(&mut service.hostname, text, value::dns_name(text.value)?)
+            },
+        },
+    },
+    cloud(
+        "default-tls-container-ref",
+        "the URL of a Barbican secret or container",
+        "Certificates for all ports.",
+        "https://barbican.example.org/v1/containers/11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        "the certificate lies in Barbican, which is not asked here; landfall.dev/mode and \
+         landfall.dev/tls-secret do the same with a Secret",
+    ),
+    cloud(
+        "floating-network-id",
+        "the UUID of a network",
+        "The network of the floating IP.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "floating-subnet-id",
+        "the UUID of a subnet",
+        "The subnet of the floating IP.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "floating-subnet",
+        "a pattern for names of subnets",
+        "The subnet of the floating IP, by name.",
+        "public-*",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "floating-subnet-tags",
+        "an expression of tags",
+        "The subnet of the floating IP, by tags.",
+        "public",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "class",
+        "the name of a `[LoadBalancerClass]` section of cloud.conf",
+        "A set of networks from the configuration.",
+        "internal",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "subnet-id",
+        "the UUID of a subnet",
+        "The subnet of the address.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "network-id",
+        "the UUID of a network",
+        "The network of the address.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        NO_CLOUD_NETWORK,
+    ),
+    cloud(
+        "member-subnet-id",
+        "the UUID of a subnet",
+        "The subnet of the members.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        "members are reached over the machine's own routes here",
+    ),
+    cloud(
+        "port-id",
+        "the UUID of a Neutron port",
+        "The port that has the address.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        "it names a port in Neutron; there is none here, and landfall.dev/addresses asks for an address",
+    ),
+    cloud(
+        "keep-floatingip",
+        BOOLEAN,
+        "The floating IP outlives the Service.",
+        "true",
+        Severity::Warning,
+        "there are no floating IPs here; the address goes back to its pool with the Service",
+    ),
+    cloud(
+        "flavor-id",
+        "the UUID of a flavor",
+        "The size of the load balancer.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        "it chooses hardware in Octavia; there is none here",
+    ),
+    cloud(
+        "availability-zone",
+        "the name of a zone",
+        "The zone of the load balancer.",
+        "nova",
+        Severity::Warning,
+        "it chooses a part of a cloud; this is one machine",
+    ),
+    cloud(
+        "lb-provider",
+        "the name of an Octavia provider",
+        "Who makes the load balancer.",
+        "ovn",
+        Severity::Warning,
+        "it chooses a driver of Octavia; there is none here",
+    ),
+    cloud(
+        "enable-ingress-hostname",
+        BOOLEAN,
+        "With PROXY protocol: a made-up name is published in place of the address.",
+        "true",
+        Severity::Warning,
+        "traffic from inside reaches the load balancer here without a made-up name; \
+         landfall.dev/hostname publishes a real one",
+    ),
+    cloud(
+        "node-selector",
+        "labels as `KEY=VALUE` or `KEY`, with commas between them",
+        "Which nodes are members.",
+        "pool=edge",
+        Severity::Warning,
+        "members are the endpoints themselves here, on whatever node they run",
+    ),
+    cloud(
+        "load-balancer-id",
+        "the UUID of a load balancer",
+        "Which load balancer to use; written by the controller.",
+        "11111111-1111-1111-1111-111111111111",
+        Severity::Warning,
+        NO_CLOUD_OBJECT,
+    ),
+    cloud(
+        "load-balancer-address",
+        "an address",
+        "Written by the controller, never read.",
+        "192.0.2.10",
+        Severity::Info,
+        "the OpenStack controller writes it; it asks for nothing",
+    ),
+    cloud(
+        "load-balancer-tags",
+        "tags with commas between them",
+        "Further tags of the load balancer.",
+        "team-a",
+        Severity::Info,
+        NO_CLOUD_OBJECT,
+    ),
+    cloud(
+        "listener-tags",
+        "tags with commas between them",
+        "Further tags of the listeners.",
+        "team-a",
+        Severity::Info,
+        NO_CLOUD_OBJECT,
+    ),
+    cloud(
+        "pool-tags",
+        "tags with commas between them",
+        "Further tags of the pools.",
+        "team-a",
+        Severity::Info,
+        NO_CLOUD_OBJECT,
+    ),
+];
+
+/// A row about something that only a cloud has.
+const fn cloud(
+    name: &'static str,
+    takes: &'static str,
+    summary: &'static str,
+    example: &'static str,
+    severity: Severity,
+    why: &'static str,
+) -> OptionRow {
+    OptionRow {
+        name,
+        takes,
+        default: "none",
+        summary,
+        example,
+        effect: Effect::NotApplicable { severity, why },
+    }
+}
+
+/// Only `true` and `false`; the reference takes anything else for the default.
+fn boolean(text: Text<'_>, default: &'static str) -> Result<bool, Complaint> {
+    match text.value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Complaint::Replaced {
+            refusal: Refusal::new(
+                "neither true nor false",
+                "write true or false in lower case",
+            ),
+            by: default,
+        }),
+    }
+}
+
+/// A whole number; the reference takes anything else for the default.
+fn integer(text: Text<'_>, default: &'static str) -> Result<i64, Complaint> {
+    text.value.parse().map_err(|_| Complaint::Replaced {
+        refusal: Refusal::new(
+            "not a whole number",
+            "write digits only: units such as s or min are not understood by this option",
+        ),
+        by: default,
+    })
+}
+
+/// The reference passes numbers on unchecked, and Octavia refuses those out of bounds.
+fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, Complaint> {
+    let refusal = || {
+        Refusal::new(
+            "out of the bounds of Octavia's API",
+            format!("write a number from {least} to {most}"),
+        )
+    };
+    if !(least..=most).contains(&number) {
+        return Err(refusal().into());
+    }
+    T::try_from(number).map_err(|_| refusal().into())
+}
+
+fn timeout(text: Text<'_>, default: &'static str, zero: Duration) -> Result<Duration, Complaint> {
+    match within(integer(text, default)?, 0, 86_400_000)? {
+        0 => Ok(zero),
+        milliseconds => Ok(Duration::from_millis(milliseconds)),
+    }
+}
+
+fn seconds(text: Text<'_>, default: &'static str) -> Result<Duration, Complaint> {
+    within(integer(text, default)?, 1, 3600).map(Duration::from_secs)
+}
+
+fn proxy_protocol(port: &mut PortOptions, text: Text<'_>) -> Result<Outcome, Complaint> {
+    let version = match text.value {
+        "true" | "v1" => Some(ProxyProtocol::V1),
+        "v2" => Some(ProxyProtocol::V2),
+        "false" | "off" | "" => None,
+        _ => {
+            return Err(Complaint::Replaced {
+                refusal: Refusal::new("not a version of the PROXY protocol", "write v1 or v2"),
+                by: "off",
+            });
+        }
+    };
+    put(&mut port.proxy_protocol, text, version)
+}
+
+/// `true` turns one header on, and with it the mode that reads requests.
+fn forwarded(
+    port: &mut PortOptions,
+    text: Text<'_>,
+    header: fn(&mut ForwardedHeaders) -> &mut bool,
+) -> Result<Outcome, Complaint> {
+    if !boolean(text, "false")? {
+        return Ok(Outcome::Nothing);
+    }
+    match &port.mode {
+        None => {
+            put(&mut port.mode, text, ModeChoice::Http)?;
+        }
+        Some(mode) if mode.value.reads_requests() => {}
+        Some(mode) => {
+            return Err(Complaint::Outvoted {
+                by: mode.annotation.clone(),
+            });
+        }
+    }
+    let given = port.forwarded_headers.get_or_insert_with(|| Given {
+        value: ForwardedHeaders::NONE,
+        annotation: text.annotation.to_owned(),
+    });
+    let on = header(&mut given.value);
+    // The three keys of this dialect add up; what another dialect has chosen stands.
+    if given.annotation.starts_with(PREFIX) {
+        *on = true;
+    }
+    if *on {
+        Ok(Outcome::Decided)
+    } else {
+        Err(Complaint::Outvoted {
+            by: given.annotation.clone(),
+        })
+    }
+}

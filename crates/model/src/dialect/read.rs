@@ -1,0 +1,266 @@
+//! A Service's annotations, read along the tables.
+
+use std::collections::BTreeMap;
+
+use super::suggest::closest;
+use super::{
+    Complaint, DIALECTS, Dialect, Effect, OptionRow, Outcome, PortRef, ServiceOptions, Text,
+};
+use crate::reason::{Code, Reason, Severity};
+use crate::rows::ServicePort;
+
+/// What a Service's annotations say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Typed options.
+    pub options: ServiceOptions,
+    /// The annotations that decided something, in the order in which they were read.
+    pub given: Vec<GivenOption>,
+    /// What is the matter with annotations.
+    pub reasons: Vec<Reason>,
+}
+
+/// An annotation that decided something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOption {
+    /// The portable option it comes down to.
+    pub option: &'static str,
+    /// The whole key.
+    pub annotation: String,
+    /// The value as written.
+    pub value: String,
+    /// The port it was written for; `None`: the whole Service.
+    pub port: Option<PortRef>,
+}
+
+/// Reads the annotations of a Service with these ports. Annotations of no dialect are passed over.
+pub fn read(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
+    let mut reading = Reading::default();
+    for dialect in DIALECTS {
+        let from_prefix = annotations.range(dialect.prefix.to_owned()..);
+        for (key, value) in from_prefix.take_while(|(key, _)| key.starts_with(dialect.prefix)) {
+            if dialect.empty_is_absent && value.trim().is_empty() {
+                continue;
+            }
+            let text = Text {
+                annotation: key,
+                value,
+            };
+            if reading.succeeded(dialect, text, annotations) {
+                continue;
+            }
+            reading.read_one(dialect, text, ports);
+        }
+    }
+    reading
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Tells of an old prefix, and whether its successor is there and speaks in its place.
+    fn succeeded(
+        &mut self,
+        dialect: &Dialect,
+        text: Text<'_>,
+        annotations: &BTreeMap<String, String>,
+    ) -> bool {
+        let Some(successor) = dialect.successor else {
+            return false;
+        };
+        let name = text
+            .annotation
+            .strip_prefix(dialect.prefix)
+            .unwrap_or_default();
+        if !dialect.rows.iter().any(|row| row.name == name) {
+            return false;
+        }
+        let present = format!("{successor}{name}");
+        let succeeded = annotations
+            .get(&present)
+            .is_some_and(|value| !value.trim().is_empty());
+        let message = if succeeded {
+            format!("this is the old name of {present}, which is there too and wins")
+        } else {
+            format!("this is the old name of {present}")
+        };
+        let remedy = if succeeded {
+            "remove the old one".to_owned()
+        } else {
+            format!("rename it to {present}")
+        };
+        self.reasons.push(
+            Reason::warning(Code::DeprecatedAnnotation, message)
+                .at_annotation(text.annotation)
+                .value(text.value)
+                .remedy(remedy),
+        );
+        succeeded
+    }
+
+    fn read_one(&mut self, dialect: &Dialect, text: Text<'_>, ports: &[ServicePort]) {
+        let whole = text
+            .annotation
+            .strip_prefix(dialect.prefix)
+            .unwrap_or_default();
+        let (name, port) = match whole.split_once('.') {
+            Some((name, port)) if dialect.per_port => (name, Some(port)),
+            _ => (whole, None),
+        };
+        let Some(row) = dialect.rows.iter().find(|row| row.name == name) else {
+            self.reasons.extend(unknown(dialect, text, name, port));
+            return;
+        };
+        match (&row.effect, port) {
+            (Effect::Service { .. } | Effect::NotApplicable { .. }, Some(_)) => {
+                self.reasons.push(not_of_one_port(dialect, row, text));
+            }
+            (Effect::Service { option, set }, None) => {
+                let outcome = set(&mut self.options, text);
+                self.note(option, text, None, outcome);
+            }
+            (Effect::Port { option, set }, None) => {
+                let outcome = set(&mut self.options.common, text);
+                self.note(option, text, None, outcome);
+            }
+            (Effect::Port { option, set }, Some(port)) => match PortRef::find(port, ports) {
+                Some(port) => {
+                    let options = self.options.per_port.entry(port.clone()).or_default();
+                    let outcome = set(options, text);
+                    self.note(option, text, Some(port), outcome);
+                }
+                None => self.reasons.push(no_such_port(port, text, ports)),
+            },
+            (Effect::NotApplicable { .. }, None) if text.value.is_empty() => {}
+            (Effect::NotApplicable { severity, why }, None) => {
+                self.reasons.push(not_applicable(*severity, why, text));
+            }
+        }
+    }
+
+    fn note(
+        &mut self,
+        option: &'static str,
+        text: Text<'_>,
+        port: Option<PortRef>,
+        outcome: Result<Outcome, Complaint>,
+    ) {
+        match outcome {
+            Ok(Outcome::Decided) => self.given.push(GivenOption {
+                option,
+                annotation: text.annotation.to_owned(),
+                value: text.value.to_owned(),
+                port,
+            }),
+            Ok(Outcome::Nothing) => {}
+            Err(complaint) => self.reasons.push(complaint.about(text)),
+        }
+    }
+}
+
+// === impl Complaint ===
+
+impl Complaint {
+    fn about(self, text: Text<'_>) -> Reason {
+        let reason = match self {
+            Self::Invalid(refusal) => {
+                Reason::error(refusal.code, refusal.message).remedy(refusal.remedy)
+            }
+            Self::Replaced { refusal, by } => Reason::warning(
+                refusal.code,
+                format!("{}, so {by} holds instead", refusal.message),
+            )
+            .remedy(refusal.remedy),
+            Self::Outvoted { by } => Reason::warning(
+                Code::ConflictingOptions,
+                format!("{by} says otherwise and wins"),
+            )
+            .remedy("remove one of the two, or let both say the same"),
+        };
+        reason.at_annotation(text.annotation).value(text.value)
+    }
+}
+
+fn not_applicable(severity: Severity, why: &str, text: Text<'_>) -> Reason {
+    let message = format!("this has no effect: {why}");
+    let reason = match severity {
+        Severity::Info => Reason::info(Code::OptionNotApplicable, message),
+        Severity::Warning => Reason::warning(Code::OptionNotApplicable, message),
+        Severity::Error => Reason::error(Code::OptionNotApplicable, message),
+    };
+    reason
+        .at_annotation(text.annotation)
+        .value(text.value)
+        .remedy("nothing needs doing unless you rely on it")
+}
+
+fn not_of_one_port(dialect: &Dialect, row: &OptionRow, text: Text<'_>) -> Reason {
+    let name = row.name;
+    Reason::error(
+        Code::InvalidAnnotation,
+        format!("{name} concerns the whole Service, not one port"),
+    )
+    .at_annotation(text.annotation)
+    .value(text.value)
+    .remedy(format!("write {}{name}", dialect.prefix))
+}
+
+fn no_such_port(port: &str, text: Text<'_>, ports: &[ServicePort]) -> Reason {
+    let known: Vec<String> = ports
+        .iter()
+        .map(|port| match port.name.as_str() {
+            "" => port.port.to_string(),
+            name => name.to_owned(),
+        })
+        .collect();
+    let remedy = match closest(port, known.iter().map(String::as_str)) {
+        Some(near) => format!(
+            "did you mean {near}? The ports are {} (numbers work too)",
+            known.join(", ")
+        ),
+        None if known.is_empty() => "give the Service ports".to_owned(),
+        None => format!(
+            "name one of its ports: {} (numbers work too)",
+            known.join(", ")
+        ),
+    };
+    Reason::error(
+        Code::InvalidAnnotation,
+        format!("the Service has no port {port:?}"),
+    )
+    .at_annotation(text.annotation)
+    .value(text.value)
+    .remedy(remedy)
+}
+
+/// What to say of a key that its dialect does not have.
+fn unknown(dialect: &Dialect, text: Text<'_>, name: &str, port: Option<&str>) -> Option<Reason> {
+    let message = format!("no option is called {}{name}", dialect.prefix);
+    let reason = match dialect.unknown? {
+        Severity::Info => Reason::info(Code::UnknownAnnotation, message),
+        Severity::Warning => Reason::warning(Code::UnknownAnnotation, message),
+        Severity::Error => Reason::error(Code::UnknownAnnotation, message),
+    };
+    let names = dialect.rows.iter().map(|row| row.name);
+    // A word of another dialect is no slip of the finger, but its meaning has a name here.
+    let by_meaning = || {
+        let mut rows = DIALECTS.iter().flat_map(|dialect| dialect.rows);
+        let option = rows.find(|row| row.name == name)?.effect.option()?;
+        let mut rows = dialect.rows.iter();
+        rows.find(|row| row.effect.option() == Some(option))
+            .map(|row| row.name)
+    };
+    let remedy = match closest(name, names).or_else(by_meaning) {
+        Some(near) => {
+            let dot_port = port.map(|port| format!(".{port}")).unwrap_or_default();
+            format!("did you mean {}{near}{dot_port}?", dialect.prefix)
+        }
+        None => "see the list of annotations for what there is, or remove it".to_owned(),
+    };
+    Some(
+        reason
+            .at_annotation(text.annotation)
+            .value(text.value)
+            .remedy(remedy),
+    )
+}

@@ -1,0 +1,507 @@
+//! Texts into values. Every refusal says what is wrong and what would have been right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::options::{EndpointWish, ForwardedHeaders, MemberRef};
+use super::suggest::closest;
+use crate::reason::{Code, Reason};
+
+/// Why a text is not the value that it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Stable code.
+    pub code: Code,
+    /// What is wrong: a clause without a full stop.
+    pub message: String,
+    /// What would be right.
+    pub remedy: String,
+}
+
+/// Longest time-out: as in Octavia's API.
+pub(super) const A_DAY: Duration = Duration::from_hours(24);
+const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+// === impl Refusal ===
+
+impl Refusal {
+    pub(super) fn new(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::coded(Code::InvalidAnnotation, message, remedy)
+    }
+
+    fn coded(code: Code, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// The refusal as an error about the value of a field.
+    pub fn at(self, field: impl Into<String>, value: impl Into<String>) -> Reason {
+        Reason::error(self.code, self.message)
+            .at(field)
+            .value(value)
+            .remedy(self.remedy)
+    }
+}
+
+/// One of a few words.
+pub(super) fn word<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, Refusal> {
+    if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
+    }
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    let plain = |word: &str| word.replace('_', "-").to_ascii_lowercase();
+    let alike = |word: &&&str| plain(word) == plain(text);
+    let remedy = match words
+        .iter()
+        .find(alike)
+        .copied()
+        .or_else(|| closest(text, words.iter().copied()))
+    {
+        Some(word) => format!("did you mean {word}? It takes one of {}", words.join(", ")),
+        None => format!("write one of {}", words.join(", ")),
+    };
+    Err(Refusal::new("not a word that the option knows", remedy))
+}
+
+/// Any text but an empty one.
+pub(super) fn some_text(text: &str) -> Result<String, Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::new(
+            "empty",
+            "write a value or remove the annotation",
+        ));
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// A whole number within bounds.
+pub(super) fn number<T>(text: &str, range: RangeInclusive<T>) -> Result<T, Refusal>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    match text.trim().parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(Refusal::new(
+            "not a whole number within the bounds",
+            format!("write a number from {} to {}", range.start(), range.end()),
+        )),
+    }
+}
+
+/// `none`, or how many connections.
+pub(super) fn connection_limit(text: &str) -> Result<Option<u32>, Refusal> {
+    if text.trim() == "none" {
+        return Ok(None);
+    }
+    number(text, 1..=u32::MAX).map(Some).map_err(|mut refusal| {
+        refusal.remedy.push_str(", or none");
+        refusal
+    })
+}
+
+/// A time within bounds: `30s`, `1m30s`, `250ms`, `2h`.
+pub(super) fn duration(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
+    let text = text.trim();
+    match parse_duration(text) {
+        Some(time) if range.contains(&time) => Ok(time),
+        Some(_) => Err(Refusal::new(
+            "out of bounds",
+            format!(
+                "write a time from {} to {}",
+                show_duration(*range.start()),
+                show_duration(*range.end())
+            ),
+        )),
+        None if text.parse::<u32>().is_ok() => Err(Refusal::new(
+            "a number without a unit",
+            format!("write {text}s for seconds or {text}ms for milliseconds"),
+        )),
+        None => Err(Refusal::new(
+            "not a time",
+            "write numbers with units, the largest first, such as 30s, 1m30s, 250ms or 2h",
+        )),
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total: u64 = 0;
+    // One iterator for the whole text: a unit can follow only larger ones, and only once.
+    let mut units = UNITS.iter();
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let (digits, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let end = behind
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(end);
+        let (_, milliseconds) = units.find(|(name, _)| *name == unit)?;
+        let part = digits.parse::<u64>().ok()?.checked_mul(*milliseconds)?;
+        total = total.checked_add(part)?;
+        rest = next;
+    }
+    Some(Duration::from_millis(total))
+}
+
+/// A time as it is written in annotations: `1m30s`. Parts below a millisecond are dropped.
+pub fn show_duration(time: Duration) -> String {
+    let mut left = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let mut shown = String::new();
+    for (unit, milliseconds) in UNITS {
+        let count = left / milliseconds;
+        left %= milliseconds;
+        if count > 0 {
+            // Writing into a String can't fail.
+            let _ = write!(shown, "{count}{unit}");
+        }
+    }
+    if shown.is_empty() {
+        shown.push_str("0s");
+    }
+    shown
+}
+
+/// The entries of a list, trimmed.
+fn items(text: &str) -> Result<Vec<&str>, Refusal> {
+    some_text(text)?;
+    let items: Vec<&str> = text.split(',').map(str::trim).collect();
+    if items.iter().any(|item| item.is_empty()) {
+        return Err(Refusal::new(
+            "an entry of the list is empty",
+            "put exactly one comma between two entries",
+        ));
+    }
+    Ok(items)
+}
+
+/// A prefix in CIDR notation, as the network that it lies in. IPv4 written as IPv6 becomes IPv4.
+///
+/// # Errors
+/// When the text is no prefix.
+pub fn cidr(text: &str) -> Result<IpNet, Refusal> {
+    let refuse = |remedy: String| {
+        let message = format!("{text:?} is not a prefix in CIDR notation");
+        Refusal::coded(Code::InvalidSourceRange, message, remedy)
+    };
+    let Some((address, length)) = text.split_once('/') else {
+        return Err(match text.parse() {
+            Ok(IpAddr::V4(_)) => refuse(format!("write {text}/32 for this one address")),
+            Ok(IpAddr::V6(_)) => refuse(format!("write {text}/128 for this one address")),
+            Err(_) => refuse("write a prefix such as 192.0.2.0/24 or 2001:db8::/32".to_owned()),
+        });
+    };
+    let prefix = address.parse().ok().and_then(|address: IpAddr| {
+        let length = length.parse::<u8>().ok()?;
+        IpNet::new(address, length).ok()
+    });
+    let prefix = prefix.ok_or_else(|| {
+        refuse("write an address, a slash and a length of at most 32 (IPv6: 128)".to_owned())
+    })?;
+    Ok(unmapped(prefix.trunc()))
+}
+
+fn unmapped(prefix: IpNet) -> IpNet {
+    let IpNet::V6(wide) = prefix else {
+        return prefix;
+    };
+    let mapped = wide.addr().to_ipv4_mapped();
+    match (mapped, wide.prefix_len().checked_sub(96)) {
+        (Some(address), Some(length)) => Ipv4Net::new(address, length).map_or(prefix, IpNet::V4),
+        _ => prefix,
+    }
+}
+
+/// Prefixes with commas or white space between them.
+pub(super) fn cidrs(text: &str) -> Result<BTreeSet<IpNet>, Refusal> {
+    some_text(text)?;
+    text.split([',', ' ', '\t', '\n', '\r'])
+        .filter(|item| !item.is_empty())
+        .map(cidr)
+        .collect()
+}
+
+/// An address that a load balancer can have.
+///
+/// # Errors
+/// When the text is no address, or one that clients can't connect to.
+pub fn address(text: &str) -> Result<IpAddr, Refusal> {
+    let refuse = |message: String, remedy: &str| {
+        Refusal::coded(Code::InvalidAddress, message, remedy.to_owned())
+    };
+    let address: IpAddr = text.trim().parse().map_err(|_| {
+        refuse(
+            format!("{:?} is no IP address", text.trim()),
+            "write an address such as 192.0.2.10 or 2001:db8::10",
+        )
+    })?;
+    let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if address.to_canonical() != address {
+        let canonical = address.to_canonical();
+        return Err(refuse(
+            format!("{address} is an IPv4 address in IPv6 clothes"),
+            &format!("write {canonical}"),
+        ));
+    }
+    if address.is_unspecified() || address.is_multicast() || broadcast {
+        return Err(refuse(
+            format!("{address} is no address of a single host"),
+            "write a unicast address from one of the pools",
+        ));
+    }
+    Ok(address)
+}
+
+/// One address, or one of each family.
+pub(super) fn addresses(text: &str) -> Result<Vec<IpAddr>, Refusal> {
+    let addresses: Vec<IpAddr> = items(text)?
+        .into_iter()
+        .map(address)
+        .collect::<Result<_, _>>()?;
+    let of_v4 = addresses.iter().filter(|address| address.is_ipv4()).count();
+    if of_v4 > 1 || addresses.len() - of_v4 > 1 {
+        return Err(Refusal::coded(
+            Code::InvalidAddress,
+            "more than one address of a family",
+            "write one address, or one IPv4 and one IPv6 address",
+        ));
+    }
+    Ok(addresses)
+}
+
+/// A DNS name as Kubernetes takes it (RFC 1123): lower case, no wildcard, no final dot.
+pub(super) fn dns_name(text: &str) -> Result<String, Refusal> {
+    let text = text.trim();
+    if is_dns_name(text) && text.parse::<IpAddr>().is_err() {
+        return Ok(text.to_owned());
+    }
+    Err(Refusal::new(
+        format!("{text:?} is not a DNS name"),
+        "write lower-case letters, digits, '-' and '.', such as web.example.org",
+    ))
+}
+
+fn is_dns_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// Names of Secrets in the Service's namespace.
+pub(super) fn secret_names(text: &str) -> Result<Vec<String>, Refusal> {
+    let mut names = Vec::new();
+    for item in items(text)? {
+        if item.contains('/') {
+            return Err(Refusal::new(
+                format!("{item:?} names a namespace"),
+                "write the Secret's name alone: it must be in the namespace of the Service",
+            ));
+        }
+        if !is_dns_name(item) {
+            return Err(Refusal::new(
+                format!("{item:?} can't be the name of a Secret"),
+                "write the metadata.name of a Secret of type kubernetes.io/tls",
+            ));
+        }
+        if !names.iter().any(|name| name == item) {
+            names.push(item.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// `none`, or some of `for`, `proto`, `port`.
+pub(super) fn forwarded_headers(text: &str) -> Result<ForwardedHeaders, Refusal> {
+    let mut headers = ForwardedHeaders::NONE;
+    if text.trim() == "none" {
+        return Ok(headers);
+    }
+    for item in items(text)? {
+        match item {
+            "for" => headers.client = true,
+            "proto" => headers.proto = true,
+            "port" => headers.port = true,
+            _ => {
+                return Err(Refusal::new(
+                    format!("{item:?} is no forwarded header"),
+                    "write some of for, proto, port with commas between them, or none",
+                ));
+            }
+        }
+    }
+    Ok(headers)
+}
+
+/// A request target.
+pub(super) fn path(text: &str) -> Result<String, Refusal> {
+    let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.starts_with('/') && visible && text.len() <= 1024 {
+        return Ok(text.to_owned());
+    }
+    Err(Refusal::new(
+        "not a request path",
+        "write a path that begins with / and has no white space, such as /healthz",
+    ))
+}
+
+/// `HOST:PORT[ weight=N][ backup]`, with commas between them.
+pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointWish>, Refusal> {
+    let mut endpoints: Vec<EndpointWish> = Vec::new();
+    for item in items(text)? {
+        let endpoint = endpoint(item)?;
+        if endpoints
+            .iter()
+            .any(|other| other.address == endpoint.address)
+        {
+            return Err(Refusal::new(
+                format!("{} stands there twice", endpoint.address),
+                "name each endpoint once; weight=N gives one a larger share",
+            ));
+        }
+        endpoints.push(endpoint);
+    }
+    Ok(endpoints)
+}
+
+fn endpoint(item: &str) -> Result<EndpointWish, Refusal> {
+    let mut words = item.split_whitespace();
+    let mut wish = EndpointWish {
+        address: socket_address(words.next().unwrap_or_default())?,
+        weight: None,
+        backup: false,
+    };
+    for word in words {
+        match word.split_once('=') {
+            Some(("weight", weight)) if wish.weight.is_none() => {
+                wish.weight = Some(self::weight(weight)?);
+            }
+            None if word == "backup" => wish.backup = true,
+            _ => {
+                return Err(Refusal::new(
+                    format!("{word:?} can't follow an endpoint"),
+                    "write HOST:PORT, then weight=N or backup where needed, then a comma",
+                ));
+            }
+        }
+    }
+    Ok(wish)
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, Refusal> {
+    let address = match text.parse::<SocketAddr>() {
+        Ok(address) => SocketAddr::new(address.ip().to_canonical(), address.port()),
+        Err(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), localhost_port(text)?),
+    };
+    if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
+        return Err(Refusal::new(
+            format!("nothing can be reached at {text}"),
+            "write the address of a host and a port from 1 to 65535",
+        ));
+    }
+    Ok(address)
+}
+
+/// The port of `localhost:PORT`; anything else that is no socket address is refused by what it is.
+fn localhost_port(text: &str) -> Result<u16, Refusal> {
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        let example = SocketAddr::new(address, 8080);
+        return Err(Refusal::new(
+            format!("{text:?} has no port"),
+            format!("write it with a port, such as {example}"),
+        ));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(Refusal::new(
+            format!("{text:?} is no endpoint"),
+            "write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+        ));
+    };
+    if host.contains(':') {
+        return Err(Refusal::new(
+            format!("{text:?} is no endpoint"),
+            "write an IPv6 address in brackets, such as [2001:db8::1]:8080",
+        ));
+    }
+    let Ok(port) = port.parse::<u16>() else {
+        return Err(Refusal::new(
+            format!("{port:?} is no port"),
+            "write a number from 1 to 65535 behind the colon",
+        ));
+    };
+    if host != "localhost" {
+        return Err(Refusal::new(
+            format!("{host:?} is a name, and names are not looked up"),
+            "write the IP address that it stands for, or localhost for 127.0.0.1",
+        ));
+    }
+    Ok(port)
+}
+
+fn weight(text: &str) -> Result<u16, Refusal> {
+    number(text, 0..=256).map_err(|_| {
+        Refusal::new(
+            format!("{text:?} is no weight"),
+            "write a number from 0 (gets no new connections) to 256",
+        )
+    })
+}
+
+/// `ADDRESS=N` or `POD-NAME=N`, with commas between them.
+pub(super) fn weights(text: &str) -> Result<BTreeMap<MemberRef, u16>, Refusal> {
+    let mut weights = BTreeMap::new();
+    for item in items(text)? {
+        let Some((member, weight)) = item.rsplit_once('=') else {
+            return Err(Refusal::new(
+                format!("{item:?} gives no weight"),
+                "write ADDRESS=N or POD-NAME=N with N from 0 to 256",
+            ));
+        };
+        let member = member_ref(member.trim())?;
+        let weight = self::weight(weight.trim())?;
+        if let Some(other) = weights.insert(member.clone(), weight)
+            && other != weight
+        {
+            return Err(Refusal::new(
+                format!("{member} has two weights"),
+                "give each member one weight",
+            ));
+        }
+    }
+    Ok(weights)
+}
+
+/// Members with commas between them.
+pub(super) fn members(text: &str) -> Result<BTreeSet<MemberRef>, Refusal> {
+    items(text)?.into_iter().map(member_ref).collect()
+}
+
+fn member_ref(text: &str) -> Result<MemberRef, Refusal> {
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(MemberRef::Address(address.to_canonical()));
+    }
+    if is_dns_name(text) {
+        return Ok(MemberRef::Name(text.to_owned()));
+    }
+    Err(Refusal::new(
+        format!("{text:?} is neither an address nor the name of a pod"),
+        "name a member by its IP address (without a port) or by its pod's name",
+    ))
+}
+
+#[cfg(test)]
+mod tests;
