@@ -102,6 +102,9 @@ pub struct ServiceStatus {
 // === impl ConditionType ===
 
 impl ConditionType {
+    /// Every type, in the order in which they are kept.
+    pub const ALL: [Self; 3] = [Self::Accepted, Self::Addressed, Self::Programmed];
+
     /// Kubernetes' spelling of the type.
     pub fn as_str(self) -> &'static str {
         match self {

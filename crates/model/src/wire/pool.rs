@@ -1,4 +1,4 @@
-//! `metallb.io/v1beta1` IPAddressPool: its shape and its row. Ranges and selectors are judged by the
+//! `metallb.io/v1beta1` `IPAddressPool`: its shape and its row. Ranges and selectors are judged by the
 //! allocator, which alone knows how they fit together.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::rows::{PoolAllocation, PoolRow, Selector};
 use super::findings::Findings;
 use super::{ObjectMeta, lenient, names};
 
-/// `metallb.io/v1beta1` IPAddressPool.
+/// `metallb.io/v1beta1` `IPAddressPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IpAddressPool {
@@ -21,7 +21,7 @@ pub struct IpAddressPool {
     pub spec: IpAddressPoolSpec,
 }
 
-/// `spec` of an IPAddressPool.
+/// `spec` of an `IPAddressPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IpAddressPoolSpec {
@@ -104,9 +104,8 @@ impl IpAddressPool {
 
 impl From<ServiceAllocation> for PoolAllocation {
     fn from(allocation: ServiceAllocation) -> Self {
-        let selectors = |shapes: Vec<LabelSelectorShape>| {
-            shapes.into_iter().map(Selector::from).collect()
-        };
+        let selectors =
+            |shapes: Vec<LabelSelectorShape>| shapes.into_iter().map(Selector::from).collect();
         Self {
             priority: allocation.priority,
             namespaces: allocation.namespaces,
@@ -149,7 +148,10 @@ mod tests {
         let row = pool.into_row().unwrap();
         assert_eq!((row.auto_assign, row.avoid_buggy), (false, true));
         let allocation = row.allocation.unwrap();
-        assert_eq!((allocation.priority, allocation.namespaces), (10, vec!["shop".to_owned()]));
+        assert_eq!(
+            (allocation.priority, allocation.namespaces),
+            (10, vec!["shop".to_owned()])
+        );
         assert_eq!(
             allocation.service_selectors[0].match_expressions,
             [("tier".to_owned(), "In".to_owned(), vec!["front".to_owned()])]
@@ -161,6 +163,9 @@ mod tests {
         let pool: IpAddressPool =
             serde_json::from_value(serde_json::json!({"metadata": {"name": "edge"}})).unwrap();
         let row = pool.into_row().unwrap();
-        assert_eq!((row.auto_assign, row.avoid_buggy, row.allocation), (true, false, None));
+        assert_eq!(
+            (row.auto_assign, row.avoid_buggy, row.allocation),
+            (true, false, None)
+        );
     }
 }

@@ -1,0 +1,132 @@
+//! A Service row as JSON, as kubectl prints a Service.
+
+use serde_json::{Value, json};
+
+use crate::rows::{Family, FamilyPolicy, ServicePort, ServiceRow, TargetPort};
+use crate::status::{FINALIZER, ServiceStatus};
+
+use super::ObjectMeta;
+use super::service::{
+    ClientIpConfig, IntOrText, Service, ServicePortShape, ServiceSpec, SessionAffinityConfig,
+};
+use super::status::ServiceStatusShape;
+
+/// A `v1` Service with the given status. Fields that a row does not keep are left out.
+pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
+    let shape = Service {
+        metadata: metadata(row),
+        spec: spec(row),
+        status: ServiceStatusShape::of(status),
+    };
+    // The shapes are maps with text keys all the way down: they always have a JSON form.
+    let mut value = serde_json::to_value(shape).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("kind".to_owned(), "Service".into());
+    }
+    value
+}
+
+/// A `v1` List of Services, each with its status.
+pub fn service_list<'a>(
+    services: impl IntoIterator<Item = (&'a ServiceRow, &'a ServiceStatus)>,
+) -> Value {
+    let items: Vec<Value> = services
+        .into_iter()
+        .map(|(row, status)| service_to_json(row, status))
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": items,
+    })
+}
+
+fn metadata(row: &ServiceRow) -> ObjectMeta {
+    ObjectMeta {
+        annotations: row.annotations.clone(),
+        creation_timestamp: row.created,
+        deletion_timestamp: None,
+        finalizers: if row.finalized {
+            vec![FINALIZER.to_owned()]
+        } else {
+            Vec::new()
+        },
+        generation: row.generation,
+        labels: row.labels.clone(),
+        name: Some(row.key.name().to_owned()),
+        namespace: Some(row.key.namespace().to_owned()),
+        resource_version: row.resource_version.as_deref().map(str::to_owned),
+        uid: Some(row.uid.to_string()),
+    }
+}
+
+fn spec(row: &ServiceRow) -> ServiceSpec {
+    let of_load_balancers = row.wants_load_balancer;
+    let traffic_policy = if row.external_local {
+        "Local"
+    } else {
+        "Cluster"
+    };
+    let kind = if of_load_balancers {
+        "LoadBalancer"
+    } else {
+        "ClusterIP"
+    };
+    let policy = match row.family_policy {
+        FamilyPolicy::SingleStack => "SingleStack",
+        FamilyPolicy::PreferDualStack => "PreferDualStack",
+        FamilyPolicy::RequireDualStack => "RequireDualStack",
+    };
+    ServiceSpec {
+        allocate_load_balancer_node_ports: of_load_balancers.then_some(row.allocate_node_ports),
+        cluster_ip: row.headless.then(|| "None".to_owned()),
+        cluster_ips: if row.headless {
+            vec!["None".to_owned()]
+        } else {
+            Vec::new()
+        },
+        external_traffic_policy: of_load_balancers.then(|| traffic_policy.to_owned()),
+        health_check_node_port: row.health_check_node_port.map(|port| port.get().into()),
+        ip_families: row
+            .families
+            .iter()
+            .copied()
+            .map(Family::as_str)
+            .map(str::to_owned)
+            .collect(),
+        ip_family_policy: Some(policy.to_owned()),
+        load_balancer_class: row.class.as_deref().map(str::to_owned),
+        load_balancer_ip: row.load_balancer_ip.clone(),
+        load_balancer_source_ranges: row.source_ranges.clone(),
+        ports: row.ports.iter().map(port).collect(),
+        publish_not_ready_addresses: row.publish_not_ready,
+        selector: row.selector.clone(),
+        session_affinity: Some(if row.affinity.is_some() {
+            "ClientIP".to_owned()
+        } else {
+            "None".to_owned()
+        }),
+        session_affinity_config: row.affinity.map(|timeout| SessionAffinityConfig {
+            client_ip: Some(ClientIpConfig {
+                timeout_seconds: timeout.as_secs().try_into().ok(),
+            }),
+        }),
+        kind: Some(kind.to_owned()),
+    }
+}
+
+fn port(port: &ServicePort) -> ServicePortShape {
+    ServicePortShape {
+        app_protocol: port.app_protocol.clone(),
+        name: (!port.name.is_empty()).then(|| port.name.clone()),
+        node_port: port.node_port.map(|port| port.get().into()),
+        port: Some(port.port.get().into()),
+        protocol: Some(port.protocol.to_string()),
+        target_port: Some(match &port.target {
+            TargetPort::Number(number) => IntOrText::Int(number.get().into()),
+            TargetPort::Name(name) => IntOrText::Text(name.clone()),
+        }),
+    }
+}

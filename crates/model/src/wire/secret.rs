@@ -1,0 +1,187 @@
+//! `v1` Secret of type `kubernetes.io/tls`: its shape and its row.
+//!
+//! What it holds shows nowhere: not in `Debug`, not in a reason, not in JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::id::ServiceKey;
+use crate::listener::Certificate;
+use crate::reason::Reason;
+use crate::rows::SecretRow;
+
+use super::findings::Findings;
+use super::{ObjectMeta, lenient, names};
+
+/// The type of Secrets that hold a certificate and its key.
+pub const TLS_SECRET_TYPE: &str = "kubernetes.io/tls";
+
+const CHAIN: &str = "tls.crt";
+const KEY: &str = "tls.key";
+
+/// `v1` Secret.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Secret {
+    /// Name and labels.
+    pub metadata: ObjectMeta,
+    /// What it is for.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Values in base64.
+    #[serde(deserialize_with = "lenient::texts")]
+    pub data: BTreeMap<String, String>,
+    /// Values as they are, which go before those of `data`. Only in manifests.
+    #[serde(deserialize_with = "lenient::texts")]
+    pub string_data: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret")
+            .field("metadata", &self.metadata)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Secret ===
+
+impl Secret {
+    /// The row, or what is wrong with its metadata. What is wrong with the certificate is part of
+    /// the row, so that the Services that use it can say so.
+    pub fn into_row(self) -> Result<SecretRow, Vec<Reason>> {
+        let mut findings = Findings::default();
+        let name = findings.name(&self.metadata, names::dns_subdomain);
+        let namespace = findings.namespace(&self.metadata);
+        findings.metadata(&self.metadata);
+        findings.finish(|| {
+            let key = ServiceKey::new(&namespace, &name);
+            SecretRow {
+                certificate: self.certificate(&key).map(Arc::new),
+                key,
+                source: None,
+            }
+        })
+    }
+
+    fn certificate(&self, key: &ServiceKey) -> Result<Certificate, String> {
+        match self.kind.as_deref() {
+            Some(TLS_SECRET_TYPE) => {}
+            Some(other) => return Err(format!("it is of type {other}, not {TLS_SECRET_TYPE}")),
+            None => return Err(format!("it is of no type, and should be {TLS_SECRET_TYPE}")),
+        }
+        Ok(Certificate {
+            source: key.to_string(),
+            chain_pem: self.value(CHAIN)?,
+            key_pem: self.value(KEY)?,
+        })
+    }
+
+    fn value(&self, name: &str) -> Result<Vec<u8>, String> {
+        let value = match (self.string_data.get(name), self.data.get(name)) {
+            (Some(text), _) => text.clone().into_bytes(),
+            (None, Some(text)) => {
+                // Kubernetes skips line breaks inside the base64 text.
+                let text: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+                STANDARD
+                    .decode(text)
+                    .map_err(|_| format!("data[{name}] is not base64"))?
+            }
+            (None, None) => return Err(format!("it has no {name}")),
+        };
+        if value.is_empty() {
+            return Err(format!("its {name} is empty"));
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn row(value: Value) -> SecretRow {
+        serde_json::from_value::<Secret>(value)
+            .unwrap()
+            .into_row()
+            .unwrap()
+    }
+
+    fn secret(kind: &str, data: impl Into<Value>) -> Value {
+        let data = data.into();
+        json!({"metadata": {"name": "tls", "namespace": "shop"}, "type": kind, "data": data})
+    }
+
+    #[test]
+    fn a_tls_secret_gives_its_certificate() {
+        let row = row(secret(
+            TLS_SECRET_TYPE,
+            json!({"tls.crt": "Y2hh\naW4=\n", "tls.key": "a2V5"}),
+        ));
+        let certificate = row.certificate.unwrap();
+        assert_eq!(
+            *certificate,
+            Certificate {
+                source: "shop/tls".to_owned(),
+                chain_pem: b"chain".to_vec(),
+                key_pem: b"key".to_vec(),
+            }
+        );
+    }
+
+    #[test]
+    fn plain_texts_go_before_base64() {
+        let mut value = secret(TLS_SECRET_TYPE, json!({"tls.crt": "!!", "tls.key": "a2V5"}));
+        value["stringData"] = json!({"tls.crt": "chain"});
+        assert_eq!(row(value).certificate.unwrap().chain_pem, b"chain");
+    }
+
+    #[test]
+    fn a_secret_without_a_usable_certificate_says_what_is_missing() {
+        let cases = [
+            (
+                secret("Opaque", json!({"tls.crt": "YQ==", "tls.key": "YQ=="})),
+                "Opaque",
+            ),
+            (secret(TLS_SECRET_TYPE, Value::Null), "no tls.crt"),
+            (
+                secret(TLS_SECRET_TYPE, json!({"tls.crt": "YQ=="})),
+                "no tls.key",
+            ),
+            (
+                secret(TLS_SECRET_TYPE, json!({"tls.crt": "?", "tls.key": ""})),
+                "not base64",
+            ),
+            (
+                secret(TLS_SECRET_TYPE, json!({"tls.crt": "YQ==", "tls.key": null})),
+                "empty",
+            ),
+        ];
+        for (value, expected) in cases {
+            let why = row(value).certificate.unwrap_err();
+            assert!(
+                why.contains(expected),
+                "{why:?} should tell of {expected:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_secret_holds_never_shows() {
+        let value = secret(
+            TLS_SECRET_TYPE,
+            json!({"tls.crt": "c2VjcmV0", "tls.key": "c2VjcmV0"}),
+        );
+        let secret: Secret = serde_json::from_value(value).unwrap();
+        let shown = format!("{secret:?}{:?}", secret.clone().into_row());
+        assert!(!shown.contains("c2Vj") && !shown.contains("115"), "{shown}");
+    }
+}
