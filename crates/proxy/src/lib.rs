@@ -23,6 +23,7 @@ pub mod pool;
 pub mod proxy_protocol;
 mod recency;
 pub mod sources;
+pub mod tls;
 
 pub use inbound::Inbound;
 pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
