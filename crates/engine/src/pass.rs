@@ -427,3 +427,6 @@ fn unknown_standing(end: &PassEnd) -> Standing {
 fn first_word(text: &str) -> &str {
     text.split(' ').next().unwrap_or(text)
 }
+
+#[cfg(test)]
+mod tests;

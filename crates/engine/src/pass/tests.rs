@@ -1,0 +1,501 @@
+//! Passes against a provider and a reporter that live in memory, with a fault at any write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use landfall_model::intent::{AddressWish, LoadBalancerWish};
+use landfall_model::listener::{Listener, Protocol};
+use landfall_model::provider::Capabilities;
+use landfall_model::rows::{Family, FamilyPolicy};
+use landfall_model::status::{ConditionType, FINALIZER, IngressAddress};
+use landfall_model::{ServiceKey, Uid};
+use serde::Serialize;
+
+use super::*;
+
+/// Everything that outlives a crash: what the provider made, and what was reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Outside {
+    address: Option<String>,
+    ports: BTreeSet<u16>,
+    finalized: bool,
+    status: ServiceStatus,
+}
+
+/// A provider and a reporter over one [`Outside`], counting writes and failing one of them.
+#[derive(Debug, Default)]
+struct Lab {
+    outside: Mutex<Outside>,
+    writes: Mutex<Vec<String>>,
+    events: Mutex<Vec<&'static str>>,
+    fault: Option<Fault>,
+    busy_once: Mutex<bool>,
+    refuse: bool,
+    broken_port: Option<u16>,
+}
+
+/// The process dies at the n-th write: before it, or after it but before its answer is seen.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    at: usize,
+    after: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum Step {
+    Claim,
+    Open(u16),
+    Close(u16),
+    Release,
+}
+
+struct Crashed;
+
+// === impl Lab ===
+
+impl Lab {
+    fn over(outside: Outside) -> Self {
+        Self {
+            outside: Mutex::new(outside),
+            ..Self::default()
+        }
+    }
+
+    fn write(&self, name: String, write: impl FnOnce(&mut Outside)) -> Result<(), Crashed> {
+        let mut writes = self.writes.lock().unwrap();
+        let number = writes.len();
+        writes.push(name);
+        match self.fault {
+            Some(fault) if fault.at == number => {
+                if fault.after {
+                    write(&mut self.outside.lock().unwrap());
+                }
+                Err(Crashed)
+            }
+            // A dead process writes nothing more.
+            Some(fault) if fault.at < number => Err(Crashed),
+            _ => {
+                write(&mut self.outside.lock().unwrap());
+                Ok(())
+            }
+        }
+    }
+
+    fn outside(&self) -> Outside {
+        self.outside.lock().unwrap().clone()
+    }
+
+    async fn run(&self, intent: Intent) -> PassEnd {
+        let outside = self.outside();
+        let job = Job {
+            row: Some(Arc::new(row(&outside))),
+            intent: Some(intent),
+            errors: Vec::new(),
+            status: outside.status,
+            last_failure: None,
+        };
+        self.run_job(job).await
+    }
+
+    async fn run_job(&self, job: Job) -> PassEnd {
+        let metrics = Metrics::default();
+        let now = || Timestamp::UNIX_EPOCH;
+        Pass {
+            provider: self,
+            reporter: self,
+            metrics: &metrics,
+            now,
+        }
+        .run(job)
+        .await
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim => f.write_str("claim"),
+            Self::Open(port) => write!(f, "open {port}"),
+            Self::Close(port) => write!(f, "close {port}"),
+            Self::Release => f.write_str("release"),
+        }
+    }
+}
+
+impl Provider for Lab {
+    type Observed = Outside;
+    type Step = Step;
+
+    fn capabilities(&self) -> &Capabilities {
+        static NONE: std::sync::LazyLock<Capabilities> =
+            std::sync::LazyLock::new(Capabilities::default);
+        &NONE
+    }
+
+    async fn observe(&self, _: &Intent) -> Result<Outside, ProviderError> {
+        Ok(self.outside())
+    }
+
+    fn plan(&self, want: &Intent, have: &Outside) -> Result<Plan<Step>, Vec<Reason>> {
+        if self.refuse {
+            return Err(vec![Reason::error(Code::PoolExhausted, "nothing left")]);
+        }
+        let mut plan = Plan::default();
+        let ports: BTreeSet<u16> = want
+            .load_balancer
+            .iter()
+            .flat_map(|wish| &wish.listeners)
+            .map(|listener| listener.key.port.get())
+            .collect();
+        if want.load_balancer.is_some() && have.address.is_none() {
+            plan.push(Step::Claim, "it has no address");
+        }
+        for port in ports.difference(&have.ports) {
+            plan.push(Step::Open(*port), "it is wanted");
+        }
+        for port in have.ports.difference(&ports) {
+            plan.push(Step::Close(*port), "it is not wanted");
+        }
+        if want.load_balancer.is_none() && have.address.is_some() {
+            plan.push(Step::Release, "nothing is wanted");
+        }
+        Ok(plan)
+    }
+
+    async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        if *step == Step::Open(self.broken_port.unwrap_or(0)) {
+            let reason = Reason::error(Code::PortInUse, "somebody else listens there");
+            return Err(ProviderError {
+                reason,
+                retry: Retry::Backoff,
+                scope: Scope::Step,
+            });
+        }
+        if std::mem::take(&mut *self.busy_once.lock().unwrap()) {
+            return Ok(Applied::Busy {
+                after: Duration::from_secs(3),
+            });
+        }
+        let done = self.write(step.to_string(), |outside| match step {
+            Step::Claim => outside.address = Some("127.77.0.1".to_owned()),
+            Step::Open(port) => drop(outside.ports.insert(*port)),
+            Step::Close(port) => drop(outside.ports.remove(port)),
+            Step::Release => outside.address = None,
+        });
+        match done {
+            Err(Crashed) => Err(ProviderError::transient("crashed")),
+            Ok(()) if *step == Step::Claim => Ok(Applied::Addressed(ingress())),
+            Ok(()) => Ok(Applied::Done),
+        }
+    }
+
+    fn standing(&self, _: &Intent, have: &Outside) -> Standing {
+        let ingress = if have.address.is_some() {
+            ingress()
+        } else {
+            Vec::new()
+        };
+        Standing {
+            ingress,
+            ..Standing::default()
+        }
+    }
+
+    async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Report for Lab {
+    async fn add_finalizer(&self, _: &ServiceRow) -> Result<(), ReportError> {
+        self.write("finalize".to_owned(), |outside| outside.finalized = true)
+            .map_err(|Crashed| lost("finalizer"))
+    }
+
+    async fn remove_finalizer(&self, _: &ServiceRow) -> Result<(), ReportError> {
+        self.write("unfinalize".to_owned(), |outside| outside.finalized = false)
+            .map_err(|Crashed| lost("finalizer"))
+    }
+
+    async fn write_status(
+        &self,
+        _: &ServiceRow,
+        status: &ServiceStatus,
+    ) -> Result<(), ReportError> {
+        self.write("status".to_owned(), |outside| {
+            outside.status = status.clone()
+        })
+        .map_err(|Crashed| lost("status"))
+    }
+
+    async fn event(&self, _: &ServiceRow, event: &Event) {
+        self.events.lock().unwrap().push(event.reason);
+    }
+}
+
+fn lost(what: &'static str) -> ReportError {
+    ReportError::Failed {
+        what,
+        why: "crashed".to_owned(),
+    }
+}
+
+fn ingress() -> Vec<IngressAddress> {
+    let ip = Some("127.77.0.1".parse().unwrap());
+    vec![IngressAddress {
+        ip,
+        ..IngressAddress::default()
+    }]
+}
+
+fn row(outside: &Outside) -> ServiceRow {
+    assert_eq!(FINALIZER, "service.kubernetes.io/load-balancer-cleanup");
+    ServiceRow {
+        key: ServiceKey::new("default", "web"),
+        uid: Uid::new("u1"),
+        generation: None,
+        resource_version: None,
+        created: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        finalized: outside.finalized,
+        deleting: false,
+        wants_load_balancer: true,
+        class: None,
+        families: vec![Family::V4],
+        family_policy: FamilyPolicy::SingleStack,
+        headless: false,
+        ports: Vec::new(),
+        selector: BTreeMap::new(),
+        external_local: false,
+        health_check_node_port: None,
+        affinity: None,
+        load_balancer_ip: None,
+        source_ranges: Vec::new(),
+        publish_not_ready: false,
+        allocate_node_ports: true,
+        status: outside.status.clone(),
+        source: None,
+    }
+}
+
+fn wish(ports: &[u16]) -> Intent {
+    let listeners = ports
+        .iter()
+        .map(|port| Listener::new(Protocol::Tcp, (*port).try_into().unwrap()));
+    Intent {
+        load_balancer: Some(LoadBalancerWish {
+            address: AddressWish {
+                namespace_labels: BTreeMap::new(),
+                labels: BTreeMap::new(),
+                families: vec![Family::V4],
+                policy: FamilyPolicy::SingleStack,
+                requested: Vec::new(),
+                requested_by: String::new(),
+                pool: None,
+                sharing_key: None,
+                backend_key: String::new(),
+                held: Vec::new(),
+            },
+            listeners: listeners.collect(),
+            hostname: None,
+            left_out: Vec::new(),
+        }),
+        ..removal()
+    }
+}
+
+fn removal() -> Intent {
+    Intent::removal(ServiceKey::new("default", "web"), Uid::new("u1"))
+}
+
+fn truths(status: &ServiceStatus) -> Vec<bool> {
+    status
+        .conditions
+        .iter()
+        .map(|condition| condition.status)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_finalizer_comes_first_and_the_claim_is_reported_before_anything_listens() {
+    let lab = Lab::default();
+    let end = lab.run(wish(&[80, 443])).await;
+    assert_eq!(end.outcome, Outcome::Settled);
+    assert_eq!(
+        *lab.writes.lock().unwrap(),
+        [
+            "finalize", "claim", "status", "open 80", "open 443", "status"
+        ]
+    );
+    assert_eq!(truths(&end.status), [true, true, true]);
+    assert_eq!(
+        *lab.events.lock().unwrap(),
+        ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
+    );
+}
+
+#[tokio::test]
+async fn a_settled_service_costs_no_write_and_no_event() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let again = Lab::over(lab.outside());
+    let end = again.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Settled);
+    assert!(again.writes.lock().unwrap().is_empty());
+    assert!(again.events.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_finalizer_goes_last() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let leaving = Lab::over(lab.outside());
+    let end = leaving.run(removal()).await;
+    assert_eq!(end.outcome, Outcome::Removed);
+    assert_eq!(
+        *leaving.writes.lock().unwrap(),
+        ["close 80", "release", "status", "unfinalize"]
+    );
+    assert_eq!(leaving.outside(), Outside::default());
+}
+
+#[tokio::test]
+async fn a_crash_before_or_after_any_write_leaves_nothing_that_the_next_start_does_not_mend() {
+    let flows: [(&str, Vec<Intent>); 3] = [
+        ("create", vec![wish(&[80, 443])]),
+        ("update", vec![wish(&[80, 443]), wish(&[443, 8443])]),
+        ("delete", vec![wish(&[80, 443]), removal()]),
+    ];
+    for (flow, intents) in flows {
+        let (last, before) = intents.split_last().unwrap();
+        let start = Lab::default();
+        for intent in before {
+            start.run(intent.clone()).await;
+        }
+        let undisturbed = Lab::over(start.outside());
+        undisturbed.run(last.clone()).await;
+        let writes = undisturbed.writes.lock().unwrap().len();
+        for at in 0..writes {
+            for after in [false, true] {
+                let mut crashing = Lab::over(start.outside());
+                crashing.fault = Some(Fault { at, after });
+                crashing.run(last.clone()).await;
+                let restarted = Lab::over(crashing.outside());
+                let end = restarted.run(last.clone()).await;
+                assert_eq!(
+                    restarted.outside(),
+                    undisturbed.outside(),
+                    "{flow}, crash at write {at}, after: {after}: {end:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_port_that_is_taken_does_not_keep_the_others_closed() {
+    let lab = Lab {
+        broken_port: Some(80),
+        ..Lab::default()
+    };
+    let end = lab.run(wish(&[80, 443])).await;
+    assert_eq!(end.outcome, Outcome::Failed);
+    assert_eq!(lab.outside().ports, BTreeSet::from([443]));
+    let programmed = end.status.condition(ConditionType::Programmed).unwrap();
+    assert_eq!(
+        (programmed.status, programmed.reason),
+        (false, Code::PortInUse)
+    );
+    assert!(
+        lab.events
+            .lock()
+            .unwrap()
+            .contains(&"SyncLoadBalancerFailed")
+    );
+}
+
+#[tokio::test]
+async fn a_failure_is_told_once_however_often_it_is_tried() {
+    let lab = Lab {
+        broken_port: Some(80),
+        ..Lab::default()
+    };
+    let first = lab.run(wish(&[80])).await;
+    let outside = lab.outside();
+    let again = Lab {
+        broken_port: Some(80),
+        ..Lab::over(outside.clone())
+    };
+    let job = Job {
+        row: Some(Arc::new(row(&outside))),
+        intent: Some(wish(&[80])),
+        errors: Vec::new(),
+        status: outside.status,
+        last_failure: first.failure,
+    };
+    again.run_job(job).await;
+    assert!(
+        !again
+            .events
+            .lock()
+            .unwrap()
+            .contains(&"SyncLoadBalancerFailed")
+    );
+    assert!(
+        again.writes.lock().unwrap().is_empty(),
+        "nothing new is to be said"
+    );
+}
+
+#[tokio::test]
+async fn a_busy_provider_ends_the_pass_and_is_asked_again_later() {
+    let lab = Lab {
+        busy_once: Mutex::new(true),
+        ..Lab::default()
+    };
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(3)));
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Settled);
+}
+
+#[tokio::test]
+async fn a_refused_wish_says_why_and_keeps_what_is_held() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let refusing = Lab {
+        refuse: true,
+        ..Lab::over(lab.outside())
+    };
+    let end = refusing.run(wish(&[81])).await;
+    assert_eq!(end.outcome, Outcome::Refused);
+    assert_eq!(refusing.outside().ports, BTreeSet::from([80]));
+    assert_eq!(truths(&end.status), [true, true, false]);
+    assert_eq!(end.status.ingress, ingress());
+}
+
+#[tokio::test]
+async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let outside = lab.outside();
+    let error = Reason::error(Code::InvalidAnnotation, "not a number");
+    let job = Job {
+        row: Some(Arc::new(row(&outside))),
+        intent: None,
+        errors: vec![error],
+        status: outside.status,
+        last_failure: None,
+    };
+    let end = lab.run_job(job).await;
+    assert_eq!(end.outcome, Outcome::Refused);
+    assert_eq!(end.status.ingress, ingress());
+    assert!(
+        !end.status
+            .condition(ConditionType::Accepted)
+            .unwrap()
+            .status
+    );
+}
