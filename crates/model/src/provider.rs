@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::plan::Plan;
 use crate::reason::{Code, Reason};
+use crate::rows::PoolRow;
 use crate::status::IngressAddress;
 use crate::view::{ListenerView, PoolView};
 
@@ -51,6 +53,13 @@ pub trait Provider: Send + Sync + 'static {
     /// Told once, before the first pass: every claim that is on record. What a Service holds is
     /// known before anything is given to another. Providers whose cloud remembers need nothing here.
     fn recall(&self, _claims: &[Claim]) {}
+
+    /// Told before the first pass and whenever the address pools change, with all of them. Returns
+    /// what is wrong with them; then the pools from before stay in force. Providers that take no
+    /// addresses from pools need nothing here.
+    fn set_pools(&self, _pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+        Vec::new()
+    }
 
     /// The listeners of a Service as they are at this moment, for people. Cheap; asks nobody.
     fn live(&self, _service: &Uid) -> Vec<ListenerView> {

@@ -224,6 +224,48 @@ pub struct SecretRow {
     pub source: Option<Arc<SourceMap>>,
 }
 
+/// An address pool (`metallb.io/v1beta1` `IPAddressPool`, or a pool given on the command line), as
+/// written: the allocator parses and judges it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolRow {
+    /// Its name.
+    pub name: String,
+    /// Labels, for advertisements that select by them.
+    pub labels: BTreeMap<String, String>,
+    /// `spec.addresses`: prefixes and `FIRST-LAST` ranges.
+    pub addresses: Vec<String>,
+    /// `spec.autoAssign`; unset counts as true.
+    pub auto_assign: bool,
+    /// `spec.avoidBuggyIPs`.
+    pub avoid_buggy: bool,
+    /// `spec.serviceAllocation`.
+    pub allocation: Option<PoolAllocation>,
+    /// Where it was read from, for sources that are files.
+    pub source: Option<Arc<SourceMap>>,
+}
+
+/// `spec.serviceAllocation` of a pool: whom it serves, and how eagerly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolAllocation {
+    /// Lower goes first; 0 is last.
+    pub priority: i64,
+    /// Exact namespace names.
+    pub namespaces: Vec<String>,
+    /// Selectors on namespace labels; any may match.
+    pub namespace_selectors: Vec<Selector>,
+    /// Selectors on Service labels; any may match.
+    pub service_selectors: Vec<Selector>,
+}
+
+/// A label selector as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// `matchLabels`.
+    pub match_labels: BTreeMap<String, String>,
+    /// `matchExpressions`: key, operator, values.
+    pub match_expressions: Vec<(String, String, Vec<String>)>,
+}
+
 /// One change of the facts, as sources report it.
 #[derive(Clone, Debug)]
 pub enum Fact {
@@ -247,6 +289,10 @@ pub enum Fact {
     Secret(Arc<SecretRow>),
     /// A Secret is gone.
     SecretGone(ServiceKey),
+    /// An address pool appeared or changed.
+    Pool(Arc<PoolRow>),
+    /// An address pool is gone.
+    PoolGone(String),
     /// What can't be read from the named part of a source (a file), in place of what was said about
     /// that part before. An empty list: it reads well now.
     SourceProblems {
