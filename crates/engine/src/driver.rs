@@ -267,13 +267,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             let wish = intent
                 .and_then(|intent| intent.load_balancer)
                 .map(|wish| wish.address);
-            let (sharing_key, backend_key) = wish.map_or((None, String::new()), |wish| {
-                (wish.sharing_key, wish.backend_key)
-            });
+            let (requested, sharing_key, backend_key) = wish
+                .map(|wish| (wish.requested, wish.sharing_key, wish.backend_key))
+                .unwrap_or_default();
             claims.push(Claim {
                 service: row.key.clone(),
                 uid: row.uid.clone(),
                 addresses,
+                requested,
                 sharing_key,
                 backend_key,
                 ports: row

@@ -74,6 +74,8 @@ pub struct Claim {
     pub uid: Uid,
     /// What it holds.
     pub addresses: Vec<IpAddr>,
+    /// The addresses that it asks for, if it asks and they can be read.
+    pub requested: Vec<IpAddr>,
     /// Its sharing key, as far as known.
     pub sharing_key: Option<String>,
     /// See [`AddressWish::backend_key`].

@@ -1,0 +1,174 @@
+//! Planning: pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use landfall_ipam::{Decision, Proposal, Refusal, Request};
+use landfall_model::intent::{Intent, LoadBalancerWish};
+use landfall_model::listener::{Listener, ListenerKey};
+use landfall_model::plan::Plan;
+use landfall_model::reason::Reason;
+use landfall_proxy::ListenerId;
+
+use crate::difference;
+use crate::step::Step;
+
+/// What is held for one Service, and what the allocator would give it.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The addresses that it holds.
+    pub held: Vec<IpAddr>,
+    /// The allocator's answer, for Services that want an address.
+    pub answer: Option<Answer>,
+    /// Its listeners.
+    pub listeners: BTreeMap<ListenerId, Opened>,
+    /// Members that get new connections, and all members, per listener.
+    pub members: BTreeMap<ListenerKey, (usize, usize)>,
+}
+
+/// A question to the allocator and its answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What was asked.
+    pub request: Request,
+    /// What it would give, or why nothing.
+    pub outcome: Result<Proposal, Refusal>,
+}
+
+/// A listener that was opened, or that should be and could not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// How it is.
+    pub listener: Arc<Listener>,
+    /// Why it does not serve.
+    pub problem: Option<Reason>,
+}
+
+/// The steps from what is held to what is wanted.
+pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
+    let mut plan = Plan::default();
+    let Some(wish) = &want.load_balancer else {
+        for id in have.listeners.keys() {
+            plan.push(Step::Close { uid: want.uid.clone(), id: *id }, "the Service wants none");
+        }
+        if !have.held.is_empty() {
+            let step = Step::Release { uid: want.uid.clone(), addresses: have.held.clone() };
+            plan.push(step, "the Service wants none");
+        }
+        return Ok(plan);
+    };
+    let addresses = plan_addresses(&mut plan, want, have)?;
+    plan_listeners(&mut plan, want, wish, have, &addresses);
+    Ok(plan)
+}
+
+/// Plans the claim; returns what the Service holds after it.
+fn plan_addresses(
+    plan: &mut Plan<Step>,
+    want: &Intent,
+    have: &Observed,
+) -> Result<Vec<IpAddr>, Vec<Reason>> {
+    let Some(answer) = &have.answer else {
+        return Ok(have.held.clone());
+    };
+    let proposal = match &answer.outcome {
+        Ok(proposal) => proposal,
+        // A refused change keeps what is held, and its listeners go on being cared for.
+        Err(_) if !have.held.is_empty() => return Ok(have.held.clone()),
+        Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
+    };
+    let addresses: Vec<IpAddr> = proposal.addresses.into_iter().collect();
+    match &proposal.decision {
+        Decision::Keep => {}
+        Decision::GiveUp { why, .. } => {
+            let step = Step::Release { uid: want.uid.clone(), addresses: have.held.clone() };
+            plan.push(step, why.to_string());
+        }
+        decision => {
+            let because = match decision {
+                Decision::Gain { .. } => "it gains the family that it lacks".to_owned(),
+                other => other
+                    .why()
+                    .map_or_else(|| "it has no address yet".to_owned(), ToString::to_string),
+            };
+            let step = Step::Claim {
+                uid: want.uid.clone(),
+                addresses: addresses.clone(),
+                pool: proposal.pool.as_ref().map(ToString::to_string).unwrap_or_default(),
+                grant: Arc::new((answer.request.clone(), proposal.clone())),
+            };
+            plan.push(step, because);
+        }
+    }
+    Ok(addresses)
+}
+
+fn plan_listeners(
+    plan: &mut Plan<Step>,
+    want: &Intent,
+    wish: &LoadBalancerWish,
+    have: &Observed,
+    addresses: &[IpAddr],
+) {
+    let (uid, service) = (&want.uid, &want.service);
+    let mut wanted = BTreeMap::new();
+    for listener in &wish.listeners {
+        let listener = Arc::new(listener.clone());
+        for address in addresses {
+            wanted.insert(ListenerId { address: *address, key: listener.key }, listener.clone());
+        }
+    }
+    // What can fail for reasons outside this process comes last, and what exists is kept current
+    // before anything new is tried.
+    let mut opening = Plan::default();
+    for (id, listener) in wanted {
+        let (uid, service) = (uid.clone(), service.clone());
+        match have.listeners.get(&id) {
+            Some(opened) if opened.problem.is_none() => {
+                if opened.listener == listener {
+                    continue;
+                }
+                let changes = difference::between(&opened.listener, &listener);
+                plan.push(
+                    Step::Change { uid, service, id, changes, listener },
+                    "the Service or its endpoints changed",
+                );
+            }
+            Some(_) => opening.push(
+                Step::Open { uid, service, id, listener },
+                "it could not be opened before",
+            ),
+            None => opening.push(
+                Step::Open { uid, service, id, listener },
+                "the Service has this port and nothing listens there",
+            ),
+        }
+    }
+    let keys: Vec<ListenerKey> = wish.listeners.iter().map(|listener| listener.key).collect();
+    for id in have.listeners.keys() {
+        let because = if !addresses.contains(&id.address) {
+            "the Service does not hold this address any more"
+        } else if !keys.contains(&id.key) {
+            "the Service has no such port any more"
+        } else {
+            continue;
+        };
+        opening.push(Step::Close { uid: uid.clone(), id: *id }, because);
+    }
+    plan.steps.append(&mut opening.steps);
+}
+
+/// A refusal as a reason that names where the address was asked for.
+pub fn refusal_reason(want: &Intent, refusal: &Refusal) -> Reason {
+    let reason = refusal.reason();
+    let Some(wish) = &want.load_balancer else {
+        return reason;
+    };
+    let address = &wish.address;
+    if address.requested.is_empty() || address.requested_by.is_empty() {
+        return reason;
+    }
+    let requested: Vec<_> = address.requested.iter().map(ToString::to_string).collect();
+    reason.at(address.requested_by.as_str()).value(requested.join(","))
+}

@@ -1,0 +1,49 @@
+//! From an intent to a question for the allocator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use landfall_ipam::{
+    Addresses, BackendKey, Claimant, PoolName, Refusal, Request, SharingKey, Terms, WantedFamilies,
+};
+use landfall_model::intent::{Claim, Intent, LoadBalancerWish};
+
+/// What to ask the allocator for a Service.
+pub fn request(want: &Intent, wish: &LoadBalancerWish) -> Result<Request, Refusal> {
+    let address = &wish.address;
+    let mut requested = Addresses::NONE;
+    for asked in &address.requested {
+        if requested.insert(*asked).is_some() {
+            return Err(Refusal::TooManyAddresses { addresses: address.requested.clone() });
+        }
+    }
+    Ok(Request {
+        claimant: Arc::new(Claimant {
+            uid: want.uid.clone(),
+            service: want.service.clone(),
+            terms: Terms {
+                key: address.sharing_key.as_deref().and_then(SharingKey::new),
+                backend: BackendKey::from_text(&address.backend_key),
+                ports: wish.listeners.iter().map(|listener| listener.key).collect(),
+            },
+        }),
+        namespace_labels: address.namespace_labels.clone(),
+        labels: address.labels.clone(),
+        families: WantedFamilies::of_service(&address.families, address.policy)?,
+        addresses: requested,
+        pool: address.pool.as_deref().map(PoolName::new),
+    })
+}
+
+/// The Service behind a claim on record.
+pub fn claimant(claim: &Claim) -> Claimant {
+    Claimant {
+        uid: claim.uid.clone(),
+        service: claim.service.clone(),
+        terms: Terms {
+            key: claim.sharing_key.as_deref().and_then(SharingKey::new),
+            backend: BackendKey::from_text(&claim.backend_key),
+            ports: claim.ports.iter().copied().collect::<BTreeSet<_>>(),
+        },
+    }
+}
