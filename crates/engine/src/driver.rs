@@ -559,6 +559,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     if self.world.service(&key).is_none() {
                         self.forget(&key);
                     }
+                    self.wake_waiting();
                     return;
                 }
             }
@@ -577,7 +578,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.handled = true;
             }
         });
-        if removed {
+        if end.changed && matches!(end.outcome, Outcome::Settled | Outcome::Removed) {
             self.wake_waiting();
         }
     }
@@ -590,7 +591,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Something was given back: whoever was refused may have it now.
+    /// Something may have been given back: whoever was refused may have it now.
     fn wake_waiting(&mut self) {
         for (key, tracked) in &self.tracked {
             if tracked.last_failure.is_some() {

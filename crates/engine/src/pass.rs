@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use landfall_model::intent::Intent;
 use landfall_model::plan::{Plan, PlannedStep};
 use landfall_model::provider::{Applied, Provider, ProviderError, Retry, Scope, Standing};
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
@@ -51,6 +51,8 @@ pub struct PassEnd {
     pub pending: Vec<PlannedStep>,
     /// What this pass failed of.
     pub failure: Option<String>,
+    /// Whether it changed anything outside.
+    pub changed: bool,
 }
 
 /// What follows a pass.
@@ -111,6 +113,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             reasons: job.errors.clone(),
             pending: Vec::new(),
             failure: None,
+            changed: false,
         };
         if let Err(error) = self.converge(&job, &mut end).await {
             let reason = Reason::error(Code::ProviderFailed, error.to_string());
@@ -210,6 +213,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             tracing::debug!(step = %planned.step, because = planned.because, "applying");
             match self.provider.apply(&planned.step).await {
                 Ok(applied) => {
+                    end.changed = true;
                     self.metrics.step(first_word(&planned.step.to_string()));
                     tracing::info!(
                         service = job.row.as_ref().map(|row| row.key.to_string()),
@@ -260,12 +264,17 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
     ) -> Result<(), ReportError> {
         if intent.load_balancer.is_some() {
             // A version that was not accepted stays an error however well the previous one serves.
-            end.outcome = if job.errors.is_empty() {
+            let unheeded = standing
+                .remarks
+                .iter()
+                .filter(|remark| remark.severity == Severity::Error);
+            let refusal = job.errors.iter().chain(unheeded).next();
+            end.outcome = if refusal.is_none() {
                 Outcome::Settled
             } else {
                 Outcome::Refused
             };
-            end.failure = job.errors.first().map(ToString::to_string);
+            end.failure = refusal.map(ToString::to_string);
             self.report(job, end, standing, &[]).await?;
             if changed {
                 let message = format!("Ensured load balancer at {}", addresses(&standing.ingress));

@@ -1,19 +1,161 @@
-//! Placeholder until the dialects land: keeps the crate compiling.
+//! One Service and the World become an [`Intent`], or the reasons why it can't be had.
+//!
+//! Pure: no clock, no I/O, equal arguments give equal answers. Errors are gathered, never returned
+//! one at a time, so that a user mends everything in one go. Nothing is ignored without a remark.
+//!
+//! ```text
+//!  annotations ── dialect ──> options ┐
+//!  spec ──────────────────────────────┼─ ports ── listeners (mode, certificates, monitor, ...)
+//!  EndpointSlices ── members ─────────┘─ address
+//! ```
 
-use landfall_model::provider::Capabilities;
+mod address;
+mod findings;
+mod layers;
+mod listener;
+mod members;
+mod monitor;
+mod nodes;
+mod ports;
+mod sources;
+
+use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
+use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::rows::ServiceRow;
-use landfall_model::{Intent, Reason};
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 
 use crate::World;
+use findings::Findings;
 
-/// Placeholder.
+/// What every part of resolving looks at.
+struct Scene<'a> {
+    service: &'a ServiceRow,
+    world: &'a World,
+    capabilities: &'a Capabilities,
+    options: &'a ServiceOptions,
+}
+
+/// What a Service wants.
 ///
 /// # Errors
-/// Never.
+/// Every reason why it can't be had, the errors first, and whatever else there is to say about it.
 pub fn resolve(
     service: &ServiceRow,
-    _world: &World,
-    _capabilities: &Capabilities,
+    world: &World,
+    capabilities: &Capabilities,
 ) -> Result<Intent, Vec<Reason>> {
-    Ok(Intent::removal(service.key.clone(), service.uid.clone()))
+    if service.deleting || !service.wants_load_balancer {
+        return Ok(Intent::removal(service.key.clone(), service.uid.clone()));
+    }
+    let reading = dialect::read(&service.annotations, &service.ports);
+    let mut findings = Findings::new(service, reading.reasons.clone());
+    let scene = Scene {
+        service,
+        world,
+        capabilities,
+        options: &reading.options,
+    };
+    ports::judge(service, &mut findings);
+    judge_capabilities(&scene, &reading, &mut findings);
+    let address = address::wish(&scene, &mut findings);
+    let allowed = sources::of_service(&scene, &mut findings);
+    let mut crew = members::Crew::gather(&scene);
+    let mut listeners = Vec::new();
+    for (index, port) in service.ports.iter().enumerate() {
+        listeners.extend(listener::build(
+            &scene,
+            index,
+            port,
+            &allowed,
+            &mut crew,
+            &mut findings,
+        ));
+    }
+    listeners.sort_by_key(|listener| listener.key);
+    crew.remark(&scene, &listeners, &mut findings);
+    let hostname = scene
+        .options
+        .hostname
+        .as_ref()
+        .map(|given| given.value.clone());
+    findings.remark_unused(&reading);
+    let remarks = findings.finish()?;
+    Ok(Intent {
+        service: service.key.clone(),
+        uid: service.uid.clone(),
+        load_balancer: Some(LoadBalancerWish {
+            address,
+            listeners,
+            hostname,
+            left_out: crew.left_out(),
+        }),
+        remarks,
+    })
 }
+
+/// Asks the provider about everything that the user asks for.
+fn judge_capabilities(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+    for given in &reading.given {
+        let asks = !matches!(
+            given.value.trim(),
+            "off" | "none" | "false" | "stream" | "-1"
+        );
+        if asks {
+            let reason = judge_capability(scene.capabilities, given.option);
+            findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
+        }
+    }
+    let service = scene.service;
+    let fields = [
+        (
+            "source-ranges",
+            "spec.loadBalancerSourceRanges",
+            !service.source_ranges.is_empty(),
+        ),
+        (
+            "session-affinity",
+            "spec.sessionAffinity",
+            service.affinity.is_some(),
+        ),
+        (
+            "addresses",
+            "spec.loadBalancerIP",
+            address::field_of_spec(service).is_some(),
+        ),
+    ];
+    for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
+        let reason = judge_capability(scene.capabilities, option);
+        findings.extend(reason.map(|reason| reason.at(field)));
+    }
+}
+
+fn judge_capability(capabilities: &Capabilities, option: &str) -> Option<Reason> {
+    let provider = capabilities.provider;
+    match capabilities.of(option) {
+        Capability::Supported => None,
+        Capability::Emulated { how } => Some(Reason::info(
+            Code::OptionNotSupported,
+            format!("the provider {provider} reaches this in another way: {how}"),
+        )),
+        Capability::Refused { why } => Some(
+            Reason::error(
+                Code::OptionNotSupported,
+                format!("the provider {provider} can't do this: {why}"),
+            )
+            .remedy("remove it, or use a load balancer class whose provider can"),
+        ),
+    }
+}
+
+impl Scene<'_> {
+    /// What was written for a port alone, and what was written for the whole Service.
+    fn layers<'s>(&'s self, own: &'s PortOptions) -> layers::Layers<'s> {
+        layers::Layers {
+            own,
+            common: &self.options.common,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

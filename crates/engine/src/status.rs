@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use landfall_model::provider::Standing;
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
 
 /// What a status is made of.
@@ -26,7 +26,15 @@ pub struct Facts<'a> {
 /// before, so that nothing is written.
 pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
     let now = facts.now;
-    let accepted = match facts.errors {
+    // A wish that is valid in itself and can't be had, while something earlier goes on, is as much
+    // refused as an invalid one.
+    let unheeded = facts
+        .standing
+        .remarks
+        .iter()
+        .filter(|remark| remark.severity == Severity::Error);
+    let errors: Vec<Reason> = facts.errors.iter().chain(unheeded).cloned().collect();
+    let accepted = match errors.as_slice() {
         [] => Condition::met(
             ConditionType::Accepted,
             Code::Accepted,
@@ -186,6 +194,23 @@ mod tests {
                 (true, Code::Accepted),
                 (true, Code::Assigned),
                 (false, Code::NoHealthyMembers)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_change_of_address_that_is_refused_shows_while_the_held_address_stays() {
+        let mut standing = addressed(vec![]);
+        standing
+            .remarks
+            .push(Reason::error(Code::AddressInUse, "held by shop/web"));
+        let status = compose_with(&[], &[], &standing);
+        assert_eq!(
+            truths(&status),
+            [
+                (false, Code::AddressInUse),
+                (true, Code::Assigned),
+                (true, Code::Ready)
             ]
         );
     }

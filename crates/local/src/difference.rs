@@ -14,15 +14,28 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
         }
     };
     compare("name", before.name != after.name);
-    compare("certificate", before.mode.certificates() != after.mode.certificates());
+    compare(
+        "certificate",
+        before.mode.certificates() != after.mode.certificates(),
+    );
     compare("HTTP options", before.mode.http() != after.mode.http());
     compare("allowed sources", before.allowed != after.allowed);
-    compare("trusted PROXY sources", before.accept_proxy_from != after.accept_proxy_from);
+    compare(
+        "trusted PROXY sources",
+        before.accept_proxy_from != after.accept_proxy_from,
+    );
     compare("time-outs", before.timeouts != after.timeouts);
-    compare("session affinity", before.pool.affinity != after.pool.affinity);
+    compare(
+        "session affinity",
+        before.pool.affinity != after.pool.affinity,
+    );
     compare("monitor", before.pool.monitor != after.pool.monitor);
     if before.mode.as_str() != after.mode.as_str() {
-        changes.push(format!("mode {} -> {}", before.mode.as_str(), after.mode.as_str()));
+        changes.push(format!(
+            "mode {} -> {}",
+            before.mode.as_str(),
+            after.mode.as_str()
+        ));
     }
     if before.pool.algorithm != after.pool.algorithm {
         let (before, after) = (before.pool.algorithm, after.pool.algorithm);
@@ -30,9 +43,16 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
     }
     if before.pool.proxy_protocol != after.pool.proxy_protocol {
         let name = |listener: &Listener| {
-            listener.pool.proxy_protocol.map_or("off".to_owned(), |it| format!("{it:?}"))
+            listener
+                .pool
+                .proxy_protocol
+                .map_or("off".to_owned(), |it| format!("{it:?}"))
         };
-        changes.push(format!("PROXY protocol {} -> {}", name(before), name(after)));
+        changes.push(format!(
+            "PROXY protocol {} -> {}",
+            name(before),
+            name(after)
+        ));
     }
     if before.connection_limit != after.connection_limit {
         let name = |limit: Option<u32>| limit.map_or("none".to_owned(), |it| it.to_string());
@@ -40,14 +60,20 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
         changes.push(format!("connection limit {before} -> {after}"));
     }
     if before.drain != after.drain {
-        changes.push(format!("drain time {:?} -> {:?}", before.drain, after.drain));
+        changes.push(format!(
+            "drain time {:?} -> {:?}",
+            before.drain, after.drain
+        ));
     }
     changes
 }
 
 fn members(before: &[Member], after: &[Member]) -> Vec<String> {
     let index = |members: &[Member]| -> BTreeMap<SocketAddr, Member> {
-        members.iter().map(|member| (member.address, member.clone())).collect()
+        members
+            .iter()
+            .map(|member| (member.address, member.clone()))
+            .collect()
     };
     let (before, after) = (index(before), index(after));
     let joins = after.keys().filter(|address| !before.contains_key(address));
@@ -55,16 +81,26 @@ fn members(before: &[Member], after: &[Member]) -> Vec<String> {
     let mut changes: Vec<String> = joins.map(|address| format!("+{address}")).collect();
     changes.extend(leaves.map(|address| format!("-{address}")));
     for (address, new) in &after {
-        let Some(old) = before.get(address) else { continue };
+        let Some(old) = before.get(address) else {
+            continue;
+        };
         if old.weight != new.weight {
             changes.push(format!("{address} weight {} -> {}", old.weight, new.weight));
         }
         if old.backup != new.backup {
-            let role = if new.backup { "a backup" } else { "no backup any more" };
+            let role = if new.backup {
+                "a backup"
+            } else {
+                "no backup any more"
+            };
             changes.push(format!("{address} is {role}"));
         }
         if old.draining != new.draining {
-            let state = if new.draining { "drains" } else { "serves again" };
+            let state = if new.draining {
+                "drains"
+            } else {
+                "serves again"
+            };
             changes.push(format!("{address} {state}"));
         }
         if (&old.name, &old.node) != (&new.name, &new.node) {
@@ -82,8 +118,10 @@ mod tests {
 
     fn listener(members: &[&str]) -> Listener {
         let mut listener = Listener::new(Protocol::Tcp, 80.try_into().unwrap());
-        listener.pool.members =
-            members.iter().map(|member| Member::new(member.parse().unwrap())).collect();
+        listener.pool.members = members
+            .iter()
+            .map(|member| Member::new(member.parse().unwrap()))
+            .collect();
         listener
     }
 

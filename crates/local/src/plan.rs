@@ -30,8 +30,10 @@ pub struct Observed {
 /// A question to the allocator and its answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What was asked.
-    pub request: Request,
+    /// What was asked; `None` where the wish could not even be put as a question.
+    pub request: Option<Request>,
+    /// The Service holds its addresses on other terms (ports, sharing key) than it now has.
+    pub retold: bool,
     /// What it would give, or why nothing.
     pub outcome: Result<Proposal, Refusal>,
 }
@@ -50,10 +52,19 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
     let mut plan = Plan::default();
     let Some(wish) = &want.load_balancer else {
         for id in have.listeners.keys() {
-            plan.push(Step::Close { uid: want.uid.clone(), id: *id }, "the Service wants none");
+            plan.push(
+                Step::Close {
+                    uid: want.uid.clone(),
+                    id: *id,
+                },
+                "the Service wants none",
+            );
         }
         if !have.held.is_empty() {
-            let step = Step::Release { uid: want.uid.clone(), addresses: have.held.clone() };
+            let step = Step::Release {
+                uid: want.uid.clone(),
+                addresses: have.held.clone(),
+            };
             plan.push(step, "the Service wants none");
         }
         return Ok(plan);
@@ -78,28 +89,34 @@ fn plan_addresses(
         Err(_) if !have.held.is_empty() => return Ok(have.held.clone()),
         Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
     };
-    let addresses: Vec<IpAddr> = proposal.addresses.into_iter().collect();
-    match &proposal.decision {
-        Decision::Keep => {}
+    let addresses: Vec<IpAddr> = proposal.addresses.iter().collect();
+    let because = match &proposal.decision {
+        Decision::Keep if !answer.retold => return Ok(addresses),
+        Decision::Keep => "its ports or its sharing key changed".to_owned(),
+        Decision::Claim => "it has no address yet".to_owned(),
+        Decision::Gain { .. } => "it gains the family that it lacks".to_owned(),
+        Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
         Decision::GiveUp { why, .. } => {
-            let step = Step::Release { uid: want.uid.clone(), addresses: have.held.clone() };
-            plan.push(step, why.to_string());
-        }
-        decision => {
-            let because = match decision {
-                Decision::Gain { .. } => "it gains the family that it lacks".to_owned(),
-                other => other
-                    .why()
-                    .map_or_else(|| "it has no address yet".to_owned(), ToString::to_string),
-            };
-            let step = Step::Claim {
+            let step = Step::Release {
                 uid: want.uid.clone(),
-                addresses: addresses.clone(),
-                pool: proposal.pool.as_ref().map(ToString::to_string).unwrap_or_default(),
-                grant: Arc::new((answer.request.clone(), proposal.clone())),
+                addresses: have.held.clone(),
             };
-            plan.push(step, because);
+            plan.push(step, why.to_string());
+            return Ok(addresses);
         }
+    };
+    if let Some(request) = &answer.request {
+        let step = Step::Claim {
+            uid: want.uid.clone(),
+            addresses: addresses.clone(),
+            pool: proposal
+                .pool
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            grant: Arc::new((request.clone(), proposal.clone())),
+        };
+        plan.push(step, because);
     }
     Ok(addresses)
 }
@@ -116,7 +133,13 @@ fn plan_listeners(
     for listener in &wish.listeners {
         let listener = Arc::new(listener.clone());
         for address in addresses {
-            wanted.insert(ListenerId { address: *address, key: listener.key }, listener.clone());
+            wanted.insert(
+                ListenerId {
+                    address: *address,
+                    key: listener.key,
+                },
+                listener.clone(),
+            );
         }
     }
     // What can fail for reasons outside this process comes last, and what exists is kept current
@@ -131,16 +154,32 @@ fn plan_listeners(
                 }
                 let changes = difference::between(&opened.listener, &listener);
                 plan.push(
-                    Step::Change { uid, service, id, changes, listener },
+                    Step::Change {
+                        uid,
+                        service,
+                        id,
+                        changes,
+                        listener,
+                    },
                     "the Service or its endpoints changed",
                 );
             }
             Some(_) => opening.push(
-                Step::Open { uid, service, id, listener },
+                Step::Open {
+                    uid,
+                    service,
+                    id,
+                    listener,
+                },
                 "it could not be opened before",
             ),
             None => opening.push(
-                Step::Open { uid, service, id, listener },
+                Step::Open {
+                    uid,
+                    service,
+                    id,
+                    listener,
+                },
                 "the Service has this port and nothing listens there",
             ),
         }
@@ -154,7 +193,13 @@ fn plan_listeners(
         } else {
             continue;
         };
-        opening.push(Step::Close { uid: uid.clone(), id: *id }, because);
+        opening.push(
+            Step::Close {
+                uid: uid.clone(),
+                id: *id,
+            },
+            because,
+        );
     }
     plan.steps.append(&mut opening.steps);
 }
@@ -170,5 +215,7 @@ pub fn refusal_reason(want: &Intent, refusal: &Refusal) -> Reason {
         return reason;
     }
     let requested: Vec<_> = address.requested.iter().map(ToString::to_string).collect();
-    reason.at(address.requested_by.as_str()).value(requested.join(","))
+    reason
+        .at(address.requested_by.as_str())
+        .value(requested.join(","))
 }

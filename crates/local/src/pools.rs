@@ -20,7 +20,11 @@ fn allocation(allocation: &PoolAllocation) -> AllocationSpec {
     AllocationSpec {
         priority: allocation.priority,
         namespaces: allocation.namespaces.clone(),
-        namespace_selectors: allocation.namespace_selectors.iter().map(selector).collect(),
+        namespace_selectors: allocation
+            .namespace_selectors
+            .iter()
+            .map(selector)
+            .collect(),
         service_selectors: allocation.service_selectors.iter().map(selector).collect(),
     }
 }

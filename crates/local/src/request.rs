@@ -14,7 +14,9 @@ pub fn request(want: &Intent, wish: &LoadBalancerWish) -> Result<Request, Refusa
     let mut requested = Addresses::NONE;
     for asked in &address.requested {
         if requested.insert(*asked).is_some() {
-            return Err(Refusal::TooManyAddresses { addresses: address.requested.clone() });
+            return Err(Refusal::TooManyAddresses {
+                addresses: address.requested.clone(),
+            });
         }
     }
     Ok(Request {

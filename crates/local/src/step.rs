@@ -12,7 +12,11 @@ use serde::{Serialize, Serializer};
 
 /// One change.
 #[derive(Clone, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Step {
     /// Takes addresses for a Service, in place of those that it holds.
     Claim {
@@ -73,7 +77,9 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claim { addresses, pool, .. } => {
+            Self::Claim {
+                addresses, pool, ..
+            } => {
                 write!(f, "claim {} from pool {pool}", list(addresses))
             }
             Self::Open { id, listener, .. } => {
@@ -91,7 +97,11 @@ impl fmt::Display for Step {
 }
 
 fn list<T: fmt::Display>(items: &[T]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn as_text<S: Serializer>(id: &ListenerId, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,0 +1,140 @@
+//! What there is to say about a Service, gathered while it is resolved; and which annotations took
+//! effect, so that those that did not are told.
+
+use std::collections::BTreeSet;
+
+use landfall_model::dialect::Reading;
+use landfall_model::rows::ServiceRow;
+use landfall_model::{Code, Reason, Severity};
+
+/// Reasons so far, and annotations that took effect.
+pub(super) struct Findings<'a> {
+    service: &'a ServiceRow,
+    reasons: Vec<Reason>,
+    used: BTreeSet<String>,
+}
+
+// === impl Findings ===
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(service: &'a ServiceRow, reasons: Vec<Reason>) -> Self {
+        Self {
+            service,
+            reasons,
+            used: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, reason: Reason) {
+        self.reasons.push(reason);
+    }
+
+    pub(super) fn extend(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+        self.reasons.extend(reasons);
+    }
+
+    /// The reason, about an annotation and what stands there.
+    pub(super) fn at(&self, reason: Reason, annotation: &str) -> Reason {
+        let value = self.service.annotations.get(annotation);
+        reason
+            .at_annotation(annotation)
+            .value(value.cloned().unwrap_or_default())
+    }
+
+    /// The annotation took effect, or was found to have none and that was said.
+    pub(super) fn mark_used(&mut self, annotation: &str) {
+        if !self.used.contains(annotation) {
+            self.used.insert(annotation.to_owned());
+        }
+    }
+
+    /// Tells of annotations that no port could use.
+    pub(super) fn remark_unused(&mut self, reading: &Reading) {
+        for given in &reading.given {
+            if self.used.contains(&given.annotation) || concerns_service(given.option) {
+                continue;
+            }
+            let reason = pointless(given.option);
+            let reason = self.at(reason, &given.annotation);
+            self.reasons.push(reason);
+        }
+    }
+
+    /// The remarks, when there is no error among them.
+    ///
+    /// # Errors
+    /// Everything, the errors first.
+    pub(super) fn finish(self) -> Result<Vec<Reason>, Vec<Reason>> {
+        let mut reasons: Vec<Reason> = Vec::with_capacity(self.reasons.len());
+        for mut reason in self.reasons {
+            if reason.origin.is_none() {
+                let field = reason.field.as_deref().unwrap_or_default();
+                reason.origin = self.service.origin_of(field);
+            }
+            // What is wrong with an option of all ports is found at each of them.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+        match reasons.first() {
+            Some(first) if first.severity == Severity::Error => Err(reasons),
+            _ => Ok(reasons),
+        }
+    }
+}
+
+fn concerns_service(option: &str) -> bool {
+    matches!(
+        option,
+        "addresses" | "address-pool" | "sharing-key" | "hostname"
+    )
+}
+
+/// What to say of an option that no port could use.
+fn pointless(option: &str) -> Reason {
+    let warning = |message: &str, remedy: &str| {
+        Reason::warning(
+            Code::OptionNotApplicable,
+            format!("this has no effect: {message}"),
+        )
+        .remedy(remedy)
+    };
+    match option {
+        // Whoever names a certificate expects encryption, and must not get plain bytes.
+        "tls-secret" => Reason::error(
+            Code::ConflictingOptions,
+            "a certificate is named, and no port it is for ends TLS",
+        )
+        .remedy("set landfall.dev/mode to tls or https, for the port or for all, or remove this"),
+        "mode" => warning(
+            "only TCP ports have a mode, and there is none",
+            "remove it, or add a TCP port",
+        ),
+        "forwarded-headers" | "member-protocol" => warning(
+            "no port it is for reads requests",
+            "set landfall.dev/mode to http or https, or remove this",
+        ),
+        "proxy-protocol" => warning(
+            "no port it is for can carry PROXY headers",
+            "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
+        ),
+        "monitor" => warning(
+            "udp-connect checks members of UDP ports, and there is none",
+            "write tcp, http or on",
+        ),
+        "monitor-method" | "monitor-path" | "monitor-codes" => warning(
+            "no port it is for has an http monitor",
+            "set landfall.dev/monitor to http, or remove this",
+        ),
+        _ if option.starts_with("monitor-") => warning(
+            "no port it is for has a monitor",
+            "set landfall.dev/monitor, or remove this",
+        ),
+        "accept-proxy-protocol-from" | "timeout-tcp-inspect" | "timeout-member-connect" => warning(
+            "it is for TCP ports, and there is none",
+            "remove it, or add a TCP port",
+        ),
+        _ => warning("no port can use it", "remove it"),
+    }
+}

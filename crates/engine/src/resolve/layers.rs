@@ -1,0 +1,90 @@
+//! An option as it holds for one port: its own, else that of the whole Service.
+
+use landfall_model::dialect::{Given, PortOptions};
+use landfall_model::{Code, Reason};
+
+use super::findings::Findings;
+
+/// What was written for a port alone, and for the whole Service.
+#[derive(Clone, Copy)]
+pub(super) struct Layers<'a> {
+    pub(super) own: &'a PortOptions,
+    pub(super) common: &'a PortOptions,
+}
+
+/// An option that somebody gave.
+pub(super) struct Choice<'a, T> {
+    pub(super) given: &'a Given<T>,
+    /// Written for the port itself.
+    pub(super) own: bool,
+}
+
+// === impl Layers ===
+
+impl<'a> Layers<'a> {
+    /// The option that holds. One that it overrules counts as used: it was overruled on purpose.
+    pub(super) fn get<T>(
+        &self,
+        findings: &mut Findings<'_>,
+        field: impl Fn(&'a PortOptions) -> &'a Option<Given<T>>,
+    ) -> Option<Choice<'a, T>> {
+        match (field(self.own), field(self.common)) {
+            (Some(given), overruled) => {
+                if let Some(overruled) = overruled {
+                    findings.mark_used(&overruled.annotation);
+                }
+                Some(Choice { given, own: true })
+            }
+            (None, Some(given)) => Some(Choice { given, own: false }),
+            (None, None) => None,
+        }
+    }
+
+    /// The value of an option that every port can have.
+    pub(super) fn take<T>(
+        &self,
+        findings: &mut Findings<'_>,
+        field: impl Fn(&'a PortOptions) -> &'a Option<Given<T>>,
+    ) -> Option<&'a T> {
+        let choice = self.get(findings, field)?;
+        Some(choice.take(findings))
+    }
+
+    /// The value of an option that this port can have only where `possible`. Where it can't, the
+    /// option is passed over, or, if it was written for this very port, an error.
+    pub(super) fn take_if<T>(
+        &self,
+        findings: &mut Findings<'_>,
+        possible: bool,
+        why_not: &str,
+        field: impl Fn(&'a PortOptions) -> &'a Option<Given<T>>,
+    ) -> Option<&'a T> {
+        let choice = self.get(findings, field)?;
+        if possible {
+            return Some(choice.take(findings));
+        }
+        choice.pass_over(findings, why_not);
+        None
+    }
+}
+
+// === impl Choice ===
+
+impl<'a, T> Choice<'a, T> {
+    /// The option takes effect.
+    pub(super) fn take(&self, findings: &mut Findings<'_>) -> &'a T {
+        findings.mark_used(&self.given.annotation);
+        &self.given.value
+    }
+
+    /// The port can't have it: an error where it was written for this very port.
+    pub(super) fn pass_over(&self, findings: &mut Findings<'_>, why_not: &str) {
+        if !self.own {
+            return;
+        }
+        findings.mark_used(&self.given.annotation);
+        let reason = Reason::error(Code::ConflictingOptions, why_not)
+            .remedy("remove it, or write it for a port that can have it");
+        findings.push(findings.at(reason, &self.given.annotation));
+    }
+}

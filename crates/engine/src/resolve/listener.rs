@@ -1,0 +1,264 @@
+//! A port of a Service and its options become a listener.
+
+use std::sync::Arc;
+
+use landfall_model::dialect::{ForwardedHeaders, MemberProtocol, ModeChoice};
+use landfall_model::listener::{
+    AllowedSources, Certificate, Certificates, ClientAffinity, Http, Listener, Mode, ProxyProtocol,
+    Timeouts,
+};
+use landfall_model::rows::ServicePort;
+use landfall_model::{Code, Pool, Protocol, Reason, ServiceKey};
+
+use super::findings::Findings;
+use super::layers::{Choice, Layers};
+use super::members::Crew;
+use super::{Scene, monitor, sources};
+
+const H2C: &str = "kubernetes.io/h2c";
+/// Values of `appProtocol` whose members expect TLS.
+const ENCRYPTED: [&str; 3] = ["https", "kubernetes.io/wss", "tls"];
+
+/// The listener of a port; `None` where its protocol has none. What is wrong goes to the findings.
+pub(super) fn build(
+    scene: &Scene<'_>,
+    index: usize,
+    port: &ServicePort,
+    allowed: &AllowedSources,
+    crew: &mut Crew,
+    findings: &mut Findings<'_>,
+) -> Option<Listener> {
+    if port.protocol == Protocol::Sctp {
+        return None;
+    }
+    let own = scene.options.own(port);
+    let layers = scene.layers(&own);
+    let tcp = port.protocol == Protocol::Tcp;
+    let choice = mode_choice(layers, tcp, findings);
+    let mode = mode(scene, index, port, layers, choice.as_ref(), findings);
+    let proxy_protocol = proxy_protocol(layers, tcp, choice.as_ref(), findings);
+    let monitor = monitor::of_port(layers, port.protocol, findings);
+    let mut listener = Listener::new(port.protocol, port.port);
+    listener.name.clone_from(&port.name);
+    listener.mode = mode;
+    listener.allowed = sources::of_port(layers, allowed, findings);
+    listener.timeouts = timeouts(layers, tcp, findings);
+    if let Some(limit) = layers.take(findings, |port| &port.connection_limit) {
+        listener.connection_limit = *limit;
+    }
+    if let Some(drain) = layers.take(findings, |port| &port.drain) {
+        listener.drain = *drain;
+    }
+    let believed = layers.take_if(
+        findings,
+        tcp,
+        "PROXY headers are accepted on TCP ports only",
+        |port| &port.accept_proxy_from,
+    );
+    listener.accept_proxy_from = believed.into_iter().flatten().copied().collect();
+    let algorithm = layers.take(findings, |port| &port.algorithm);
+    listener.pool = Pool {
+        algorithm: algorithm.copied().unwrap_or_default(),
+        affinity: scene
+            .service
+            .affinity
+            .map(|timeout| ClientAffinity { timeout }),
+        proxy_protocol,
+        monitor,
+        members: crew.members(scene, port, layers, findings),
+    };
+    Some(listener)
+}
+
+/// The mode that was asked for, where the port can have it.
+fn mode_choice<'a>(
+    layers: Layers<'a>,
+    tcp: bool,
+    findings: &mut Findings<'_>,
+) -> Option<Choice<'a, ModeChoice>> {
+    let choice = layers.get(findings, |port| &port.mode)?;
+    if tcp || choice.given.value == ModeChoice::Stream {
+        choice.take(findings);
+        return Some(choice);
+    }
+    choice.pass_over(
+        findings,
+        "UDP ports pass datagrams unread: their mode is stream",
+    );
+    None
+}
+
+fn mode(
+    scene: &Scene<'_>,
+    index: usize,
+    port: &ServicePort,
+    layers: Layers<'_>,
+    choice: Option<&Choice<'_, ModeChoice>>,
+    findings: &mut Findings<'_>,
+) -> Mode {
+    let mode = choice.map_or(ModeChoice::Stream, |choice| choice.given.value);
+    let http = mode
+        .reads_requests()
+        .then(|| http(index, port, layers, findings))
+        .unwrap_or_default();
+    let certificates = choice
+        .filter(|_| mode.ends_tls())
+        .map(|choice| certificates(scene, layers, choice, findings))
+        .unwrap_or_default();
+    match mode {
+        ModeChoice::Stream => Mode::Stream,
+        ModeChoice::Tls => Mode::Tls { certificates },
+        ModeChoice::Http => Mode::Http(http),
+        ModeChoice::Https => Mode::Https { http, certificates },
+    }
+}
+
+fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Findings<'_>) -> Http {
+    let headers = layers
+        .take(findings, |port| &port.forwarded_headers)
+        .copied()
+        .unwrap_or(ForwardedHeaders::ALL);
+    let hint = port.app_protocol.as_deref().unwrap_or_default();
+    if ENCRYPTED.contains(&hint) {
+        findings.push(
+            Reason::warning(
+                Code::OptionNotSupported,
+                "members of a listener that reads requests are spoken to without TLS",
+            )
+            .at(format!("spec.ports[{index}].appProtocol"))
+            .value(hint)
+            .remedy(
+                "let the members take plain HTTP, or use mode stream, which passes TLS through",
+            ),
+        );
+    }
+    let member_http2 = match layers.take(findings, |port| &port.member_protocol) {
+        Some(MemberProtocol::Http2) => true,
+        Some(MemberProtocol::Http1) => false,
+        None => hint == H2C,
+    };
+    Http {
+        forwarded_for: headers.client,
+        forwarded_proto: headers.proto,
+        forwarded_port: headers.port,
+        member_http2,
+    }
+}
+
+fn certificates(
+    scene: &Scene<'_>,
+    layers: Layers<'_>,
+    mode: &Choice<'_, ModeChoice>,
+    findings: &mut Findings<'_>,
+) -> Certificates {
+    let Some(names) = layers.get(findings, |port| &port.tls_secrets) else {
+        let word = mode.given.value.as_str();
+        let reason = Reason::error(
+            Code::ConflictingOptions,
+            format!("mode {word} needs a certificate, and none is named"),
+        )
+        .remedy("name a Secret of type kubernetes.io/tls in landfall.dev/tls-secret");
+        findings.push(findings.at(reason, &mode.given.annotation));
+        return Certificates::default();
+    };
+    let annotation = &names.given.annotation;
+    let mut certificates = Vec::new();
+    for name in names.take(findings) {
+        match certificate(scene, name) {
+            Ok(certificate) => certificates.push(certificate),
+            Err(reason) => findings.push(findings.at(reason, annotation)),
+        }
+    }
+    Certificates(certificates)
+}
+
+fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Reason> {
+    let namespace = scene.service.key.namespace();
+    let key = ServiceKey::new(namespace, name);
+    let Some(secret) = scene.world.secret(&key) else {
+        return Err(Reason::error(
+            Code::CertificateNotFound,
+            format!("there is no Secret {key}"),
+        )
+        .remedy(format!(
+            "create a Secret {name} of type kubernetes.io/tls in the namespace {namespace}"
+        )));
+    };
+    secret.certificate.clone().map_err(|why| {
+        Reason::error(
+            Code::InvalidCertificate,
+            format!("the Secret {key} is of no use: {why}"),
+        )
+        .remedy("put a PEM certificate chain into tls.crt and its private key into tls.key")
+    })
+}
+
+/// The header toward members. Requests of many clients share one connection to a member, so modes
+/// that read requests can't have it; datagrams carry it only where that was asked of the very port.
+fn proxy_protocol(
+    layers: Layers<'_>,
+    tcp: bool,
+    mode: Option<&Choice<'_, ModeChoice>>,
+    findings: &mut Findings<'_>,
+) -> Option<ProxyProtocol> {
+    let choice = layers.get(findings, |port| &port.proxy_protocol)?;
+    let Some(version) = choice.given.value else {
+        choice.take(findings);
+        return None;
+    };
+    if !tcp {
+        if choice.own && version == ProxyProtocol::V2 {
+            choice.take(findings);
+            return Some(version);
+        }
+        choice.pass_over(
+            findings,
+            "datagrams can carry PROXY headers of version 2 only: v2",
+        );
+        return None;
+    }
+    let reading = mode.filter(|mode| mode.given.value.reads_requests());
+    let Some(mode) = reading else {
+        choice.take(findings);
+        return Some(version);
+    };
+    // A mode of this very port is a deliberate exception from what the Service says; two options
+    // that were written for the same ports contradict each other.
+    if choice.own || !mode.own {
+        choice.take(findings);
+        let reason = Reason::error(
+            Code::ConflictingOptions,
+            format!(
+                "PROXY headers can't go together with {}: requests of many clients share a connection",
+                mode.given.annotation
+            ),
+        )
+        .remedy("remove one of the two; X-Forwarded-For tells members who the client is");
+        findings.push(findings.at(reason, &choice.given.annotation));
+    }
+    None
+}
+
+fn timeouts(layers: Layers<'_>, tcp: bool, findings: &mut Findings<'_>) -> Timeouts {
+    let defaults = Timeouts::default();
+    let client_data = layers.take(findings, |port| &port.timeout_client_data);
+    let member_data = layers.take(findings, |port| &port.timeout_member_data);
+    let member_connect = layers.take_if(
+        findings,
+        tcp,
+        "there are no connections to members of a UDP port",
+        |port| &port.timeout_member_connect,
+    );
+    let tcp_inspect = layers.take_if(
+        findings,
+        tcp,
+        "only the first bytes of TCP connections are waited for",
+        |port| &port.timeout_tcp_inspect,
+    );
+    Timeouts {
+        client_data: client_data.copied().unwrap_or(defaults.client_data),
+        member_connect: member_connect.copied().unwrap_or(defaults.member_connect),
+        member_data: member_data.copied().unwrap_or(defaults.member_data),
+        tcp_inspect: tcp_inspect.copied().unwrap_or(defaults.tcp_inspect),
+    }
+}

@@ -1,0 +1,345 @@
+//! Who serves the traffic of a port, and who does not and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use landfall_model::dialect::{EndpointWish, MemberRef};
+use landfall_model::intent::LeftOut;
+use landfall_model::provider::Target;
+use landfall_model::reason::Origin;
+use landfall_model::rows::{Endpoint, Family, ServicePort, SliceRow};
+use landfall_model::{Code, Listener, Member, Reason};
+
+use super::findings::Findings;
+use super::layers::Layers;
+use super::{Scene, nodes};
+
+/// What is known of members while the ports of a Service are resolved one after the other.
+pub(super) struct Crew {
+    /// Everybody who could be meant by a name or an address.
+    known: BTreeSet<MemberRef>,
+    /// Who is in no pool. The same endpoint for the same reason is told once, whatever the port.
+    left_out: BTreeMap<(String, String), LeftOut>,
+    /// Members that annotations speak of.
+    named: BTreeMap<String, BTreeSet<MemberRef>>,
+}
+
+/// Whether an endpoint serves.
+enum Verdict {
+    Serves,
+    Drains,
+    LeftOut(&'static str),
+}
+
+// === impl Crew ===
+
+impl Crew {
+    /// Everybody there is, before any port is looked at.
+    pub(super) fn gather(scene: &Scene<'_>) -> Self {
+        let mut known = BTreeSet::new();
+        match scene.capabilities.target {
+            Target::Pod => {
+                let slices = scene.world.slices_of(&scene.service.key);
+                for endpoint in slices.flat_map(|slice| &slice.endpoints) {
+                    known.insert(MemberRef::Address(endpoint.address.to_canonical()));
+                    known.extend(endpoint.name.as_deref().map(name_of));
+                }
+            }
+            Target::Node => {
+                for node in scene.world.nodes() {
+                    known.extend(node.addresses.iter().copied().map(MemberRef::Address));
+                    known.insert(name_of(&node.name));
+                }
+            }
+        }
+        Self {
+            known,
+            left_out: BTreeMap::new(),
+            named: BTreeMap::new(),
+        }
+    }
+
+    /// The members of a port, sorted by address.
+    pub(super) fn members(
+        &mut self,
+        scene: &Scene<'_>,
+        port: &ServicePort,
+        layers: Layers<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Vec<Member> {
+        let literal = layers.take(findings, |port| &port.endpoints);
+        let mut members = match (literal, scene.capabilities.target) {
+            (Some(wishes), _) => self.literal(wishes),
+            (None, Target::Pod) => self.pods(scene, port),
+            (None, Target::Node) => nodes::members(scene, port, self),
+        };
+        let weights = layers.get(findings, |port| &port.member_weights);
+        let weights = weights.map(|choice| {
+            let weights = choice.take(findings);
+            self.note_named(&choice.given.annotation, weights.keys());
+            weights
+        });
+        let backups = layers.get(findings, |port| &port.backup_members);
+        let backups = backups.map(|choice| {
+            let backups = choice.take(findings);
+            self.note_named(&choice.given.annotation, backups);
+            backups
+        });
+        for member in members.values_mut() {
+            let refs = refs_to(member);
+            let mut by_ref = refs.iter().filter_map(|member| weights?.get(member));
+            if let (Some(weight), false) = (by_ref.next(), weighed(literal, member.address)) {
+                member.weight = *weight;
+            }
+            member.backup |= refs
+                .iter()
+                .any(|member| backups.is_some_and(|backups| backups.contains(member)));
+        }
+        members.into_values().collect()
+    }
+
+    /// Remarks about names that mean nobody and about ports that nobody serves.
+    pub(super) fn remark(
+        &self,
+        scene: &Scene<'_>,
+        listeners: &[Listener],
+        findings: &mut Findings<'_>,
+    ) {
+        for (annotation, named) in &self.named {
+            for stranger in named.difference(&self.known) {
+                let reason = Reason::warning(
+                    Code::OptionNotApplicable,
+                    format!("no endpoint of the Service is called {stranger}"),
+                )
+                .remedy("name an endpoint by its address or its pod's name, or wait for it");
+                findings.push(findings.at(reason, annotation));
+            }
+        }
+        let unserved: Vec<&Listener> = listeners
+            .iter()
+            .filter(|listener| listener.pool.members.iter().all(|member| member.draining))
+            .collect();
+        if unserved.is_empty() {
+            return;
+        }
+        if self.known.is_empty() {
+            findings.push(no_endpoints(scene));
+        } else if unserved.len() == listeners.len() {
+            let members = unserved.iter().flat_map(|listener| &listener.pool.members);
+            findings.push(nobody_ready(members.count() > 0));
+        } else {
+            for listener in unserved {
+                let mut ports = scene.service.ports.iter();
+                let same = |port: &ServicePort| {
+                    (port.protocol, port.port) == (listener.key.protocol, listener.key.port)
+                };
+                let index = ports.position(same).unwrap_or_default();
+                let reason = nobody_ready(!listener.pool.members.is_empty());
+                findings.push(
+                    reason
+                        .at(format!("spec.ports[{index}]"))
+                        .value(listener.key.to_string()),
+                );
+            }
+        }
+    }
+
+    /// Who is in no pool.
+    pub(super) fn left_out(self) -> Vec<LeftOut> {
+        self.left_out.into_values().collect()
+    }
+
+    /// Puts somebody on the list of those who are in no pool.
+    pub(super) fn leave_out(&mut self, endpoint: String, name: Option<&str>, reason: Reason) {
+        let key = (endpoint.clone(), reason.message.clone());
+        self.left_out.entry(key).or_insert_with(|| LeftOut {
+            endpoint,
+            name: name.map(str::to_owned),
+            reason,
+        });
+    }
+
+    fn note_named<'a>(&mut self, annotation: &str, named: impl IntoIterator<Item = &'a MemberRef>) {
+        self.named
+            .entry(annotation.to_owned())
+            .or_default()
+            .extend(named.into_iter().cloned());
+    }
+
+    fn literal(&mut self, wishes: &[EndpointWish]) -> BTreeMap<SocketAddr, Member> {
+        let mut members = BTreeMap::new();
+        for wish in wishes {
+            self.known.insert(MemberRef::Address(wish.address.ip()));
+            let member = Member {
+                weight: wish.weight.unwrap_or(1),
+                backup: wish.backup,
+                ..Member::new(wish.address)
+            };
+            members.insert(wish.address, member);
+        }
+        members
+    }
+
+    /// Members from EndpointSlices. An endpoint may stand in several slices while Kubernetes moves
+    /// it; the best that is said of it counts.
+    fn pods(&mut self, scene: &Scene<'_>, port: &ServicePort) -> BTreeMap<SocketAddr, Member> {
+        let service = scene.service;
+        let mut members: BTreeMap<SocketAddr, Member> = BTreeMap::new();
+        let mut idle: Vec<(SocketAddr, &Endpoint, &'static str, Option<Origin>)> = Vec::new();
+        for slice in scene.world.slices_of(&service.key) {
+            let number = match slice_port(slice, port, &service.families) {
+                Ok(number) => number,
+                Err(reason) => {
+                    if !slice.endpoints.is_empty() || slice.family.is_none() {
+                        let name = format!("slice {}", slice.key.name());
+                        self.leave_out(name, None, reason.origin(origin(slice)));
+                    }
+                    continue;
+                }
+            };
+            for endpoint in &slice.endpoints {
+                let address = SocketAddr::new(endpoint.address.to_canonical(), number.get());
+                let draining = match judge(endpoint, service.publish_not_ready) {
+                    Verdict::Serves => false,
+                    Verdict::Drains => true,
+                    Verdict::LeftOut(why) => {
+                        idle.push((address, endpoint, why, origin(slice)));
+                        continue;
+                    }
+                };
+                let member = members.entry(address).or_insert_with(|| Member {
+                    draining,
+                    ..Member::new(address)
+                });
+                member.draining &= draining;
+                member.node = member.node.take().or_else(|| endpoint.node.clone());
+                member.name = member.name.take().or_else(|| endpoint.name.clone());
+            }
+        }
+        for (address, endpoint, why, origin) in idle {
+            if !members.contains_key(&address) {
+                let reason = Reason::info(Code::EndpointIgnored, why).origin(origin);
+                let endpoint_text = endpoint.address.to_string();
+                self.leave_out(endpoint_text, endpoint.name.as_deref(), reason);
+            }
+        }
+        members
+    }
+}
+
+fn name_of(name: &str) -> MemberRef {
+    MemberRef::Name(name.to_owned())
+}
+
+/// What a member can be called, the closest name first.
+fn refs_to(member: &Member) -> Vec<MemberRef> {
+    let name: Option<&Arc<str>> = member.name.as_ref();
+    name.map(|name| name_of(name))
+        .into_iter()
+        .chain([MemberRef::Address(member.address.ip())])
+        .collect()
+}
+
+/// Whether a weight stands beside the endpoint itself.
+fn weighed(literal: Option<&Vec<EndpointWish>>, address: SocketAddr) -> bool {
+    literal.is_some_and(|wishes| {
+        wishes
+            .iter()
+            .any(|wish| wish.address == address && wish.weight.is_some())
+    })
+}
+
+fn origin(slice: &SliceRow) -> Option<Origin> {
+    slice.source.as_ref().map(|source| source.document.clone())
+}
+
+fn judge(endpoint: &Endpoint, publish_not_ready: bool) -> Verdict {
+    if endpoint.ready {
+        return Verdict::Serves;
+    }
+    match (endpoint.terminating, endpoint.serving) {
+        (true, true) => Verdict::Drains,
+        _ if publish_not_ready => Verdict::Serves,
+        (true, false) => Verdict::LeftOut("terminating and no longer serving"),
+        (false, _) => Verdict::LeftOut("not ready"),
+    }
+}
+
+/// The number behind a Service's port in a slice.
+fn slice_port(
+    slice: &SliceRow,
+    port: &ServicePort,
+    families: &[Family],
+) -> Result<NonZeroU16, Reason> {
+    let ignored = |message: String| Reason::warning(Code::EndpointIgnored, message);
+    let Some(family) = slice.family else {
+        return Err(ignored(
+            "its addresses are names (FQDN), and names are not looked up".to_owned(),
+        )
+        .remedy("write a slice of type IPv4 or IPv6"));
+    };
+    if !families.contains(&family) {
+        return Err(ignored(format!(
+            "its addresses are {family}, which is no family of the Service"
+        ))
+        .remedy(format!("add {family} to spec.ipFamilies")));
+    }
+    let mut same_name = slice.ports.iter().filter(|other| other.name == port.name);
+    let known = || {
+        let names: Vec<String> = slice
+            .ports
+            .iter()
+            .map(|port| match port.name.as_str() {
+                "" => format!("unnamed ({})", port.protocol),
+                name => format!("{name} ({})", port.protocol),
+            })
+            .collect();
+        match names.as_slice() {
+            [] => "the slice has no ports".to_owned(),
+            _ => format!("the slice has {}", names.join(", ")),
+        }
+    };
+    let called = match port.name.as_str() {
+        "" => "an unnamed port".to_owned(),
+        name => format!("a port named {name}"),
+    };
+    let Some(found) = same_name.find(|other| other.protocol == port.protocol) else {
+        let protocol = port.protocol;
+        return Err(
+            ignored(format!("it lacks {called} ({protocol})")).remedy(format!(
+                "{}; ports are matched by name and protocol",
+                known()
+            )),
+        );
+    };
+    found.port.ok_or_else(|| {
+        ignored(format!("it gives no number for {called}"))
+            .remedy("write the number into the slice")
+    })
+}
+
+fn no_endpoints(scene: &Scene<'_>) -> Reason {
+    let name = scene.service.key.name();
+    let reason = Reason::warning(Code::NoEndpoints, "the Service has no endpoints");
+    match scene.capabilities.target {
+        Target::Pod => reason.remedy(format!(
+            "start pods that its selector matches, write an EndpointSlice with the label \
+             kubernetes.io/service-name: {name}, or set landfall.dev/endpoints"
+        )),
+        Target::Node => reason.remedy("add nodes to the cluster"),
+    }
+}
+
+fn nobody_ready(draining: bool) -> Reason {
+    if draining {
+        return Reason::warning(
+            Code::NoReadyEndpoints,
+            "only endpoints that are shutting down are left",
+        )
+        .remedy("see why no new pod becomes ready");
+    }
+    Reason::warning(Code::NoReadyEndpoints, "none of the endpoints can serve")
+        .remedy("see which endpoints are left out, and why")
+}

@@ -1,0 +1,84 @@
+//! How the members of a port are checked.
+
+use std::time::Duration;
+
+use landfall_model::dialect::{MonitorChoice, show_duration};
+use landfall_model::listener::{Check, Monitor};
+use landfall_model::{Code, Protocol, Reason};
+
+use super::findings::Findings;
+use super::layers::Layers;
+
+/// The monitor of a port, if it has one.
+pub(super) fn of_port(
+    layers: Layers<'_>,
+    protocol: Protocol,
+    findings: &mut Findings<'_>,
+) -> Option<Monitor> {
+    let check = check(layers, protocol, findings)?;
+    let defaults = Monitor::new(check);
+    let delay = layers
+        .take(findings, |port| &port.monitor_delay)
+        .copied()
+        .unwrap_or(defaults.delay);
+    let timeout = timeout(layers, delay, defaults.timeout, findings);
+    let up = layers.take(findings, |port| &port.monitor_max_retries);
+    let down = layers.take(findings, |port| &port.monitor_max_retries_down);
+    Some(Monitor {
+        delay,
+        timeout,
+        max_retries: up.copied().unwrap_or(defaults.max_retries),
+        max_retries_down: down.copied().unwrap_or(defaults.max_retries_down),
+        port: layers.take(findings, |port| &port.monitor_port).copied(),
+        check: defaults.check,
+    })
+}
+
+fn check(layers: Layers<'_>, protocol: Protocol, findings: &mut Findings<'_>) -> Option<Check> {
+    let choice = layers.get(findings, |port| &port.monitor)?;
+    let udp = protocol == Protocol::Udp;
+    if choice.given.value == MonitorChoice::UdpConnect && !udp {
+        choice.pass_over(findings, "udp-connect checks members of UDP ports only");
+        return None;
+    }
+    match choice.take(findings) {
+        MonitorChoice::Off => None,
+        MonitorChoice::Tcp => Some(Check::Tcp),
+        MonitorChoice::UdpConnect => Some(Check::UdpConnect),
+        MonitorChoice::On if udp => Some(Check::UdpConnect),
+        MonitorChoice::On => Some(Check::Tcp),
+        MonitorChoice::Http => {
+            let method = layers.take(findings, |port| &port.monitor_method);
+            let path = layers.take(findings, |port| &port.monitor_path);
+            let codes = layers.take(findings, |port| &port.monitor_codes);
+            Some(Check::Http {
+                method: method.copied().unwrap_or_default(),
+                path: path.cloned().unwrap_or_else(|| "/".to_owned()),
+                codes: codes.cloned().unwrap_or_default(),
+            })
+        }
+    }
+}
+
+/// The time-out that was asked for, which must fit into the delay; else the default, cut to fit.
+fn timeout(
+    layers: Layers<'_>,
+    delay: Duration,
+    default: Duration,
+    findings: &mut Findings<'_>,
+) -> Duration {
+    let Some(choice) = layers.get(findings, |port| &port.monitor_timeout) else {
+        return default.min(delay);
+    };
+    let timeout = *choice.take(findings);
+    if timeout > delay {
+        let shown = show_duration(delay);
+        let reason = Reason::error(
+            Code::ConflictingOptions,
+            format!("a check may not take longer than the delay between checks, {shown}"),
+        )
+        .remedy(format!("write at most {shown}, or make the delay longer"));
+        findings.push(findings.at(reason, &choice.given.annotation));
+    }
+    timeout
+}

@@ -1,0 +1,164 @@
+//! What the data plane is doing at this moment, for people and for the conditions.
+
+use std::collections::BTreeMap;
+
+use landfall_model::Uid;
+use landfall_model::listener::{Listener, ListenerKey};
+use landfall_model::view::{Health, ListenerView, MemberView, TrafficView};
+use landfall_proxy::pool::MemberStatus;
+use landfall_proxy::{ListenerId, ListenerState};
+
+use crate::plan::Opened;
+use crate::provider::Local;
+
+/// Members that get new connections, and members that should, per listener.
+pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, (usize, usize)> {
+    let mut counts = BTreeMap::new();
+    for (id, _) in local.state().listeners(service) {
+        let Some(state) = local.proxy().and_then(|proxy| proxy.listener(id)) else {
+            continue;
+        };
+        let status = state.pool().status();
+        let staying = status.iter().filter(|member| !member.leaving);
+        let total = staying.count();
+        let healthy = status.iter().filter(|member| member.serves).count();
+        counts.insert(id.key, (healthy, total));
+    }
+    counts
+}
+
+/// The listeners of a Service: one row per key, whatever the number of its addresses.
+pub fn listeners(local: &Local, service: &Uid) -> Vec<ListenerView> {
+    let mut views: BTreeMap<ListenerKey, ListenerView> = BTreeMap::new();
+    for (id, opened) in local.state().listeners(service) {
+        let live = local.proxy().and_then(|proxy| proxy.listener(id));
+        let one = view(id, &opened, live.as_deref());
+        match views.get_mut(&id.key) {
+            None => drop(views.insert(id.key, one)),
+            Some(merged) => merge(merged, one),
+        }
+    }
+    views.into_values().collect()
+}
+
+fn view(id: ListenerId, opened: &Opened, live: Option<&ListenerState>) -> ListenerView {
+    let listener: &Listener = &opened.listener;
+    ListenerView {
+        addresses: vec![id.address],
+        key: id.key,
+        name: listener.name.clone(),
+        mode: listener.mode.as_str().to_owned(),
+        problem: opened.problem.clone(),
+        traffic: live.map(listener_traffic).unwrap_or_default(),
+        algorithm: listener.pool.algorithm,
+        proxy_protocol: listener.pool.proxy_protocol,
+        monitor: listener.pool.monitor.clone(),
+        allowed: listener.allowed.clone(),
+        connection_limit: listener.connection_limit,
+        affinity: listener.pool.affinity,
+        members: live
+            .map(|live| members_of(live, listener))
+            .unwrap_or_default(),
+    }
+}
+
+fn listener_traffic(live: &ListenerState) -> TrafficView {
+    let totals = live.counters().totals();
+    TrafficView {
+        open: u64::from(live.gate().open()),
+        connections: totals.connections,
+        failed: totals.refused.iter().sum(),
+        bytes_in: totals.bytes_in,
+        bytes_out: totals.bytes_out,
+        health_changes: 0,
+    }
+}
+
+fn members_of(live: &ListenerState, listener: &Listener) -> Vec<MemberView> {
+    let named = |status: &MemberStatus| {
+        listener
+            .pool
+            .members
+            .iter()
+            .find(|member| member.address == status.address)
+    };
+    let view = |status: &MemberStatus| {
+        let member = named(status);
+        let text = |text: &std::sync::Arc<str>| text.to_string();
+        MemberView {
+            address: status.address,
+            name: member.and_then(|member| member.name.as_ref().map(text)),
+            node: member.and_then(|member| member.node.as_ref().map(text)),
+            weight: status.weight,
+            backup: status.backup,
+            health: health(status),
+            detail: detail(status, member.is_some_and(|member| member.draining)),
+            traffic: TrafficView {
+                open: u64::from(status.open),
+                connections: status.totals.connections,
+                failed: status.totals.connect_failures,
+                bytes_in: status.totals.bytes_in,
+                bytes_out: status.totals.bytes_out,
+                health_changes: status.transitions,
+            },
+        }
+    };
+    live.pool().status().iter().map(view).collect()
+}
+
+fn health(status: &MemberStatus) -> Health {
+    if status.leaving {
+        return Health::Draining;
+    }
+    match status.health {
+        landfall_proxy::Health::Unknown => Health::Unknown,
+        landfall_proxy::Health::Up => Health::Up,
+        landfall_proxy::Health::Down => Health::Down,
+    }
+}
+
+fn detail(status: &MemberStatus, terminating: bool) -> String {
+    if terminating {
+        "terminating: finishes what it has".to_owned()
+    } else if status.leaving && status.weight == 0 {
+        "leaving: finishes what it has".to_owned()
+    } else if status.backup && !status.serves {
+        "waits until every other member is down".to_owned()
+    } else {
+        status.cause.to_string()
+    }
+}
+
+/// Adds the same listener on another address: counts add up, and the worse health shows.
+fn merge(into: &mut ListenerView, other: ListenerView) {
+    into.addresses.extend(other.addresses);
+    if into.problem.is_none() {
+        into.problem = other.problem;
+    }
+    add(&mut into.traffic, other.traffic);
+    for member in other.members {
+        match into
+            .members
+            .iter_mut()
+            .find(|it| it.address == member.address)
+        {
+            None => into.members.push(member),
+            Some(known) => {
+                add(&mut known.traffic, member.traffic);
+                if member.health == Health::Down {
+                    known.health = Health::Down;
+                    known.detail = member.detail;
+                }
+            }
+        }
+    }
+}
+
+fn add(into: &mut TrafficView, other: TrafficView) {
+    into.open += other.open;
+    into.connections += other.connections;
+    into.failed += other.failed;
+    into.bytes_in += other.bytes_in;
+    into.bytes_out += other.bytes_out;
+    into.health_changes += other.health_changes;
+}

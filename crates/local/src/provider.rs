@@ -1,0 +1,363 @@
+//! The provider itself: the shell around planning, the allocator and the data plane.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::listener::Listener;
+use landfall_model::plan::Plan;
+use landfall_model::provider::{
+    Applied, Capabilities, Capability, Provider, ProviderError, Retry, Scope, Standing, Target,
+};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::PoolRow;
+use landfall_model::view::{ListenerView, PoolView};
+use landfall_model::{ServiceKey, Uid};
+use landfall_proxy::{ListenError, ListenerId, Proxy};
+
+use crate::plan::{Answer, Observed};
+use crate::request::{claimant, request};
+use crate::state::State;
+use crate::step::Step;
+use crate::{live, plan, pools, standing};
+
+/// Serves Services on this machine.
+#[derive(Debug)]
+pub struct Local {
+    carrier: Carrier,
+    state: Mutex<State>,
+    pool_rows: Mutex<Vec<Arc<PoolRow>>>,
+    capabilities: Capabilities,
+}
+
+/// Who carries the traffic.
+#[derive(Clone, Debug)]
+enum Carrier {
+    DataPlane(Arc<Proxy>),
+    /// Nobody: this is a dry run.
+    Nobody,
+}
+
+// === impl Local ===
+
+impl Local {
+    /// A provider whose traffic goes through this data plane. It holds nothing yet.
+    pub fn new(proxy: Arc<Proxy>) -> Self {
+        Self::with(Carrier::DataPlane(proxy), State::default(), Vec::new())
+    }
+
+    /// A provider that holds nothing and carries nothing, for plans from nothing.
+    pub fn imaginary() -> Self {
+        Self::with(Carrier::Nobody, State::default(), Vec::new())
+    }
+
+    /// A copy of what is held now that changes nothing outside itself, for plans.
+    pub fn sandbox(&self) -> Self {
+        Self::with(
+            Carrier::Nobody,
+            self.state().clone(),
+            self.pool_rows().clone(),
+        )
+    }
+
+    fn with(carrier: Carrier, state: State, pool_rows: Vec<Arc<PoolRow>>) -> Self {
+        let capabilities = Capabilities {
+            provider: "local",
+            target: Target::Pod,
+            exceptions: vec![(
+                "protocol-sctp",
+                Capability::Refused {
+                    why: "the data plane carries TCP and UDP only",
+                },
+            )],
+        };
+        Self {
+            carrier,
+            state: Mutex::new(state),
+            pool_rows: Mutex::new(pool_rows),
+            capabilities,
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool_rows(&self) -> MutexGuard<'_, Vec<Arc<PoolRow>>> {
+        self.pool_rows
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
+        match &self.carrier {
+            Carrier::DataPlane(proxy) => Some(proxy),
+            Carrier::Nobody => None,
+        }
+    }
+
+    /// Opens a listener or changes it in place.
+    async fn serve(
+        &self,
+        uid: &Uid,
+        service: &ServiceKey,
+        id: ListenerId,
+        listener: &Arc<Listener>,
+    ) -> Result<Applied, ProviderError> {
+        let outcome = match &self.carrier {
+            Carrier::DataPlane(proxy) => proxy.apply(id, service.clone(), listener).await.map(drop),
+            Carrier::Nobody => Ok(()),
+        };
+        match outcome {
+            Ok(()) => {
+                self.state().note(uid, id, listener.clone(), None);
+                Ok(Applied::Done)
+            }
+            Err(error) => {
+                let failure = listen_failure(&error);
+                // A listener that serves already goes on with what it had.
+                let serving = self
+                    .state()
+                    .listeners(uid)
+                    .get(&id)
+                    .is_some_and(|it| it.problem.is_none());
+                if !serving {
+                    let problem = Some(failure.reason.clone());
+                    self.state().note(uid, id, listener.clone(), problem);
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl Provider for Local {
+    type Observed = Observed;
+    type Step = Step;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
+        let question = want.load_balancer.as_ref().map(|wish| request(want, wish));
+        let members = live::members(self, &want.uid);
+        let state = self.state();
+        let held = state.allocator.held(&want.uid);
+        let addresses: Vec<IpAddr> = held
+            .map(|claim| claim.addresses.iter().collect())
+            .unwrap_or_default();
+        let terms = held.map(|claim| claim.claimant.terms.clone());
+        let answer = question.map(|question| match question {
+            Ok(request) => Answer {
+                outcome: state.allocator.propose(&request),
+                retold: terms.is_some_and(|terms| terms != request.claimant.terms),
+                request: Some(request),
+            },
+            Err(refusal) => Answer {
+                request: None,
+                outcome: Err(refusal),
+                retold: false,
+            },
+        });
+        Ok(Observed {
+            held: addresses,
+            answer,
+            listeners: state.listeners(&want.uid),
+            members,
+        })
+    }
+
+    fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
+        plan::plan(want, have)
+    }
+
+    async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        match step {
+            Step::Claim {
+                grant, addresses, ..
+            } => {
+                let (request, proposal) = &**grant;
+                let claimed = self.state().allocator.claim(request, proposal);
+                match claimed {
+                    Ok(()) => Ok(Applied::Addressed(standing::plain_ingress(addresses))),
+                    // Another Service took it since the plan was made: look again.
+                    Err(refusal) => Err(ProviderError::outdated(refusal.reason())),
+                }
+            }
+            Step::Open {
+                uid,
+                service,
+                id,
+                listener,
+            }
+            | Step::Change {
+                uid,
+                service,
+                id,
+                listener,
+                ..
+            } => self.serve(uid, service, *id, listener).await,
+            Step::Close { uid, id } => {
+                if self.state().forget(uid, *id)
+                    && let Some(proxy) = self.proxy()
+                {
+                    proxy.close(*id).await;
+                }
+                Ok(Applied::Done)
+            }
+            Step::Release { uid, .. } => {
+                self.state().allocator.release(uid);
+                Ok(Applied::Done)
+            }
+        }
+    }
+
+    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+        standing::standing(want, have)
+    }
+
+    /// The data plane is this process's own: it can't differ from what was applied, except for
+    /// listeners that failed to open, and these are retried by their Services.
+    async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        let Some(proxy) = self.proxy() else {
+            return Ok(Vec::new());
+        };
+        let state = self.state();
+        let mut lost: Vec<Uid> = state
+            .all()
+            .filter(|(_, id, opened)| opened.problem.is_none() && proxy.listener(**id).is_none())
+            .map(|(uid, _, _)| uid.clone())
+            .collect();
+        lost.dedup();
+        Ok(lost)
+    }
+
+    fn recall(&self, claims: &[Claim]) {
+        let restores = claims.iter().map(|claim| {
+            let mut requested = Addresses::NONE;
+            for address in &claim.requested {
+                requested.insert(*address);
+            }
+            Restore {
+                claimant: Arc::new(claimant(claim)),
+                addresses: claim.addresses.clone(),
+                pool: None,
+                requested,
+            }
+        });
+        let refused = self.state().allocator.restore_all(restores.collect());
+        for (claimant, refusal) in refused {
+            tracing::warn!(
+                service = %claimant.service,
+                %refusal,
+                "an address on record could not be restored"
+            );
+        }
+    }
+
+    fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
+        let mut problems = Vec::new();
+        let mut candidates = Vec::new();
+        for row in rows {
+            match Pool::parse(&pools::spec(row)) {
+                Ok(pool) => candidates.push(pool),
+                Err(errors) => problems.extend(errors.iter().map(|error| {
+                    let origin = row.source.as_ref().map(|source| source.origin_of("spec"));
+                    Reason::error(Code::InvalidPool, error.to_string())
+                        .remedy(error.remedy())
+                        .origin(origin)
+                })),
+            }
+        }
+        let mut state = self.state();
+        // A pool that can't be read any more stays as it was: nobody loses an address to a typo.
+        for row in rows {
+            let established = state
+                .allocator
+                .pools()
+                .iter()
+                .find(|it| it.name().as_str() == row.name);
+            if let Some(pool) = established
+                && !candidates.iter().any(|it| it.name() == pool.name())
+            {
+                candidates.push(pool.clone());
+            }
+        }
+        let (set, collisions) = PoolSet::keep_good(candidates, state.allocator.pools());
+        problems.extend(collisions.iter().map(|error| {
+            Reason::error(Code::InvalidPool, error.to_string()).remedy(error.remedy())
+        }));
+        state.allocator.set_pools(set);
+        drop(state);
+        *self.pool_rows() = rows.to_vec();
+        problems
+    }
+
+    fn live(&self, service: &Uid) -> Vec<ListenerView> {
+        live::listeners(self, service)
+    }
+
+    fn pools(&self) -> Vec<PoolView> {
+        let rows = self.pool_rows().clone();
+        let counters = self.state().allocator.counters();
+        let view = |counters: &landfall_ipam::Counters| {
+            let name = counters.pool.to_string();
+            let count = |number: i64| u64::try_from(number).unwrap_or(0);
+            PoolView {
+                addresses: rows
+                    .iter()
+                    .find(|row| row.name == name)
+                    .map(|row| row.addresses.clone())
+                    .unwrap_or_default(),
+                assigned_ipv4: count(counters.assigned_ipv4),
+                available_ipv4: count(counters.available_ipv4),
+                assigned_ipv6: count(counters.assigned_ipv6),
+                available_ipv6: count(counters.available_ipv6),
+                name,
+            }
+        };
+        counters.iter().map(view).collect()
+    }
+}
+
+/// What a listener that could not be opened means to an operator.
+fn listen_failure(error: &ListenError) -> ProviderError {
+    let (code, remedy) = match error {
+        ListenError::InUse { .. } => (
+            Code::PortInUse,
+            "stop the process that listens there (`ss -ltnup` names it), or use another port or \
+             address",
+        ),
+        ListenError::Permission { .. } => (
+            Code::PortNotPermitted,
+            "use a port from 1024 up, run with CAP_NET_BIND_SERVICE, or lower \
+             net.ipv4.ip_unprivileged_port_start",
+        ),
+        ListenError::AddressNotHere { .. } => (
+            Code::AddressNotLocal,
+            "put the address on an interface (`ip address add ADDRESS/32 dev lo`), or use a pool \
+             of addresses of this machine",
+        ),
+        ListenError::Sctp { .. } | ListenError::NeedsTcp { .. } => {
+            (Code::ProtocolNotSupported, "use TCP or UDP for this port")
+        }
+        _ => (Code::ListenFailed, ""),
+    };
+    let retry = match error {
+        ListenError::Sctp { .. } | ListenError::NeedsTcp { .. } => Retry::OnChange,
+        _ => Retry::Backoff,
+    };
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    ProviderError {
+        reason: Reason::error(code, message).remedy(remedy),
+        retry,
+        scope: Scope::Step,
+    }
+}
