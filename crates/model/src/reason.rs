@@ -195,7 +195,7 @@ impl Reason {
             severity,
             field: None,
             value: None,
-            message: message.into(),
+            message: shortened(message.into(), LONGEST_MESSAGE),
             remedy: String::new(),
             origin: None,
         }
@@ -214,10 +214,10 @@ impl Reason {
         self.at(annotation_field(key))
     }
 
-    /// Quotes what stood there.
+    /// Quotes what stood there. A very long text is cut, and ends in `…`.
     #[must_use]
     pub fn value(mut self, value: impl Into<String>) -> Self {
-        self.value = Some(value.into());
+        self.value = Some(shortened(value.into(), LONGEST_VALUE));
         self
     }
 
@@ -234,6 +234,19 @@ impl Reason {
         self.origin = origin;
         self
     }
+}
+
+/// Reasons travel in conditions and events, which the API server bounds, and there is one for each
+/// thing that is wrong: what users wrote, which may fill 256 KiB, is quoted only so far.
+const LONGEST_VALUE: usize = 256;
+const LONGEST_MESSAGE: usize = 1024;
+
+fn shortened(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest));
+        text.push('…');
+    }
+    text
 }
 
 /// How an annotation is named as a field: `metadata.annotations[KEY]`.
@@ -302,6 +315,14 @@ mod tests {
             "web.yaml:7: metadata.annotations[landfall.dev/drain]: \"soon\": not a duration; \
              write a number with a unit, such as 30s"
         );
+    }
+
+    #[test]
+    fn a_very_long_text_is_quoted_only_so_far() {
+        let reason = Reason::error(Code::InvalidField, "é".repeat(5000)).value("é".repeat(5000));
+        let value = reason.value.unwrap();
+        assert_eq!(value, format!("{}…", "é".repeat(128)));
+        assert!(reason.message.len() < 1100 && reason.message.ends_with('…'));
     }
 
     #[test]

@@ -1,1 +1,5 @@
-//! testkit
+//! What tests of all crates share. Nothing here is part of the program.
+
+pub mod build;
+
+pub use build::{node, secret, slice, svc};

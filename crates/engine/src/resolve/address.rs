@@ -77,7 +77,6 @@ fn families(service: &ServiceRow, findings: &mut Findings<'_>) -> Vec<Family> {
     }
     match service.family_policy {
         FamilyPolicy::SingleStack => families.truncate(1),
-        FamilyPolicy::PreferDualStack => {}
         FamilyPolicy::RequireDualStack if families.len() < 2 => findings.push(
             Reason::error(
                 Code::AddressFamilyMismatch,
@@ -87,7 +86,7 @@ fn families(service: &ServiceRow, findings: &mut Findings<'_>) -> Vec<Family> {
             .value("RequireDualStack")
             .remedy("list IPv4 and IPv6 in spec.ipFamilies, or use PreferDualStack"),
         ),
-        FamilyPolicy::RequireDualStack => {}
+        FamilyPolicy::PreferDualStack | FamilyPolicy::RequireDualStack => {}
     }
     families
 }

@@ -1,7 +1,7 @@
 //! What there is to say about a Service, gathered while it is resolved; and which annotations took
 //! effect, so that those that did not are told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use landfall_model::dialect::Reading;
 use landfall_model::rows::ServiceRow;
@@ -65,6 +65,7 @@ impl<'a> Findings<'a> {
     /// # Errors
     /// Everything, the errors first.
     pub(super) fn finish(self) -> Result<Vec<Reason>, Vec<Reason>> {
+        let mut told = HashSet::new();
         let mut reasons: Vec<Reason> = Vec::with_capacity(self.reasons.len());
         for mut reason in self.reasons {
             if reason.origin.is_none() {
@@ -72,7 +73,7 @@ impl<'a> Findings<'a> {
                 reason.origin = self.service.origin_of(field);
             }
             // What is wrong with an option of all ports is found at each of them.
-            if !reasons.contains(&reason) {
+            if told.insert((reason.code, reason.severity, reason.to_string())) {
                 reasons.push(reason);
             }
         }

@@ -97,10 +97,11 @@ fn mode(
     findings: &mut Findings<'_>,
 ) -> Mode {
     let mode = choice.map_or(ModeChoice::Stream, |choice| choice.given.value);
-    let http = mode
-        .reads_requests()
-        .then(|| http(index, port, layers, findings))
-        .unwrap_or_default();
+    let http = if mode.reads_requests() {
+        http(index, port, layers, findings)
+    } else {
+        Http::default()
+    };
     let certificates = choice
         .filter(|_| mode.ends_tls())
         .map(|choice| certificates(scene, layers, choice, findings))
@@ -166,30 +167,33 @@ fn certificates(
     for name in names.take(findings) {
         match certificate(scene, name) {
             Ok(certificate) => certificates.push(certificate),
-            Err(reason) => findings.push(findings.at(reason, annotation)),
+            Err(reason) => findings.push(findings.at(*reason, annotation)),
         }
     }
     Certificates(certificates)
 }
 
-fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Reason> {
+fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Box<Reason>> {
     let namespace = scene.service.key.namespace();
     let key = ServiceKey::new(namespace, name);
-    let Some(secret) = scene.world.secret(&key) else {
-        return Err(Reason::error(
+    let refuse = |code, message: String, remedy: String| {
+        Box::new(Reason::error(code, message).remedy(remedy))
+    };
+    let secret = scene.world.secret(&key).ok_or_else(|| {
+        refuse(
             Code::CertificateNotFound,
             format!("there is no Secret {key}"),
+            format!(
+                "create a Secret {name} of type kubernetes.io/tls in the namespace {namespace}"
+            ),
         )
-        .remedy(format!(
-            "create a Secret {name} of type kubernetes.io/tls in the namespace {namespace}"
-        )));
-    };
+    })?;
     secret.certificate.clone().map_err(|why| {
-        Reason::error(
+        refuse(
             Code::InvalidCertificate,
             format!("the Secret {key} is of no use: {why}"),
+            "put a PEM certificate chain into tls.crt and its private key into tls.key".to_owned(),
         )
-        .remedy("put a PEM certificate chain into tls.crt and its private key into tls.key")
     })
 }
 

@@ -9,7 +9,7 @@ use landfall_model::dialect::{EndpointWish, MemberRef};
 use landfall_model::intent::LeftOut;
 use landfall_model::provider::Target;
 use landfall_model::reason::Origin;
-use landfall_model::rows::{Endpoint, Family, ServicePort, SliceRow};
+use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
 use landfall_model::{Code, Listener, Member, Reason};
 
 use super::findings::Findings;
@@ -25,6 +25,9 @@ pub(super) struct Crew {
     /// Members that annotations speak of.
     named: BTreeMap<String, BTreeSet<MemberRef>>,
 }
+
+/// How many members that nobody knows are told by name.
+const STRANGERS_NAMED: usize = 5;
 
 /// Whether an endpoint serves.
 enum Verdict {
@@ -87,10 +90,16 @@ impl Crew {
             self.note_named(&choice.given.annotation, backups);
             backups
         });
+        let weighed: BTreeSet<SocketAddr> = literal
+            .into_iter()
+            .flatten()
+            .filter(|wish| wish.weight.is_some())
+            .map(|wish| wish.address)
+            .collect();
         for member in members.values_mut() {
             let refs = refs_to(member);
             let mut by_ref = refs.iter().filter_map(|member| weights?.get(member));
-            if let (Some(weight), false) = (by_ref.next(), weighed(literal, member.address)) {
+            if let (Some(weight), false) = (by_ref.next(), weighed.contains(&member.address)) {
                 member.weight = *weight;
             }
             member.backup |= refs
@@ -108,13 +117,9 @@ impl Crew {
         findings: &mut Findings<'_>,
     ) {
         for (annotation, named) in &self.named {
-            for stranger in named.difference(&self.known) {
-                let reason = Reason::warning(
-                    Code::OptionNotApplicable,
-                    format!("no endpoint of the Service is called {stranger}"),
-                )
-                .remedy("name an endpoint by its address or its pod's name, or wait for it");
-                findings.push(findings.at(reason, annotation));
+            let strangers: Vec<&MemberRef> = named.difference(&self.known).collect();
+            if !strangers.is_empty() {
+                findings.push(findings.at(nobody_called(&strangers), annotation));
             }
         }
         let unserved: Vec<&Listener> = listeners
@@ -242,15 +247,6 @@ fn refs_to(member: &Member) -> Vec<MemberRef> {
         .collect()
 }
 
-/// Whether a weight stands beside the endpoint itself.
-fn weighed(literal: Option<&Vec<EndpointWish>>, address: SocketAddr) -> bool {
-    literal.is_some_and(|wishes| {
-        wishes
-            .iter()
-            .any(|wish| wish.address == address && wish.weight.is_some())
-    })
-}
-
 fn origin(slice: &SliceRow) -> Option<Origin> {
     slice.source.as_ref().map(|source| source.document.clone())
 }
@@ -272,52 +268,63 @@ fn slice_port(
     slice: &SliceRow,
     port: &ServicePort,
     families: &[Family],
-) -> Result<NonZeroU16, Reason> {
-    let ignored = |message: String| Reason::warning(Code::EndpointIgnored, message);
+) -> Result<NonZeroU16, Box<Reason>> {
     let Some(family) = slice.family else {
         return Err(ignored(
-            "its addresses are names (FQDN), and names are not looked up".to_owned(),
-        )
-        .remedy("write a slice of type IPv4 or IPv6"));
+            "its addresses are names (FQDN), and names are not looked up",
+            "write a slice of type IPv4 or IPv6",
+        ));
     };
     if !families.contains(&family) {
-        return Err(ignored(format!(
-            "its addresses are {family}, which is no family of the Service"
-        ))
-        .remedy(format!("add {family} to spec.ipFamilies")));
+        return Err(ignored(
+            format!("its addresses are {family}, which is no family of the Service"),
+            format!("add {family} to spec.ipFamilies"),
+        ));
     }
-    let mut same_name = slice.ports.iter().filter(|other| other.name == port.name);
-    let known = || {
-        let names: Vec<String> = slice
-            .ports
-            .iter()
-            .map(|port| match port.name.as_str() {
-                "" => format!("unnamed ({})", port.protocol),
-                name => format!("{name} ({})", port.protocol),
-            })
-            .collect();
-        match names.as_slice() {
-            [] => "the slice has no ports".to_owned(),
-            _ => format!("the slice has {}", names.join(", ")),
-        }
-    };
     let called = match port.name.as_str() {
         "" => "an unnamed port".to_owned(),
         name => format!("a port named {name}"),
     };
-    let Some(found) = same_name.find(|other| other.protocol == port.protocol) else {
-        let protocol = port.protocol;
-        return Err(
-            ignored(format!("it lacks {called} ({protocol})")).remedy(format!(
+    let same = |other: &&SlicePort| other.name == port.name && other.protocol == port.protocol;
+    let Some(found) = slice.ports.iter().find(same) else {
+        return Err(ignored(
+            format!("it lacks {called} ({})", port.protocol),
+            format!(
                 "{}; ports are matched by name and protocol",
-                known()
-            )),
-        );
+                ports_of(slice)
+            ),
+        ));
     };
     found.port.ok_or_else(|| {
-        ignored(format!("it gives no number for {called}"))
-            .remedy("write the number into the slice")
+        ignored(
+            format!("it gives no number for {called}"),
+            "write the number into the slice",
+        )
     })
+}
+
+/// Boxed, because it travels in a `Result`.
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "every caller would box it: an unboxed error makes its Result very large"
+)]
+fn ignored(message: impl Into<String>, remedy: impl Into<String>) -> Box<Reason> {
+    Box::new(Reason::warning(Code::EndpointIgnored, message).remedy(remedy))
+}
+
+fn ports_of(slice: &SliceRow) -> String {
+    let names: Vec<String> = slice
+        .ports
+        .iter()
+        .map(|port| match port.name.as_str() {
+            "" => format!("unnamed ({})", port.protocol),
+            name => format!("{name} ({})", port.protocol),
+        })
+        .collect();
+    if names.is_empty() {
+        return "the slice has no ports".to_owned();
+    }
+    format!("the slice has {}", names.join(", "))
 }
 
 fn no_endpoints(scene: &Scene<'_>) -> Reason {
@@ -330,6 +337,26 @@ fn no_endpoints(scene: &Scene<'_>) -> Reason {
         )),
         Target::Node => reason.remedy("add nodes to the cluster"),
     }
+}
+
+fn nobody_called(strangers: &[&MemberRef]) -> Reason {
+    let named: Vec<String> = strangers
+        .iter()
+        .take(STRANGERS_NAMED)
+        .map(ToString::to_string)
+        .collect();
+    let more = match strangers.len().saturating_sub(STRANGERS_NAMED) {
+        0 => String::new(),
+        more => format!(" or the {more} others named"),
+    };
+    Reason::warning(
+        Code::OptionNotApplicable,
+        format!(
+            "no endpoint of the Service is called {}{more}",
+            named.join(" or ")
+        ),
+    )
+    .remedy("name an endpoint by its address or its pod's name, or wait for it")
 }
 
 fn nobody_ready(draining: bool) -> Reason {

@@ -43,10 +43,9 @@ fn check(layers: Layers<'_>, protocol: Protocol, findings: &mut Findings<'_>) ->
     }
     match choice.take(findings) {
         MonitorChoice::Off => None,
-        MonitorChoice::Tcp => Some(Check::Tcp),
-        MonitorChoice::UdpConnect => Some(Check::UdpConnect),
         MonitorChoice::On if udp => Some(Check::UdpConnect),
-        MonitorChoice::On => Some(Check::Tcp),
+        MonitorChoice::On | MonitorChoice::Tcp => Some(Check::Tcp),
+        MonitorChoice::UdpConnect => Some(Check::UdpConnect),
         MonitorChoice::Http => {
             let method = layers.take(findings, |port| &port.monitor_method);
             let path = layers.take(findings, |port| &port.monitor_path);

@@ -530,10 +530,9 @@ fn forwarded(
     if !boolean(text, "false")? {
         return Ok(Outcome::Nothing);
     }
+    let mut outcome = Outcome::Nothing;
     match &port.mode {
-        None => {
-            put(&mut port.mode, text, ModeChoice::Http)?;
-        }
+        None => outcome = put(&mut port.mode, text, ModeChoice::Http)?,
         Some(mode) if mode.value.reads_requests() => {}
         Some(mode) => {
             return Err(Complaint::Outvoted {
@@ -541,9 +540,12 @@ fn forwarded(
             });
         }
     }
-    let given = port.forwarded_headers.get_or_insert_with(|| Given {
-        value: ForwardedHeaders::NONE,
-        annotation: text.annotation.to_owned(),
+    let given = port.forwarded_headers.get_or_insert_with(|| {
+        outcome = Outcome::Decided;
+        Given {
+            value: ForwardedHeaders::NONE,
+            annotation: text.annotation.to_owned(),
+        }
     });
     let on = header(&mut given.value);
     // The three keys of this dialect add up; what another dialect has chosen stands.
@@ -551,7 +553,7 @@ fn forwarded(
         *on = true;
     }
     if *on {
-        Ok(Outcome::Decided)
+        Ok(outcome)
     } else {
         Err(Complaint::Outvoted {
             by: given.annotation.clone(),

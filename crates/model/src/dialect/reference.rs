@@ -27,7 +27,7 @@ metadata:
 ```
 
 **A port that can't.** What is written for the whole Service passes over ports that can't have it (an HTTP option on a
-UDP port), and you are told. Written for that very port, it is an error.
+UDP port); where no port can, you are told. Written for that very port, it is an error.
 
 **Several dialects.** They can be mixed. Where two say different things, the one that comes first on this page wins, and
 you are told.

@@ -25,6 +25,8 @@ pub struct Refusal {
 
 /// Longest time-out: as in Octavia's API.
 pub(super) const A_DAY: Duration = Duration::from_hours(24);
+/// More certificates on one port than anybody uses; each is loaded, and complained of, for itself.
+const MOST_SECRETS: usize = 64;
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 // === impl Refusal ===
@@ -305,7 +307,14 @@ fn is_dns_name(text: &str) -> bool {
 /// Names of Secrets in the Service's namespace.
 pub(super) fn secret_names(text: &str) -> Result<Vec<String>, Refusal> {
     let mut names = Vec::new();
-    for item in items(text)? {
+    let items = items(text)?;
+    if items.len() > MOST_SECRETS {
+        return Err(Refusal::new(
+            "too many Secrets",
+            format!("name at most {MOST_SECRETS} for a port"),
+        ));
+    }
+    for item in items {
         if item.contains('/') {
             return Err(Refusal::new(
                 format!("{item:?} names a namespace"),
@@ -361,13 +370,11 @@ pub(super) fn path(text: &str) -> Result<String, Refusal> {
 
 /// `HOST:PORT[ weight=N][ backup]`, with commas between them.
 pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointWish>, Refusal> {
-    let mut endpoints: Vec<EndpointWish> = Vec::new();
+    let mut endpoints = Vec::new();
+    let mut seen = BTreeSet::new();
     for item in items(text)? {
         let endpoint = endpoint(item)?;
-        if endpoints
-            .iter()
-            .any(|other| other.address == endpoint.address)
-        {
+        if !seen.insert(endpoint.address) {
             return Err(Refusal::new(
                 format!("{} stands there twice", endpoint.address),
                 "name each endpoint once; weight=N gives one a larger share",

@@ -218,6 +218,7 @@ fn a_secret_of_another_namespace_is_refused() {
     );
     assert!(remedy(secret_names("shop/web-tls")).contains("namespace"));
     assert!(secret_names("Web").is_err());
+    assert!(remedy(secret_names(&["web-tls"; 65].join(","))).contains("64"));
 }
 
 #[test]

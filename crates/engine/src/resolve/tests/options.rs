@@ -1,0 +1,114 @@
+use landfall_model::dialect::{DIALECTS, Effect};
+
+use super::*;
+
+/// A Service on which every portable option means something.
+fn able(option: &str) -> ServiceBuilder {
+    let service = svc("web").named_port("web", 443).udp_port("dns", 53);
+    match option {
+        "tls-secret" => service.annotated("landfall.dev/mode.web", "https"),
+        "forwarded-headers" | "member-protocol" => {
+            service.annotated("landfall.dev/mode.web", "http")
+        }
+        _ if option.starts_with("monitor-") => service.annotated("landfall.dev/monitor", "http"),
+        _ => service,
+    }
+}
+
+fn every_secret() -> World {
+    let names = ["web-tls", "wildcard-tls"];
+    world(names.map(|name| Fact::Secret(landfall_testkit::secret(name))))
+}
+
+#[test]
+fn every_example_of_the_reference_page_is_valid_on_some_service() {
+    for dialect in DIALECTS {
+        for row in dialect.rows {
+            let key = format!("{}{}", dialect.prefix, row.name);
+            let option = row.effect.option().unwrap_or_default();
+            let mut service = able(option).annotated(&key, row.example);
+            if option == "addresses" {
+                service = service.families(
+                    &[
+                        landfall_model::rows::Family::V4,
+                        landfall_model::rows::Family::V6,
+                    ],
+                    landfall_model::rows::FamilyPolicy::PreferDualStack,
+                );
+            }
+            let outcome = resolve_in(&every_secret(), service);
+            let remarks = outcome
+                .unwrap_or_else(|reasons| panic!("{key}: {reasons:?}"))
+                .remarks;
+            let about_it = |remark: &&Reason| remark.field == Some(annotation_field(&key));
+            let unused = remarks.iter().filter(about_it).any(|remark| {
+                remark.code == Code::OptionNotApplicable && !remark.message.contains("is called")
+            });
+            let takes_effect = !matches!(row.effect, Effect::NotApplicable { .. });
+            assert_eq!(unused, !takes_effect, "{key}: {remarks:?}");
+        }
+    }
+}
+
+#[test]
+fn garbage_in_a_portable_option_is_an_error_of_this_service_only() {
+    for dialect in DIALECTS.iter().filter(|dialect| dialect.per_port) {
+        for row in dialect.rows {
+            let key = format!("{}{}", dialect.prefix, row.name);
+            let garbage = if matches!(row.name, "sharing-key" | "address-pool") {
+                " "
+            } else {
+                "?,="
+            };
+            let errors = errors(able("").annotated(&key, garbage));
+            assert_eq!(errors.len(), 1, "{key}: {errors:?}");
+            assert_eq!(errors[0].field, Some(annotation_field(&key)));
+            assert_eq!(errors[0].value.as_deref(), Some(garbage));
+            assert!(!errors[0].remedy.is_empty(), "{key}");
+        }
+    }
+}
+
+#[test]
+fn options_that_only_a_cloud_has_are_a_warning() {
+    let (_, remarks) = wish(web().annotated("loadbalancer.openstack.org/flavor-id", "big"));
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(remarks[0].code, Code::OptionNotApplicable);
+    assert_eq!(remarks[0].severity, Severity::Warning);
+    assert!(
+        remarks[0].message.contains("hardware in Octavia"),
+        "{}",
+        remarks[0]
+    );
+}
+
+#[test]
+fn monitor_options_without_a_monitor_are_remarked() {
+    let (wish, remarks) =
+        wish(web().annotated("loadbalancer.openstack.org/health-monitor-delay", "9"));
+    assert_eq!(wish.listeners[0].pool.monitor, None);
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(
+        remarks[0].remedy,
+        "set landfall.dev/monitor, or remove this"
+    );
+}
+
+#[test]
+fn an_option_that_every_port_overrides_is_not_remarked() {
+    let service = svc("web")
+        .named_port("web", 80)
+        .annotated("landfall.dev/monitor", "http")
+        .annotated("landfall.dev/monitor.web", "tcp");
+    assert_eq!(wish(service).1, []);
+}
+
+#[test]
+fn several_forwarded_headers_of_openstack_count_as_one_option() {
+    let service = web()
+        .annotated("loadbalancer.openstack.org/x-forwarded-for", "true")
+        .annotated("loadbalancer.openstack.org/x-forwarded-proto", "true");
+    let listener = listener(service);
+    let http = listener.mode.http().unwrap();
+    assert!(http.forwarded_for && http.forwarded_proto && !http.forwarded_port);
+}
