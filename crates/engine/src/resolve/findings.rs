@@ -113,7 +113,7 @@ fn pointless(option: &str) -> Reason {
             "remove it, or add a TCP port",
         ),
         "forwarded-headers" | "member-protocol" => warning(
-            "no port it is for reads requests",
+            "no port it is for reads requests; TCP ports in mode http or https do",
             "set landfall.dev/mode to http or https, or remove this",
         ),
         "proxy-protocol" => warning(
