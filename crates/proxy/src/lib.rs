@@ -16,6 +16,7 @@
 
 pub mod counters;
 pub mod dial;
+pub mod http;
 pub mod inbound;
 pub mod listener;
 pub mod monitor;

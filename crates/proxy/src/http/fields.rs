@@ -1,0 +1,372 @@
+//! Which header fields a proxy must not pass on (RFC 9110 section 7.6.1), and which ones it adds. Pure;
+//! the same rules for heads as bytes (HTTP/1) and as maps (HTTP/2).
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use landfall_model::listener::Http;
+
+/// Field names that mean something to the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Host,
+    Connection,
+    ContentLength,
+    TransferEncoding,
+    Upgrade,
+    Expect,
+    /// `TE`, `Keep-Alive`, `Proxy-Connection`, `HTTP2-Settings`: for the next hop only.
+    HopByHop,
+    ForwardedFor,
+    ForwardedProto,
+    ForwardedPort,
+    /// Everything else: passes unread.
+    Other,
+}
+
+/// What the fields that the proxy adds say about one client connection.
+#[derive(Clone, Debug)]
+pub(super) struct Forwarding {
+    http: Http,
+    client: IpAddr,
+    secure: bool,
+    port: u16,
+    /// The added lines, for requests in which no earlier proxy has named the client.
+    lines: Vec<u8>,
+}
+
+const FORWARDED_FOR: &str = "X-Forwarded-For";
+const FORWARDED_PROTO: &str = "X-Forwarded-Proto";
+const FORWARDED_PORT: &str = "X-Forwarded-Port";
+
+// === impl Field ===
+
+impl Field {
+    /// The field of a name, in any case.
+    pub(super) fn of(name: &[u8]) -> Self {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        match name.len() {
+            2 if is("te") => Self::HopByHop,
+            4 if is("host") => Self::Host,
+            6 if is("expect") => Self::Expect,
+            7 if is("upgrade") => Self::Upgrade,
+            10 if is("connection") => Self::Connection,
+            10 if is("keep-alive") => Self::HopByHop,
+            14 if is("content-length") => Self::ContentLength,
+            14 if is("http2-settings") => Self::HopByHop,
+            15 if is(FORWARDED_FOR) => Self::ForwardedFor,
+            16 if is("proxy-connection") => Self::HopByHop,
+            16 if is(FORWARDED_PORT) => Self::ForwardedPort,
+            17 if is("transfer-encoding") => Self::TransferEncoding,
+            17 if is(FORWARDED_PROTO) => Self::ForwardedProto,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The members of a comma-separated list, without empty ones (RFC 9110 section 5.6.1).
+pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+/// Whether a trailer field may be passed on: fields that frame, route or vouch for a message only count
+/// in its head, and some servers would take them from here as if they stood there (RFC 9110 section
+/// 6.5.1).
+pub(super) fn allowed_in_trailers(name: &[u8]) -> bool {
+    matches!(Field::of(name), Field::Other)
+        && ![
+            "trailer",
+            "authorization",
+            "content-encoding",
+            "content-type",
+            "content-range",
+        ]
+        .iter()
+        .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+// === impl Forwarding ===
+
+impl Forwarding {
+    /// What is told about a client that came to a port.
+    pub(super) fn new(http: Http, client: SocketAddr, secure: bool, port: u16) -> Self {
+        let mut forwarding = Self {
+            http,
+            client: client.ip().to_canonical(),
+            secure,
+            port,
+            lines: Vec::new(),
+        };
+        let mut lines = Vec::new();
+        forwarding.write(&[], &mut lines);
+        forwarding.lines = lines;
+        forwarding
+    }
+
+    /// The options that it was made with.
+    pub(super) fn options(&self) -> Http {
+        self.http
+    }
+
+    /// Whether the proxy's own field replaces the one of the request.
+    pub(super) fn replaces(&self, field: Field) -> bool {
+        match field {
+            Field::ForwardedFor => self.http.forwarded_for,
+            Field::ForwardedProto => self.http.forwarded_proto,
+            Field::ForwardedPort => self.http.forwarded_port,
+            _ => false,
+        }
+    }
+
+    /// Writes the added lines. `before` holds the values of the request's own `X-Forwarded-For` fields,
+    /// which stay in front of the client's address: one line for members that read only one.
+    pub(super) fn write(&self, before: &[&[u8]], out: &mut Vec<u8>) {
+        if before.is_empty() && !self.lines.is_empty() {
+            out.extend_from_slice(&self.lines);
+            return;
+        }
+        let mut line = |name: &str, value: &[u8]| {
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        };
+        if self.http.forwarded_for {
+            line(FORWARDED_FOR, &self.forwarded_for(before.iter().copied()));
+        }
+        if self.http.forwarded_proto {
+            line(FORWARDED_PROTO, self.scheme().as_bytes());
+        }
+        if self.http.forwarded_port {
+            line(FORWARDED_PORT, self.port.to_string().as_bytes());
+        }
+    }
+
+    /// Does the same to a map.
+    pub(super) fn insert(&self, headers: &mut HeaderMap) {
+        let mut set = |name: &str, value: &[u8]| {
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_bytes(value),
+            ) {
+                headers.insert(name, value);
+            }
+        };
+        if self.http.forwarded_proto {
+            set(FORWARDED_PROTO, self.scheme().as_bytes());
+        }
+        if self.http.forwarded_port {
+            set(FORWARDED_PORT, self.port.to_string().as_bytes());
+        }
+        if self.http.forwarded_for {
+            let before = headers
+                .get_all(FORWARDED_FOR)
+                .iter()
+                .map(HeaderValue::as_bytes);
+            let value = self.forwarded_for(before);
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(FORWARDED_FOR.as_bytes()),
+                HeaderValue::from_bytes(&value),
+            ) {
+                headers.insert(name, value);
+            }
+        }
+    }
+
+    fn forwarded_for<'a>(&self, before: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut value = Vec::new();
+        for earlier in before.filter(|earlier| !earlier.is_empty()) {
+            value.extend_from_slice(earlier);
+            value.extend_from_slice(b", ");
+        }
+        value.extend_from_slice(self.client.to_string().as_bytes());
+        value
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+}
+
+/// Takes out of a map what is for one hop only, with everything that `Connection` names. Keeps
+/// `TE: trailers` where the next hop speaks HTTP/2, because gRPC members insist on it.
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, keep_te_trailers: bool) {
+    let nominated: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| list(value.as_bytes()))
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
+        // Framing and routing of the message are not for its sender to switch off.
+        .filter(|name| *name != header::CONTENT_LENGTH && *name != header::HOST)
+        .collect();
+    let wants_trailers = keep_te_trailers
+        && headers
+            .get_all(header::TE)
+            .iter()
+            .flat_map(|value| list(value.as_bytes()))
+            .any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+    for name in nominated {
+        headers.remove(name);
+    }
+    for name in [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    ] {
+        headers.remove(name);
+    }
+    if wants_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Http = Http {
+        forwarded_for: true,
+        forwarded_proto: true,
+        forwarded_port: true,
+        member_http2: false,
+    };
+
+    fn forwarding(http: Http) -> Forwarding {
+        Forwarding::new(http, "[::ffff:192.0.2.7]:5000".parse().unwrap(), true, 8443)
+    }
+
+    fn written(forwarding: &Forwarding, before: &[&[u8]]) -> String {
+        let mut out = Vec::new();
+        forwarding.write(before, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn map(fields: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
+        headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn the_client_is_named_after_those_before_it() {
+        assert_eq!(
+            written(&forwarding(ALL), &[]),
+            "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\n"
+        );
+        assert_eq!(
+            written(
+                &forwarding(ALL),
+                &[b"198.51.100.1", b"", b"203.0.113.2, 10.0.0.1"]
+            ),
+            "X-Forwarded-For: 198.51.100.1, 203.0.113.2, 10.0.0.1, 192.0.2.7\r\n\
+             X-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\n"
+        );
+        assert_eq!(
+            written(&forwarding(Http::default()), &[b"198.51.100.1"]),
+            ""
+        );
+    }
+
+    #[test]
+    fn a_map_gets_the_same_fields() {
+        let mut headers = map(&[
+            ("x-forwarded-for", "198.51.100.1"),
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-for", "203.0.113.2"),
+        ]);
+        forwarding(ALL).insert(&mut headers);
+        assert_eq!(
+            fields(&headers),
+            [
+                ("x-forwarded-for", "198.51.100.1, 203.0.113.2, 192.0.2.7"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-port", "8443"),
+            ]
+        );
+        let mut untouched = map(&[("x-forwarded-for", "198.51.100.1")]);
+        forwarding(Http::default()).insert(&mut untouched);
+        assert_eq!(fields(&untouched), [("x-forwarded-for", "198.51.100.1")]);
+    }
+
+    #[test]
+    fn only_enabled_fields_are_replaced() {
+        let only_proto = forwarding(Http {
+            forwarded_proto: true,
+            ..Http::default()
+        });
+        assert!(only_proto.replaces(Field::ForwardedProto));
+        assert!(!only_proto.replaces(Field::ForwardedFor));
+        assert!(!only_proto.replaces(Field::ForwardedPort));
+        assert!(!only_proto.replaces(Field::Other));
+    }
+
+    #[test]
+    fn what_is_for_one_hop_goes_and_nothing_else() {
+        let mut headers = map(&[
+            ("host", "a.example"),
+            ("connection", "close, X-Private"),
+            ("connection", "content-length,host"),
+            ("x-private", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("te", "trailers, gzip"),
+            ("upgrade", "h2c"),
+            ("http2-settings", "AAMAAABkAAQAAP__"),
+            ("content-length", "5"),
+            ("x-public", "2"),
+        ]);
+        let mut for_http2 = headers.clone();
+        strip_hop_by_hop(&mut headers, false);
+        let kept = [
+            ("host", "a.example"),
+            ("content-length", "5"),
+            ("x-public", "2"),
+        ];
+        for (name, value) in kept {
+            assert_eq!(headers.get(name).unwrap(), value);
+        }
+        assert_eq!(headers.len(), kept.len(), "{headers:?}");
+        strip_hop_by_hop(&mut for_http2, true);
+        assert_eq!(for_http2.get("te").unwrap(), "trailers");
+        assert_eq!(for_http2.len(), kept.len() + 1);
+    }
+
+    #[test]
+    fn fields_are_known_in_any_case() {
+        for (name, field) in [
+            ("HOST", Field::Host),
+            ("Te", Field::HopByHop),
+            ("Keep-alive", Field::HopByHop),
+            ("content-LENGTH", Field::ContentLength),
+            ("X-FORWARDED-PROTO", Field::ForwardedProto),
+            ("X-Forwarded-Host", Field::Other),
+            ("", Field::Other),
+        ] {
+            assert_eq!(Field::of(name.as_bytes()), field, "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_are_taken_apart() {
+        let members: Vec<_> = list(b" a ,, b;q=1,\t").collect();
+        assert_eq!(members, [&b"a"[..], b"b;q=1"]);
+        assert_eq!(list(b"").count(), 0);
+    }
+}

@@ -1,0 +1,3 @@
+//! HTTP/1
+mod body;
+mod head;

@@ -1,0 +1,113 @@
+//! What the proxy itself answers instead of a member: status, a short plain body, nothing else.
+
+use std::time::Duration;
+
+/// When a client may try again after nobody could serve it: about one round of checks.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Why a request gets no answer from a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The request is not HTTP, or two parsers could read it differently.
+    #[error("bad request: {0}")]
+    Malformed(&'static str),
+    /// `CONNECT`: this is no forward proxy.
+    #[error("CONNECT is not possible here")]
+    Connect,
+    /// The client did not send the rest of its request.
+    #[error("the request did not arrive in time")]
+    ClientTimeout,
+    /// Too many or too long fields.
+    #[error("the head of the request is too large")]
+    HeadTooLarge,
+    /// A transfer coding other than chunked.
+    #[error("this transfer coding is not understood")]
+    Coding,
+    /// An HTTP version other than 1.0, 1.1 and 2.
+    #[error("this version of HTTP is not understood")]
+    Version,
+    /// Members were tried, and failed.
+    #[error("the member that was to answer failed")]
+    MemberFailed,
+    /// No member can serve at present.
+    #[error("no member can serve at present")]
+    NoMember,
+    /// A member did not answer in time.
+    #[error("the member that was to answer took too long")]
+    MemberTimeout,
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// The response's status.
+    pub(super) fn status(self) -> http::StatusCode {
+        match self {
+            Self::Malformed(_) => http::StatusCode::BAD_REQUEST,
+            Self::Connect => http::StatusCode::METHOD_NOT_ALLOWED,
+            Self::ClientTimeout => http::StatusCode::REQUEST_TIMEOUT,
+            Self::HeadTooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Coding => http::StatusCode::NOT_IMPLEMENTED,
+            Self::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::MemberFailed => http::StatusCode::BAD_GATEWAY,
+            Self::NoMember => http::StatusCode::SERVICE_UNAVAILABLE,
+            Self::MemberTimeout => http::StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The whole body: one line of text.
+    pub(super) fn body(self) -> String {
+        format!("{self}\n")
+    }
+
+    /// Fields beside those that frame the message.
+    pub(super) fn fields(self) -> impl Iterator<Item = (&'static str, String)> {
+        let retry_after = matches!(self, Self::NoMember)
+            .then(|| ("retry-after", RETRY_AFTER.as_secs().to_string()));
+        // RFC 9110 section 15.5.6 wants to know what is allowed where a method is not.
+        let allow = matches!(self, Self::Connect).then(|| {
+            (
+                "allow",
+                "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE".to_owned(),
+            )
+        });
+        [("content-type", "text/plain; charset=utf-8".to_owned())]
+            .into_iter()
+            .chain(retry_after)
+            .chain(allow)
+    }
+
+    /// The whole response for an HTTP/1 client, which asked with `HEAD` or not.
+    pub(super) fn write(self, to_head: bool, keep_alive: bool, out: &mut Vec<u8>) {
+        let (status, body) = (self.status(), self.body());
+        let mut text = format!(
+            "HTTP/1.1 {} {}\r\n",
+            status.as_u16(),
+            status.canonical_reason().unwrap_or("")
+        );
+        for (name, value) in self.fields() {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += &format!("content-length: {}\r\n", body.len());
+        if !keep_alive {
+            text += "connection: close\r\n";
+        }
+        text += "\r\n";
+        if !to_head {
+            text += &body;
+        }
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    /// The same for HTTP/2.
+    pub(super) fn response(self) -> http::Response<String> {
+        let mut response = http::Response::new(self.body());
+        *response.status_mut() = self.status();
+        for (name, value) in self.fields() {
+            if let Ok(value) = value.parse() {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
