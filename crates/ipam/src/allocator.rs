@@ -1,0 +1,361 @@
+//! The allocator: pools, and who holds what.
+//!
+//! Invariants, which the property tests watch:
+//!
+//! - *compatible*: all holders of one address may share it with each other;
+//! - *indexed*: an address in a pool is taken in that pool's state exactly while it has a holder;
+//! - *remembered*: a claim outlives its pool. Only a proposal that is claimed, or a release, ends
+//!   it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use landfall_model::Uid;
+
+use crate::counters::Counters;
+use crate::family::Addresses;
+use crate::occupancy::Occupancy;
+use crate::pool::{Pool, PoolName};
+use crate::pool_set::PoolSet;
+use crate::pool_state::PoolState;
+use crate::proposal::Proposal;
+use crate::propose;
+use crate::refusal::{Refusal, Verdict};
+use crate::request::{Claimant, Request, at_most_one_of_each_family};
+
+/// Address pools and the claims on them.
+///
+/// A clone is independent: claim in it to see what would happen.
+#[derive(Clone, Debug, Default)]
+pub struct Allocator {
+    pools: PoolSet,
+    /// One per pool, in the same order.
+    states: Vec<PoolState>,
+    occupied: HashMap<IpAddr, Occupancy>,
+    claims: HashMap<Uid, Claim>,
+}
+
+/// What a Service holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Who holds it, on the terms of its last claim.
+    pub claimant: Arc<Claimant>,
+    /// At least one address.
+    pub addresses: Addresses,
+    /// The pool they came from, as far as known. It may be gone by now.
+    pub pool: Option<PoolName>,
+}
+
+/// A claim to restore, as a Service's status tells it.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// Who holds it.
+    pub claimant: Arc<Claimant>,
+    /// The addresses in the status.
+    pub addresses: Vec<IpAddr>,
+    /// The pool that was noted with them.
+    pub pool: Option<PoolName>,
+    /// The addresses that the Service asks for, if it asks for any and they can be read. Should
+    /// two Services have one address in their status, the one that asks for it keeps it.
+    pub requested: Addresses,
+}
+
+// === impl Allocator ===
+
+impl Allocator {
+    /// An allocator with these pools and no claims.
+    pub fn new(pools: PoolSet) -> Self {
+        let mut allocator = Self::default();
+        allocator.set_pools(pools);
+        allocator
+    }
+
+    /// Replaces the pools. Every claim stays; what must move is told by the next
+    /// [`propose`](Self::propose) of its Service. Linear in the number of claims.
+    pub fn set_pools(&mut self, pools: PoolSet) {
+        self.states = pools.iter().map(PoolState::new).collect();
+        self.pools = pools;
+        for (address, occupancy) in &self.occupied {
+            let Some((pool, entry)) = self.pools.locate(*address) else {
+                continue;
+            };
+            let Some(state) = self.states.get_mut(pool) else {
+                continue;
+            };
+            for (number, holder) in occupancy.holders().into_iter().enumerate() {
+                state.enter(entry, *address, number == 0, &holder.terms);
+            }
+        }
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> &PoolSet {
+        &self.pools
+    }
+
+    /// The pool in which an address lies.
+    pub fn pool_of(&self, address: IpAddr) -> Option<&Pool> {
+        self.pools.pool_of(address)
+    }
+
+    /// What a Service holds.
+    pub fn held(&self, uid: &Uid) -> Option<&Claim> {
+        self.claims.get(uid)
+    }
+
+    /// All claims, in the order of names.
+    pub fn claims(&self) -> Vec<&Claim> {
+        let mut claims: Vec<&Claim> = self.claims.values().collect();
+        claims.sort_by_key(|claim| (&claim.claimant.service, &claim.claimant.uid));
+        claims
+    }
+
+    /// Who holds an address, in the order of names.
+    pub fn holders(&self, address: IpAddr) -> Vec<&Claimant> {
+        let mut holders: Vec<&Claimant> = self
+            .occupied
+            .get(&address)
+            .map(|occupancy| {
+                occupancy
+                    .holders()
+                    .into_iter()
+                    .map(|holder| &**holder)
+                    .collect()
+            })
+            .unwrap_or_default();
+        holders.sort_by_key(|holder| (&holder.service, &holder.uid));
+        holders
+    }
+
+    /// The counters of every pool, in the order of names.
+    pub fn counters(&self) -> Vec<Counters> {
+        self.pools
+            .iter()
+            .zip(&self.states)
+            .map(|(pool, state)| state.counters(pool))
+            .collect()
+    }
+
+    /// Heap bytes of the records of taken places: bitmaps and runs, without the claims.
+    pub fn slot_bytes(&self) -> usize {
+        self.states.iter().map(PoolState::slot_bytes).sum()
+    }
+
+    /// Decides what a Service should hold now. Changes nothing; `Err` only for a Service that
+    /// holds nothing and can't have anything.
+    pub fn propose(&self, request: &Request) -> Result<Proposal, Refusal> {
+        propose::propose(self, request)
+    }
+
+    /// Makes a proposal true, on the terms of the request. Another Service may have come first
+    /// since it was made: then nothing changes and the refusal says who.
+    pub fn claim(&mut self, request: &Request, proposal: &Proposal) -> Result<(), Refusal> {
+        let held = self.held_addresses(&request.claimant.uid);
+        for address in proposal.addresses.iter() {
+            if held.contains(address) {
+                self.judge_sharing(&request.claimant, address)?;
+            } else {
+                let (pool, _) =
+                    self.pools
+                        .locate(address)
+                        .ok_or_else(|| Refusal::AddressNotInPool {
+                            address,
+                            known: self.pools.names(),
+                        })?;
+                self.judge(request, pool, address)?;
+            }
+        }
+        self.hold(&request.claimant, proposal.addresses, None);
+        Ok(())
+    }
+
+    /// Ends a claim. What it held can be given out at once.
+    pub fn release(&mut self, uid: &Uid) -> Option<Claim> {
+        let claim = self.claims.remove(uid)?;
+        for address in claim.addresses.iter() {
+            self.leave(address, &claim.claimant);
+        }
+        Some(claim)
+    }
+
+    /// Loads one claim as a Service's status tells it, whether or not a pool has the addresses.
+    /// To be called for all Services before the first proposal. Replaces an earlier claim of the
+    /// same Service.
+    ///
+    /// Returns why an address was not restored: it is not the first of its family, or a Service
+    /// restored earlier holds it and does not share it.
+    pub fn restore(&mut self, restore: &Restore) -> Vec<Refusal> {
+        let claimant = &restore.claimant;
+        self.release(&claimant.uid);
+        let found: Vec<IpAddr> = restore.addresses.iter().map(IpAddr::to_canonical).collect();
+        let mut refusals: Vec<Refusal> = at_most_one_of_each_family(&found)
+            .err()
+            .into_iter()
+            .collect();
+        let mut addresses = Addresses::NONE;
+        // The first of each family counts, so the last one to be written down.
+        for address in found.into_iter().rev() {
+            addresses.insert(address);
+        }
+        for address in addresses.iter() {
+            if let Err(refusal) = self.judge_sharing(claimant, address) {
+                refusals.push(refusal);
+                addresses = addresses.without(&address.into());
+            }
+        }
+        self.hold(claimant, addresses, restore.pool.clone());
+        refusals
+    }
+
+    /// Loads many claims; the outcome does not depend on their order. Who asks for the very
+    /// addresses it has comes first, then the order of names decides.
+    pub fn restore_all(&mut self, mut all: Vec<Restore>) -> Vec<(Arc<Claimant>, Refusal)> {
+        all.sort_by(|a, b| {
+            let key = |restore: &Restore| {
+                let asks = !restore.requested.is_empty()
+                    && restore
+                        .requested
+                        .iter()
+                        .all(|address| restore.addresses.contains(&address));
+                !asks
+            };
+            (key(a), &a.claimant.service, &a.claimant.uid).cmp(&(
+                key(b),
+                &b.claimant.service,
+                &b.claimant.uid,
+            ))
+        });
+        let mut refused = Vec::new();
+        for restore in &all {
+            for refusal in self.restore(restore) {
+                refused.push((Arc::clone(&restore.claimant), refusal));
+            }
+        }
+        refused
+    }
+
+    pub(crate) fn held_addresses(&self, uid: &Uid) -> Addresses {
+        self.claims
+            .get(uid)
+            .map_or(Addresses::NONE, |claim| claim.addresses)
+    }
+
+    pub(crate) fn state(&self, pool: usize) -> Option<&PoolState> {
+        self.states.get(pool)
+    }
+
+    /// Whether the Service may hold this address of this pool.
+    pub(crate) fn judge(
+        &self,
+        request: &Request,
+        pool: usize,
+        address: IpAddr,
+    ) -> Result<(), Refusal> {
+        if let Some(pool) = self.pools.at(pool) {
+            judge_admission(pool, request)?;
+            if pool.avoids(address) {
+                return Err(Refusal::AddressAvoided {
+                    address,
+                    pool: pool.name().clone(),
+                });
+            }
+        }
+        self.judge_sharing(&request.claimant, address)
+    }
+
+    /// Whether the Service may hold this address with all others that do.
+    pub(crate) fn judge_sharing(
+        &self,
+        claimant: &Claimant,
+        address: IpAddr,
+    ) -> Result<(), Refusal> {
+        self.occupied
+            .get(&address)
+            .map_or(Ok(()), |occupancy| occupancy.judge(address, claimant))
+    }
+
+    /// Writes down what the Service holds from now on: exactly these addresses.
+    fn hold(&mut self, claimant: &Arc<Claimant>, addresses: Addresses, noted: Option<PoolName>) {
+        let lies_in = addresses
+            .iter()
+            .find_map(|address| self.pools.pool_of(address))
+            .map(Pool::name);
+        let lies_in = lies_in.cloned();
+        if let Some(claim) = self.claims.get_mut(&claimant.uid)
+            && claim.addresses == addresses
+            && claim.claimant == *claimant
+        {
+            claim.pool = lies_in.or_else(|| claim.pool.take());
+            return;
+        }
+        let before = self.release(&claimant.uid).and_then(|claim| claim.pool);
+        if addresses.is_empty() {
+            return;
+        }
+        for address in addresses.iter() {
+            self.enter(address, claimant);
+        }
+        let pool = lies_in.or(noted).or(before);
+        let claim = Claim {
+            claimant: Arc::clone(claimant),
+            addresses,
+            pool,
+        };
+        self.claims.insert(claimant.uid.clone(), claim);
+    }
+
+    fn enter(&mut self, address: IpAddr, claimant: &Arc<Claimant>) {
+        let first = match self.occupied.entry(address) {
+            Entry::Occupied(mut occupancy) => {
+                occupancy.get_mut().join(Arc::clone(claimant));
+                false
+            }
+            Entry::Vacant(vacancy) => {
+                vacancy.insert(Occupancy::Sole(Arc::clone(claimant)));
+                true
+            }
+        };
+        if let Some((pool, entry)) = self.pools.locate(address)
+            && let Some(state) = self.states.get_mut(pool)
+        {
+            state.enter(entry, address, first, &claimant.terms);
+        }
+    }
+
+    fn leave(&mut self, address: IpAddr, claimant: &Claimant) {
+        let Some(occupancy) = self.occupied.get_mut(&address) else {
+            return;
+        };
+        let last = occupancy.leave(&claimant.uid);
+        if last {
+            self.occupied.remove(&address);
+        }
+        if let Some((pool, entry)) = self.pools.locate(address)
+            && let Some(state) = self.states.get_mut(pool)
+        {
+            state.leave(entry, address, last, &claimant.terms);
+        }
+    }
+}
+
+/// Whether the pool serves the Service.
+pub(crate) fn judge_admission(pool: &Pool, request: &Request) -> Result<(), Refusal> {
+    pool.admits(request).map_err(|verdict| match verdict {
+        Verdict::NotForLabels => Refusal::PoolNotForLabels {
+            pool: pool.name().clone(),
+            service: request.claimant.service.clone(),
+        },
+        Verdict::NotForNamespace
+        | Verdict::NotAutomatic
+        | Verdict::LacksFamily(_)
+        | Verdict::Full(_) => Refusal::PoolNotForNamespace {
+            pool: pool.name().clone(),
+            namespace: request.claimant.service.namespace().to_owned(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

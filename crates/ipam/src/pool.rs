@@ -1,0 +1,308 @@
+//! One address pool: parsed from text, judged on its own, then unchangeable.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use landfall_model::rows::Family;
+
+use crate::entry::{Entry, is_buggy};
+use crate::pool_error::PoolError;
+use crate::refusal::Verdict;
+use crate::request::Request;
+use crate::selector::{LabelSelector, SelectorSpec};
+
+/// Name of a pool. Never empty in a [`Pool`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolName(Arc<str>);
+
+/// A pool as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Name.
+    pub name: String,
+    /// Entries, each `CIDR` or `FIRST-LAST`; their order is the order of allocation.
+    pub addresses: Vec<String>,
+    /// Whether Services that name neither the pool nor an address may be served from it.
+    pub auto_assign: bool,
+    /// Whether IPv4 addresses ending in .0 and .255 are left out.
+    pub avoid_buggy_ips: bool,
+    /// Whom the pool is for; its mere presence puts the pool before those without.
+    pub allocation: Option<AllocationSpec>,
+}
+
+/// `serviceAllocation` as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationSpec {
+    /// Lower comes first; 0 comes last.
+    pub priority: i64,
+    /// Names of namespaces.
+    pub namespaces: Vec<String>,
+    /// Selectors on labels of namespaces, of which one must match.
+    pub namespace_selectors: Vec<SelectorSpec>,
+    /// Selectors on labels of Services, of which one must match.
+    pub service_selectors: Vec<SelectorSpec>,
+}
+
+/// A valid pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    name: PoolName,
+    entries: Vec<Entry>,
+    auto_assign: bool,
+    avoid_buggy_ips: bool,
+    allocation: Option<Allocation>,
+}
+
+/// Whom a pool is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    priority: i64,
+    namespaces: BTreeSet<String>,
+    namespace_selectors: Vec<LabelSelector>,
+    service_selectors: Vec<LabelSelector>,
+}
+
+// === impl PoolName ===
+
+impl PoolName {
+    /// Wraps a name.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for PoolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl PoolSpec ===
+
+impl PoolSpec {
+    /// A pool of these entries with everything else at its default.
+    pub fn new<I>(name: &str, addresses: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        Self {
+            name: name.to_owned(),
+            addresses: addresses.into_iter().map(Into::into).collect(),
+            auto_assign: true,
+            avoid_buggy_ips: false,
+            allocation: None,
+        }
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Judges a pool on its own, and tells everything that is wrong with it at once.
+    pub fn parse(spec: &PoolSpec) -> Result<Self, Vec<PoolError>> {
+        let name = PoolName::new(&spec.name);
+        let mut errors = Vec::new();
+        if spec.name.is_empty() {
+            errors.push(PoolError::NoName);
+        }
+        if spec.addresses.is_empty() {
+            errors.push(PoolError::NoAddresses { pool: name.clone() });
+        }
+        let mut entries: Vec<Entry> = Vec::with_capacity(spec.addresses.len());
+        for text in &spec.addresses {
+            match text.parse() {
+                Ok(entry) => entries.push(entry),
+                Err(source) => errors.push(PoolError::Entry {
+                    pool: name.clone(),
+                    entry: text.clone(),
+                    source,
+                }),
+            }
+        }
+        errors.extend(PoolError::overlaps(
+            entries.iter().map(|entry| (&name, entry)),
+        ));
+        let allocation = spec
+            .allocation
+            .as_ref()
+            .map(|allocation| Allocation::parse(&name, allocation, &mut errors));
+        if errors.is_empty() {
+            Ok(Self {
+                name,
+                entries,
+                auto_assign: spec.auto_assign,
+                avoid_buggy_ips: spec.avoid_buggy_ips,
+                allocation,
+            })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &PoolName {
+        &self.name
+    }
+
+    /// Its entries in the order of allocation.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether Services that name neither the pool nor an address may be served from it.
+    pub fn auto_assign(&self) -> bool {
+        self.auto_assign
+    }
+
+    /// Whether IPv4 addresses ending in .0 and .255 are left out.
+    pub fn avoid_buggy_ips(&self) -> bool {
+        self.avoid_buggy_ips
+    }
+
+    /// Whom the pool is for, if that was written.
+    pub fn allocation(&self) -> Option<&Allocation> {
+        self.allocation.as_ref()
+    }
+
+    /// Whether the pool leaves this address out although it lies in one of its entries.
+    pub fn avoids(&self, address: IpAddr) -> bool {
+        self.avoid_buggy_ips && is_buggy(address)
+    }
+
+    /// Whether any entry is of this family.
+    pub fn has_family(&self, family: Family) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.range().family() == family)
+    }
+
+    /// Whether the Service may hold an address of this pool; if not, why.
+    ///
+    /// A pool limited to namespaces by selectors alone stays limited while they match no
+    /// namespace. (In the reference it is then open to everybody who names it.)
+    pub(crate) fn admits(&self, request: &Request) -> Result<(), Verdict> {
+        self.allocation
+            .as_ref()
+            .map_or(Ok(()), |allocation| allocation.admits(request))
+    }
+
+    /// Where the pool stands among those with `serviceAllocation`; `None` for one without.
+    pub(crate) fn rank(&self) -> Option<(bool, i64)> {
+        self.allocation
+            .as_ref()
+            .map(|allocation| (allocation.priority == 0, allocation.priority))
+    }
+}
+
+// === impl Allocation ===
+
+impl Allocation {
+    fn parse(pool: &PoolName, spec: &AllocationSpec, errors: &mut Vec<PoolError>) -> Self {
+        let mut namespaces = BTreeSet::new();
+        for namespace in &spec.namespaces {
+            if !namespaces.insert(namespace.clone()) {
+                errors.push(PoolError::DuplicateNamespace {
+                    pool: pool.clone(),
+                    namespace: namespace.clone(),
+                });
+            }
+        }
+        Self {
+            priority: spec.priority,
+            namespaces,
+            namespace_selectors: selectors(
+                pool,
+                "namespaceSelectors",
+                &spec.namespace_selectors,
+                errors,
+            ),
+            service_selectors: selectors(pool, "serviceSelectors", &spec.service_selectors, errors),
+        }
+    }
+
+    fn admits(&self, request: &Request) -> Result<(), Verdict> {
+        let limited = !self.namespaces.is_empty() || !self.namespace_selectors.is_empty();
+        let namespace = self
+            .namespaces
+            .contains(request.claimant.service.namespace())
+            || matches_any(&self.namespace_selectors, &request.namespace_labels);
+        if limited && !namespace {
+            return Err(Verdict::NotForNamespace);
+        }
+        if !self.service_selectors.is_empty()
+            && !matches_any(&self.service_selectors, &request.labels)
+        {
+            return Err(Verdict::NotForLabels);
+        }
+        Ok(())
+    }
+
+    /// Lower comes first; 0 comes last.
+    pub fn priority(&self) -> i64 {
+        self.priority
+    }
+
+    /// Names of namespaces.
+    pub fn namespaces(&self) -> &BTreeSet<String> {
+        &self.namespaces
+    }
+
+    /// Selectors on labels of namespaces.
+    pub fn namespace_selectors(&self) -> &[LabelSelector] {
+        &self.namespace_selectors
+    }
+
+    /// Selectors on labels of Services.
+    pub fn service_selectors(&self) -> &[LabelSelector] {
+        &self.service_selectors
+    }
+}
+
+fn matches_any(selectors: &[LabelSelector], labels: &crate::selector::Labels) -> bool {
+    selectors.iter().any(|selector| selector.matches(labels))
+}
+
+fn selectors(
+    pool: &PoolName,
+    field: &'static str,
+    specs: &[SelectorSpec],
+    errors: &mut Vec<PoolError>,
+) -> Vec<LabelSelector> {
+    let mut selectors = Vec::with_capacity(specs.len());
+    for spec in specs {
+        match LabelSelector::parse(spec) {
+            Ok(selector) if selectors.contains(&selector) => {
+                errors.push(PoolError::DuplicateSelector {
+                    pool: pool.clone(),
+                    field,
+                    selector,
+                });
+            }
+            Ok(selector) => selectors.push(selector),
+            Err(source) => errors.push(PoolError::Selector {
+                pool: pool.clone(),
+                field,
+                source,
+            }),
+        }
+    }
+    selectors
+}
+
+#[cfg(test)]
+mod tests;

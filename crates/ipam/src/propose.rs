@@ -1,0 +1,486 @@
+//! The decision: what one Service should hold now.
+//!
+//! In this order: what it holds is judged, address by address; then the wish is looked at, from
+//! the most particular (these addresses) over the named pool to "any". A wish that can't be had
+//! leaves the Service with everything it may keep.
+//!
+//! ```text
+//!  held ──judge──> kept (may stay) + why (first reason of what may not)
+//!                    │
+//!       addresses requested? ── yes ──> exactly these, or stay
+//!                    │ no
+//!       in the right pool?  ─── yes ──> complete the families there, or move to a pool with both
+//!                    │ no
+//!                    └────────────────> allocate anew, or stay
+//! ```
+
+use std::net::IpAddr;
+
+use landfall_model::rows::Family;
+
+use crate::allocator::{Allocator, judge_admission};
+use crate::family::{Addresses, WantedFamilies, other};
+use crate::pool::PoolName;
+use crate::proposal::{Decision, Proposal, Why};
+use crate::refusal::{PassedOver, Refusal, Verdict};
+use crate::request::Request;
+
+/// See [`Allocator::propose`].
+pub(crate) fn propose(allocator: &Allocator, request: &Request) -> Result<Proposal, Refusal> {
+    Case::open(allocator, request).decide()
+}
+
+/// One Service with its wish and what it holds.
+struct Case<'a> {
+    allocator: &'a Allocator,
+    request: &'a Request,
+    held: Addresses,
+    /// The part of `held` that may stay as far as pools and other Services are concerned.
+    kept: Addresses,
+    /// The pool of `kept`.
+    home: Option<usize>,
+    /// Why `kept` is less than `held`; `None` exactly when it is not.
+    why: Option<Why>,
+}
+
+/// Addresses that can be had, all in one pool.
+struct Offer {
+    addresses: Addresses,
+    pool: usize,
+}
+
+impl<'a> Case<'a> {
+    /// Judges what the Service holds.
+    fn open(allocator: &'a Allocator, request: &'a Request) -> Self {
+        let held = allocator.held_addresses(&request.claimant.uid);
+        let mut case = Self {
+            allocator,
+            request,
+            held,
+            kept: Addresses::NONE,
+            home: None,
+            why: None,
+        };
+        let lead = request.families.lead();
+        for address in [lead, other(lead)]
+            .into_iter()
+            .filter_map(|family| held.get(family))
+        {
+            match case.may_stay(address) {
+                Ok(pool) => {
+                    case.kept.insert(address);
+                    case.home = case.home.or(pool);
+                }
+                Err(why) => {
+                    case.why.get_or_insert(why);
+                }
+            }
+        }
+        case
+    }
+
+    /// Whether a held address may stay, and in which pool it lies.
+    fn may_stay(&self, address: IpAddr) -> Result<Option<usize>, Why> {
+        let Self {
+            allocator, request, ..
+        } = self;
+        if !request.families.includes(Family::of(address)) {
+            return Err(Why::FamilyNotWanted { address });
+        }
+        if allocator.pools().is_empty() {
+            // Nothing says that the address should go, except another Service.
+            let judgement = allocator.judge_sharing(&request.claimant, address);
+            return judgement.map(|()| None).map_err(Why::NotAllowed);
+        }
+        let Some((pool, _)) = allocator.pools().locate(address) else {
+            return Err(self.why_in_no_pool(address));
+        };
+        allocator
+            .judge(request, pool, address)
+            .map_err(Why::NotAllowed)?;
+        match self.home {
+            Some(home) if home != pool => Err(Why::PoolsSplit {
+                address,
+                pool: self.name(pool),
+                home: self.name(home),
+            }),
+            _ => Ok(Some(pool)),
+        }
+    }
+
+    fn why_in_no_pool(&self, address: IpAddr) -> Why {
+        let noted = self
+            .allocator
+            .held(&self.request.claimant.uid)
+            .and_then(|c| c.pool.clone());
+        match noted {
+            Some(pool) if self.allocator.pools().get(&pool).is_some() => {
+                Why::PoolShrunk { address, pool }
+            }
+            pool => Why::PoolGone { address, pool },
+        }
+    }
+
+    fn decide(self) -> Result<Proposal, Refusal> {
+        if self.allocator.pools().is_empty() {
+            return self.stay(Refusal::NoPools);
+        }
+        if !self.request.addresses.is_empty() {
+            let addresses = self.request.addresses;
+            return match self.requested_addresses() {
+                Ok(offer) => Ok(self.take(&offer, Why::AddressesRequested { addresses })),
+                Err(refusal) => self.stay(refusal),
+            };
+        }
+        let requested = match self.requested_pool() {
+            Ok(requested) => requested,
+            Err(refusal) => return self.stay(refusal),
+        };
+        match self.home {
+            Some(home) if requested.is_none_or(|requested| requested == home) => {
+                self.complete(home)
+            }
+            home => match self.allocate(false) {
+                Ok(offer) => {
+                    let from = self.name(home.unwrap_or(offer.pool));
+                    let to = self.name(offer.pool);
+                    Ok(self.take(&offer, Why::PoolRequested { from, to }))
+                }
+                Err(refusal) => self.stay(refusal),
+            },
+        }
+    }
+
+    // --- The wish, from the most particular on ---
+
+    fn requested_pool(&self) -> Result<Option<usize>, Refusal> {
+        let Some(name) = &self.request.pool else {
+            return Ok(None);
+        };
+        let pools = self.allocator.pools();
+        pools
+            .index_of(name)
+            .map(Some)
+            .ok_or_else(|| Refusal::UnknownPool {
+                pool: name.clone(),
+                known: pools.names(),
+            })
+    }
+
+    fn requested_addresses(&self) -> Result<Offer, Refusal> {
+        let Self {
+            allocator, request, ..
+        } = self;
+        let addresses = request.addresses;
+        if !request.families.equals_families_of(addresses) {
+            return Err(Refusal::FamiliesMismatch {
+                addresses,
+                families: request.families,
+            });
+        }
+        let requested = self.requested_pool()?;
+        let mut found: Option<(usize, IpAddr)> = None;
+        for address in addresses.iter() {
+            let (pool, _) =
+                allocator
+                    .pools()
+                    .locate(address)
+                    .ok_or_else(|| Refusal::AddressNotInPool {
+                        address,
+                        known: allocator.pools().names(),
+                    })?;
+            if let Some(requested) = requested
+                && requested != pool
+            {
+                return Err(Refusal::AddressInOtherPool {
+                    address,
+                    pool: self.name(pool),
+                    requested: self.name(requested),
+                });
+            }
+            match found {
+                Some((first_pool, first)) if first_pool != pool => {
+                    return Err(Refusal::AddressesInTwoPools {
+                        first,
+                        first_pool: self.name(first_pool),
+                        second: address,
+                        second_pool: self.name(pool),
+                    });
+                }
+                _ => found = Some((pool, address)),
+            }
+            allocator.judge(request, pool, address)?;
+        }
+        // Families never ask for nothing, so an address was found; were none, no pool is right.
+        let (pool, _) = found.ok_or(Refusal::FamiliesMismatch {
+            addresses,
+            families: request.families,
+        })?;
+        Ok(Offer { addresses, pool })
+    }
+
+    /// Keeps what is there and looks for the family that is missing.
+    fn complete(&self, home: usize) -> Result<Proposal, Refusal> {
+        let Self {
+            request,
+            kept,
+            held,
+            ..
+        } = self;
+        let as_it_is = Offer {
+            addresses: *kept,
+            pool: home,
+        };
+        let why = |missing| Why::NeedsBothFamilies {
+            pool: self.name(home),
+            missing,
+        };
+        let Some(missing) = request.families.missing(*kept) else {
+            return Ok(self.take(&as_it_is, why(request.families.lead())));
+        };
+        if let Some(address) = self.offer(home, missing) {
+            let both = Offer {
+                addresses: kept.with(address),
+                pool: home,
+            };
+            return Ok(self.take(&both, why(missing)));
+        }
+        // Who only prefers both stays where it is, unless it had both and lost one.
+        let required = request.families == WantedFamilies::RequireDual;
+        if required || held.len() > kept.len() {
+            match self.allocate(true) {
+                Ok(offer) => return Ok(self.take(&offer, why(missing))),
+                Err(refusal) if required => return self.stay(refusal),
+                Err(_) => {}
+            }
+        }
+        Ok(self.take(&as_it_is, why(missing)))
+    }
+
+    /// New addresses from the requested pool, or from the first pool that can serve; with
+    /// `both_only` also a Service that merely prefers both families gets both or nothing.
+    fn allocate(&self, both_only: bool) -> Result<Offer, Refusal> {
+        let pools = self.allocator.pools();
+        if let Some(index) = self.requested_pool()? {
+            if let Some(pool) = pools.at(index) {
+                judge_admission(pool, self.request)?;
+            }
+            let offer = self.best_of(&[index], both_only);
+            return offer.ok_or_else(|| self.why_not_from(index));
+        }
+        let admitted = |tier: &[usize]| -> Vec<usize> {
+            tier.iter()
+                .copied()
+                .filter(|index| {
+                    pools
+                        .at(*index)
+                        .is_some_and(|pool| pool.admits(self.request).is_ok())
+                })
+                .collect()
+        };
+        pools
+            .tiers()
+            .into_iter()
+            .find_map(|tier| self.best_of(&admitted(tier), both_only))
+            .ok_or_else(|| self.why_from_none())
+    }
+
+    /// The best that any of these pools can give; of equals the first.
+    fn best_of(&self, pools: &[usize], both_only: bool) -> Option<Offer> {
+        let single = |family: Family| {
+            pools.iter().find_map(|&pool| {
+                let addresses = self.offer(pool, family)?.into();
+                Some(Offer { addresses, pool })
+            })
+        };
+        let both = || {
+            pools.iter().find_map(|&pool| {
+                let v4 = self.offer(pool, Family::V4)?;
+                let v6 = self.offer(pool, Family::V6)?;
+                Some(Offer {
+                    addresses: Addresses::from(v4).with(v6),
+                    pool,
+                })
+            })
+        };
+        match self.request.families {
+            WantedFamilies::Only(family) => single(family),
+            WantedFamilies::RequireDual => both(),
+            WantedFamilies::PreferDual { .. } if both_only => both(),
+            WantedFamilies::PreferDual { first } => both()
+                .or_else(|| single(first))
+                .or_else(|| single(other(first))),
+        }
+    }
+
+    /// What the pool can give: the address that the Service has there already, else another.
+    fn offer(&self, pool: usize, family: Family) -> Option<IpAddr> {
+        let Self {
+            allocator, request, ..
+        } = self;
+        let own = self.held.get(family).filter(|address| {
+            allocator
+                .pools()
+                .locate(*address)
+                .is_some_and(|(of, _)| of == pool)
+                && allocator.judge(request, pool, *address).is_ok()
+        });
+        own.or_else(|| {
+            allocator
+                .state(pool)?
+                .offer(family, &request.claimant.terms)
+        })
+    }
+
+    // --- Why not ---
+
+    /// What a pool that admits the Service can't give.
+    fn shortage(&self, pool: usize) -> Option<Verdict> {
+        let families = match self.request.families {
+            WantedFamilies::Only(family) => vec![family],
+            WantedFamilies::RequireDual => vec![Family::V4, Family::V6],
+            WantedFamilies::PreferDual { first } => vec![first, other(first)],
+        };
+        let family = families
+            .into_iter()
+            .find(|family| self.offer(pool, *family).is_none())?;
+        let lacks = self
+            .allocator
+            .state(pool)
+            .is_none_or(|state| state.lacks(family));
+        Some(if lacks {
+            Verdict::LacksFamily(family)
+        } else {
+            Verdict::Full(family)
+        })
+    }
+
+    fn why_not_from(&self, index: usize) -> Refusal {
+        let pool = self.name(index);
+        match self.shortage(index) {
+            Some(Verdict::LacksFamily(family)) => Refusal::PoolLacksFamily { pool, family },
+            Some(Verdict::Full(family)) => Refusal::PoolFull { pool, family },
+            _ => Refusal::PoolFull {
+                pool,
+                family: self.request.families.lead(),
+            },
+        }
+    }
+
+    fn why_from_none(&self) -> Refusal {
+        let mut passed_over = Vec::new();
+        for (index, pool) in self.allocator.pools().iter().enumerate() {
+            let verdict = if pool.auto_assign() {
+                pool.admits(self.request)
+                    .err()
+                    .or_else(|| self.shortage(index))
+            } else {
+                Some(Verdict::NotAutomatic)
+            };
+            passed_over.extend(verdict.map(|verdict| PassedOver {
+                pool: pool.name().clone(),
+                verdict,
+            }));
+        }
+        let short =
+            |pool: &PassedOver| matches!(pool.verdict, Verdict::Full(_) | Verdict::LacksFamily(_));
+        if passed_over.iter().any(short) {
+            Refusal::PoolsExhausted {
+                families: self.request.families,
+                passed_over,
+            }
+        } else {
+            Refusal::NoPoolForService {
+                service: self.request.claimant.service.clone(),
+                passed_over,
+            }
+        }
+    }
+
+    // --- The answer ---
+
+    /// The Service shall hold the offer. `wish` is why it leaves what it could keep.
+    fn take(&self, offer: &Offer, wish: Why) -> Proposal {
+        let Self { request, held, .. } = self;
+        let addresses = offer.addresses;
+        let why = || self.why.clone().unwrap_or(wish);
+        let decision = if held.is_empty() {
+            Decision::Claim
+        } else if addresses == *held {
+            Decision::Keep
+        } else if addresses.contains_all(held) {
+            Decision::Gain {
+                gained: addresses.without(held),
+            }
+        } else if held.contains_all(&addresses) {
+            Decision::Drop {
+                dropped: held.without(&addresses),
+                why: why(),
+            }
+        } else {
+            Decision::Move {
+                from: *held,
+                why: why(),
+            }
+        };
+        let unmet = request.families.missing(addresses).map(|missing| {
+            let pool = self.name(offer.pool);
+            match self.allocator.state(offer.pool) {
+                Some(state) if !state.lacks(missing) => Refusal::PoolFull {
+                    pool,
+                    family: missing,
+                },
+                _ => Refusal::PoolLacksFamily {
+                    pool,
+                    family: missing,
+                },
+            }
+        });
+        Proposal {
+            addresses,
+            pool: Some(self.name(offer.pool)),
+            decision,
+            unmet,
+        }
+    }
+
+    /// The wish can't be had: the Service keeps what it may keep.
+    fn stay(&self, refusal: Refusal) -> Result<Proposal, Refusal> {
+        let (addresses, from) = (self.kept, self.held);
+        let decision = match &self.why {
+            None if from.is_empty() => return Err(refusal),
+            None => Decision::Keep,
+            Some(why) if addresses.is_empty() => Decision::GiveUp {
+                from,
+                why: why.clone(),
+            },
+            Some(why) => Decision::Drop {
+                dropped: from.without(&addresses),
+                why: why.clone(),
+            },
+        };
+        let noted = || {
+            self.allocator
+                .held(&self.request.claimant.uid)
+                .and_then(|c| c.pool.clone())
+        };
+        let pool = match self.home {
+            Some(home) => Some(self.name(home)),
+            None if addresses.is_empty() => None,
+            None => noted(),
+        };
+        Ok(Proposal {
+            addresses,
+            pool,
+            decision,
+            unmet: Some(refusal),
+        })
+    }
+
+    fn name(&self, pool: usize) -> PoolName {
+        self.allocator
+            .pools()
+            .at(pool)
+            .map_or_else(|| PoolName::new(""), |pool| pool.name().clone())
+    }
+}

@@ -1,0 +1,433 @@
+//! Every way in which a wish for an address can be refused, with what an operator needs to know.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use landfall_model::rows::Family;
+use landfall_model::{Code, ListenerKey, Reason, ServiceKey};
+
+use crate::family::{Addresses, WantedFamilies};
+use crate::pool::PoolName;
+use crate::sharing::{BackendKey, SharingKey};
+
+/// Why a Service can't have what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No pool is configured.
+    #[error("no address pool is configured")]
+    NoPools,
+    /// The named pool does not exist.
+    #[error("there is no address pool named {pool}")]
+    UnknownPool {
+        /// The name.
+        pool: PoolName,
+        /// The pools that exist.
+        known: Vec<PoolName>,
+    },
+    /// The requested address is in no pool.
+    #[error("the requested address {address} is in no address pool")]
+    AddressNotInPool {
+        /// The address.
+        address: IpAddr,
+        /// The pools that exist.
+        known: Vec<PoolName>,
+    },
+    /// The requested address is in another pool than the requested one.
+    #[error(
+        "the requested address {address} is in pool {pool}, and pool {requested} was requested"
+    )]
+    AddressInOtherPool {
+        /// The address.
+        address: IpAddr,
+        /// The pool it is in.
+        pool: PoolName,
+        /// The pool that was asked for.
+        requested: PoolName,
+    },
+    /// The requested addresses are in two pools.
+    #[error(
+        "the requested addresses {first} and {second} are in two pools, {first_pool} and {second_pool}"
+    )]
+    AddressesInTwoPools {
+        /// One address.
+        first: IpAddr,
+        /// Its pool.
+        first_pool: PoolName,
+        /// The other address.
+        second: IpAddr,
+        /// Its pool.
+        second_pool: PoolName,
+    },
+    /// The pool does not serve this namespace.
+    #[error("pool {pool} does not serve namespace {namespace}")]
+    PoolNotForNamespace {
+        /// The pool.
+        pool: PoolName,
+        /// The Service's namespace.
+        namespace: String,
+    },
+    /// The pool does not serve Services with these labels.
+    #[error("pool {pool} does not serve Services with the labels of {service}")]
+    PoolNotForLabels {
+        /// The pool.
+        pool: PoolName,
+        /// The Service.
+        service: ServiceKey,
+    },
+    /// The address ends in .0 or .255 and its pool avoids those.
+    #[error("{address} ends in .0 or .255, which pool {pool} avoids")]
+    AddressAvoided {
+        /// The address.
+        address: IpAddr,
+        /// Its pool.
+        pool: PoolName,
+    },
+    /// Another Service holds the address.
+    #[error("{address} is held by {holder}")]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// Who holds it.
+        holder: ServiceKey,
+    },
+    /// Another Service holds the address with another sharing key or none.
+    #[error(
+        "{address} is held by {holder} {}, and the sharing key here is {key:?}",
+        SharedBy(holder_key.as_ref()),
+        key = key.to_string(),
+    )]
+    SharingKeyDiffers {
+        /// The address.
+        address: IpAddr,
+        /// Who holds it.
+        holder: ServiceKey,
+        /// The holder's key.
+        holder_key: Option<SharingKey>,
+        /// The key of the Service that asks.
+        key: SharingKey,
+    },
+    /// The holder shares, but its traffic must reach other backends.
+    #[error(
+        "{address} is held by {holder} with the same sharing key, whose traffic policy is \
+         {holder_backend} while here it is {backend}"
+    )]
+    SharingBackendDiffers {
+        /// The address.
+        address: IpAddr,
+        /// Who holds it.
+        holder: ServiceKey,
+        /// The holder's backends.
+        holder_backend: BackendKey,
+        /// The backends of the Service that asks.
+        backend: BackendKey,
+    },
+    /// Both Services are `Local` without a selector.
+    #[error(
+        "{address} is held by {holder} with the same sharing key, and neither Service with traffic \
+         policy Local has a selector to prove that their backends are the same"
+    )]
+    SharingNeedsSelector {
+        /// The address.
+        address: IpAddr,
+        /// Who holds it.
+        holder: ServiceKey,
+    },
+    /// The holder shares, but has the same ports.
+    #[error(
+        "{address} is held by {holder} with the same sharing key, and both use {}",
+        list(ports)
+    )]
+    SharingPortsClash {
+        /// The address.
+        address: IpAddr,
+        /// Who holds the ports there.
+        holder: ServiceKey,
+        /// The ports.
+        ports: Vec<ListenerKey>,
+    },
+    /// All addresses of a family in the one pool in question are held.
+    #[error("pool {pool} has no free {family} address")]
+    PoolFull {
+        /// The pool.
+        pool: PoolName,
+        /// The family.
+        family: Family,
+    },
+    /// The one pool in question has no address of a family.
+    #[error("pool {pool} has no {family}")]
+    PoolLacksFamily {
+        /// The pool.
+        pool: PoolName,
+        /// The family.
+        family: Family,
+    },
+    /// No pool gives itself to this Service.
+    #[error("no address pool serves {service} by itself: {}", list(passed_over))]
+    NoPoolForService {
+        /// The Service.
+        service: ServiceKey,
+        /// Every pool and why not.
+        passed_over: Vec<PassedOver>,
+    },
+    /// The pools that would serve the Service can't.
+    #[error("no address pool has a free {families} address: {}", list(passed_over))]
+    PoolsExhausted {
+        /// What was wanted.
+        families: WantedFamilies,
+        /// Every pool and why not.
+        passed_over: Vec<PassedOver>,
+    },
+    /// More than two addresses were asked for.
+    #[error("{} addresses were requested: {}", addresses.len(), list(addresses))]
+    TooManyAddresses {
+        /// All of them.
+        addresses: Vec<IpAddr>,
+    },
+    /// Two addresses of one family were asked for.
+    #[error("two {family} addresses were requested, {first} and {second}")]
+    TwoOfOneFamily {
+        /// The family.
+        family: Family,
+        /// The first.
+        first: IpAddr,
+        /// The second.
+        second: IpAddr,
+    },
+    /// What was asked for is no address.
+    #[error("{key}: {text:?} is not an IP address")]
+    BadAddress {
+        /// Where it stands.
+        key: String,
+        /// What stands there.
+        text: String,
+    },
+    /// Addresses were asked for in two places.
+    #[error("addresses are requested twice, by {key} and by {other}")]
+    AddressesSetTwice {
+        /// One place.
+        key: String,
+        /// The other.
+        other: String,
+    },
+    /// The addresses asked for are not one of each family of the Service.
+    #[error("{addresses} was requested, and the Service has {families}")]
+    FamiliesMismatch {
+        /// What was asked for.
+        addresses: Addresses,
+        /// The families of the Service.
+        families: WantedFamilies,
+    },
+    /// `RequireDualStack` with a cluster address of one family.
+    #[error("the Service requires both families, and its only cluster address is {present}")]
+    NotEnoughClusterIps {
+        /// The family it has.
+        present: Family,
+    },
+    /// The Service has no cluster address.
+    #[error("the Service has no cluster address")]
+    NoClusterIp,
+}
+
+/// A pool that was considered and could not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The pool.
+    pub pool: PoolName,
+    /// Why not.
+    pub verdict: Verdict,
+}
+
+/// Why a pool could not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It serves only those who name it.
+    NotAutomatic,
+    /// It serves other namespaces.
+    NotForNamespace,
+    /// It serves other labels.
+    NotForLabels,
+    /// It has no address of this family.
+    LacksFamily(Family),
+    /// All its addresses of this family are held.
+    Full(Family),
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// The stable code, in the vocabulary that all of Landfall shares.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoPools => Code::NoPools,
+            Self::UnknownPool { .. } => Code::PoolNotFound,
+            Self::AddressNotInPool { .. }
+            | Self::AddressInOtherPool { .. }
+            | Self::AddressesInTwoPools { .. } => Code::AddressNotInPool,
+            Self::PoolNotForNamespace { .. }
+            | Self::PoolNotForLabels { .. }
+            | Self::NoPoolForService { .. } => Code::PoolNotAllowed,
+            Self::AddressAvoided { .. } => Code::AddressAvoided,
+            Self::AddressTaken { .. } => Code::AddressInUse,
+            Self::SharingKeyDiffers { .. }
+            | Self::SharingBackendDiffers { .. }
+            | Self::SharingNeedsSelector { .. }
+            | Self::SharingPortsClash { .. } => Code::AddressNotShareable,
+            Self::PoolFull { .. } => Code::PoolExhausted,
+            Self::PoolsExhausted { passed_over, .. } => {
+                if passed_over
+                    .iter()
+                    .any(|pool| matches!(pool.verdict, Verdict::Full(_)))
+                {
+                    Code::PoolExhausted
+                } else {
+                    Code::NoAddressOfFamily
+                }
+            }
+            Self::PoolLacksFamily { .. } => Code::NoAddressOfFamily,
+            Self::TooManyAddresses { .. }
+            | Self::TwoOfOneFamily { .. }
+            | Self::FamiliesMismatch { .. }
+            | Self::NotEnoughClusterIps { .. }
+            | Self::NoClusterIp => Code::AddressFamilyMismatch,
+            Self::BadAddress { .. } => Code::InvalidAddress,
+            Self::AddressesSetTwice { .. } => Code::ConflictingOptions,
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::NoPools => "configure an address pool".to_owned(),
+            Self::UnknownPool { pool, known } => {
+                format!("create pool {pool} or name one of: {}", list(known))
+            }
+            Self::AddressNotInPool { address, known } => {
+                format!(
+                    "add {address} to a pool or request an address of: {}",
+                    list(known)
+                )
+            }
+            Self::AddressInOtherPool {
+                pool, requested, ..
+            } => {
+                format!("request pool {pool}, or an address of pool {requested}")
+            }
+            Self::AddressesInTwoPools {
+                first_pool,
+                second_pool,
+                ..
+            } => format!(
+                "request both addresses from pool {first_pool} or both from pool {second_pool}"
+            ),
+            Self::PoolNotForNamespace { pool, namespace } => {
+                format!("add namespace {namespace} to pool {pool}, or use another pool")
+            }
+            Self::PoolNotForLabels { pool, .. } => format!(
+                "give the Service a label that a service selector of pool {pool} matches, or use \
+                 another pool"
+            ),
+            Self::AddressAvoided { pool, .. } => {
+                format!("request another address, or turn avoidBuggyIPs off in pool {pool}")
+            }
+            Self::AddressTaken { holder, .. } => format!(
+                "request another address, delete {holder}, or give both Services one sharing key \
+                 and different ports"
+            ),
+            Self::SharingKeyDiffers { holder, key, .. } => {
+                format!(
+                    "give {holder} the sharing key {:?} too, or use another address",
+                    key.0
+                )
+            }
+            Self::SharingBackendDiffers { holder, .. } => format!(
+                "give both Services one external traffic policy and, with Local, one selector, or \
+                 take the sharing key of {holder} away here"
+            ),
+            Self::SharingNeedsSelector { .. } => {
+                "set the external traffic policy of both Services to Cluster, or use another \
+                 address"
+                    .to_owned()
+            }
+            Self::SharingPortsClash { holder, ports, .. } => {
+                format!(
+                    "move {} here or in {holder}, or use another address",
+                    list(ports)
+                )
+            }
+            Self::PoolFull { pool, family } => {
+                format!("add {family} addresses to pool {pool}, or delete a Service that holds one")
+            }
+            Self::PoolLacksFamily { pool, family } => {
+                format!("add {family} addresses to pool {pool}, or use another pool")
+            }
+            Self::NoPoolForService { service, .. } => format!(
+                "let a pool serve {service}: by autoAssign, its namespaces or its selectors; or \
+                 request a pool"
+            ),
+            Self::PoolsExhausted { families, .. } => {
+                format!("add {families} addresses to one of these pools, or add a pool")
+            }
+            Self::TooManyAddresses { .. } | Self::TwoOfOneFamily { .. } => {
+                "request at most one IPv4 and one IPv6 address".to_owned()
+            }
+            Self::BadAddress { .. } => {
+                "write one address such as 192.0.2.7, or one of each family with a comma between"
+                    .to_owned()
+            }
+            Self::AddressesSetTwice { key, other } => format!("remove {key} or {other}"),
+            Self::FamiliesMismatch { families, .. } => match families {
+                WantedFamilies::Only(family) => format!("request one {family} address"),
+                WantedFamilies::RequireDual | WantedFamilies::PreferDual { .. } => {
+                    "request one IPv4 and one IPv6 address".to_owned()
+                }
+            },
+            Self::NotEnoughClusterIps { .. } => "set ipFamilyPolicy to PreferDualStack or \
+                                                 SingleStack, or run the cluster dual-stack"
+                .to_owned(),
+            Self::NoClusterIp => "remove clusterIP: None".to_owned(),
+        }
+    }
+
+    /// The refusal as a reason to show: what was asked for can't be had as it stands.
+    pub fn reason(&self) -> Reason {
+        Reason::error(self.code(), self.to_string()).remedy(self.remedy())
+    }
+}
+
+// === impl PassedOver ===
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pool = &self.pool;
+        match self.verdict {
+            Verdict::NotAutomatic => write!(f, "{pool} serves only those who name it"),
+            Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
+            Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
+            Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),
+            Verdict::Full(family) => write!(f, "{pool} has no free {}", family.as_str()),
+        }
+    }
+}
+
+/// "with the sharing key ..." of the holder.
+struct SharedBy<'a>(Option<&'a SharingKey>);
+
+impl fmt::Display for SharedBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(key) => write!(f, "with the sharing key {:?}", key.0),
+            None => f.write_str("without a sharing key"),
+        }
+    }
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests;
