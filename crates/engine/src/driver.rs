@@ -639,3 +639,6 @@ impl Tracked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! The loop against a provider that keeps addresses on a shelf, and a source that behaves as an API
+//! server does: what is reported comes back as a fact.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+
+use landfall_model::plan::Plan;
+use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
+use landfall_model::status::{ConditionType, IngressAddress};
+use landfall_testkit::svc;
+use serde::Serialize;
+
+use super::*;
+use crate::report::{Event, ReportError};
+
+/// Addresses 127.77.0.1, .2, ... by Service; at most `size` of them.
+#[derive(Debug)]
+struct Shelf {
+    held: Mutex<BTreeMap<Uid, u8>>,
+    recalled: Mutex<Vec<(String, usize)>>,
+    size: u8,
+    capabilities: Capabilities,
+}
+
+#[derive(Clone, Debug, Serialize)]
+enum Step {
+    Take(Uid, u8),
+    Return(Uid),
+}
+
+/// The source's side: rows as the outside has them.
+#[derive(Debug)]
+struct Source {
+    rows: Mutex<BTreeMap<ServiceKey, ServiceRow>>,
+    facts: mpsc::Sender<Fact>,
+    writes: Mutex<Vec<String>>,
+}
+
+struct Lab {
+    shelf: Arc<Shelf>,
+    source: Arc<Source>,
+    handle: EngineHandle<Shelf>,
+    wakes: mpsc::Sender<Uid>,
+    cancel: CancellationToken,
+    task: task::JoinHandle<()>,
+}
+
+// === impl Shelf ===
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Take(_, last) => write!(f, "take {last}"),
+            Self::Return(_) => f.write_str("return"),
+        }
+    }
+}
+
+impl Provider for Shelf {
+    type Observed = (Option<u8>, Option<u8>);
+    type Step = Step;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn observe(&self, want: &Intent) -> Result<Self::Observed, ProviderError> {
+        let held = self.held.lock().unwrap();
+        let free = (1..=self.size).find(|last| !held.values().any(|taken| taken == last));
+        Ok((held.get(&want.uid).copied(), free))
+    }
+
+    fn plan(
+        &self,
+        want: &Intent,
+        (held, free): &Self::Observed,
+    ) -> Result<Plan<Step>, Vec<Reason>> {
+        let mut plan = Plan::default();
+        match (&want.load_balancer, held, free) {
+            (Some(_), None, Some(free)) => {
+                plan.push(Step::Take(want.uid.clone(), *free), "it has none");
+            }
+            (Some(_), None, None) => {
+                return Err(vec![Reason::error(Code::PoolExhausted, "the shelf is empty")]);
+            }
+            (None, Some(_), _) => plan.push(Step::Return(want.uid.clone()), "it wants none"),
+            _ => {}
+        }
+        Ok(plan)
+    }
+
+    async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        let mut held = self.held.lock().unwrap();
+        match step {
+            Step::Take(uid, last) => {
+                if held.values().any(|taken| taken == last) {
+                    let reason = Reason::error(Code::AddressInUse, "somebody was faster");
+                    return Err(ProviderError::outdated(reason));
+                }
+                held.insert(uid.clone(), *last);
+                Ok(Applied::Addressed(ingress(*last)))
+            }
+            Step::Return(uid) => {
+                held.remove(uid);
+                Ok(Applied::Done)
+            }
+        }
+    }
+
+    fn standing(&self, _: &Intent, (held, _): &Self::Observed) -> Standing {
+        let ingress = held.map(ingress).unwrap_or_default();
+        Standing { ingress, ..Standing::default() }
+    }
+
+    async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        Ok(Vec::new())
+    }
+
+    fn recall(&self, claims: &[Claim]) {
+        for claim in claims {
+            for address in &claim.addresses {
+                let std::net::IpAddr::V4(address) = address else { continue };
+                self.held.lock().unwrap().insert(claim.uid.clone(), address.octets()[3]);
+            }
+        }
+        let held = self.held.lock().unwrap().len();
+        self.recalled.lock().unwrap().push(("recall".to_owned(), held));
+    }
+}
+
+fn ingress(last: u8) -> Vec<IngressAddress> {
+    let ip = Some(std::net::IpAddr::from([127, 77, 0, last]));
+    vec![IngressAddress { ip, ..IngressAddress::default() }]
+}
+
+// === impl Source ===
+
+impl Source {
+    async fn change(
+        &self,
+        what: &str,
+        key: &ServiceKey,
+        change: impl FnOnce(&mut ServiceRow),
+    ) -> Result<(), ReportError> {
+        self.writes.lock().unwrap().push(format!("{what} {key}"));
+        let fact = {
+            let mut rows = self.rows.lock().unwrap();
+            let Some(row) = rows.get_mut(key) else {
+                return Ok(());
+            };
+            change(row);
+            if row.deleting && !row.finalized {
+                rows.remove(key);
+                Fact::ServiceGone(key.clone())
+            } else {
+                Fact::Service(Arc::new(row.clone()))
+            }
+        };
+        self.facts.send(fact).await.map_err(|_| ReportError::Conflict { what: "nobody listens" })
+    }
+}
+
+impl Report for Source {
+    async fn add_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
+        self.change("finalize", &row.key, |row| row.finalized = true).await
+    }
+
+    async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
+        self.change("unfinalize", &row.key, |row| row.finalized = false).await
+    }
+
+    async fn write_status(
+        &self,
+        row: &ServiceRow,
+        status: &ServiceStatus,
+    ) -> Result<(), ReportError> {
+        self.change("status", &row.key, |row| row.status = status.clone()).await
+    }
+
+    async fn event(&self, _: &ServiceRow, _: &Event) {}
+}
+
+// === impl Lab ===
+
+impl Lab {
+    async fn start(size: u8, rows: Vec<Arc<ServiceRow>>) -> Self {
+        let (facts, receiver) = mpsc::channel(1024);
+        let (wakes, woken) = mpsc::channel(16);
+        let shelf = Arc::new(Shelf {
+            held: Mutex::default(),
+            recalled: Mutex::default(),
+            size,
+            capabilities: Capabilities::default(),
+        });
+        let source = Arc::new(Source {
+            rows: Mutex::new(rows.iter().map(|row| (row.key.clone(), (**row).clone())).collect()),
+            facts: facts.clone(),
+            writes: Mutex::default(),
+        });
+        let config = EngineConfig {
+            now: || Timestamp::UNIX_EPOCH,
+            ..EngineConfig::new(Selection { name: "local".to_owned(), default: true })
+        };
+        let engine = Engine::new(config, shelf.clone(), source.clone());
+        let (handle, cancel) = (engine.handle(), CancellationToken::new());
+        let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
+        for row in rows {
+            facts.send(Fact::Service(row)).await.unwrap();
+        }
+        facts.send(Fact::Synced).await.unwrap();
+        Self { shelf, source, handle, wakes, cancel, task }
+    }
+
+    async fn apply(&self, row: Arc<ServiceRow>) {
+        self.source.rows.lock().unwrap().insert(row.key.clone(), (*row).clone());
+        self.source.facts.send(Fact::Service(row)).await.unwrap();
+    }
+
+    /// Deletes a Service as the API server does: it goes once its finalizer is off.
+    async fn delete(&self, key: &ServiceKey) {
+        self.source.change("delete", key, |row| row.deleting = true).await.unwrap();
+    }
+
+    /// Waits until the rows of the source satisfy a condition.
+    async fn until(&self, what: &str, met: impl Fn(&BTreeMap<ServiceKey, ServiceRow>) -> bool) {
+        let wait = async {
+            let mut changes = self.handle.book.changes();
+            while !met(&self.source.rows.lock().unwrap()) {
+                let _ = tokio::time::timeout(Duration::from_millis(20), changes.changed()).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(20), wait).await.is_err() {
+            panic!("never: {what}; {:#?}", self.source.rows.lock().unwrap());
+        }
+    }
+
+    async fn until_ready(&self) {
+        let wait = async {
+            let mut changes = self.handle.book.changes();
+            while !self.handle.book.read(crate::book::Pages::ready) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("ready in 20 s");
+    }
+
+    fn writes(&self) -> Vec<String> {
+        self.source.writes.lock().unwrap().clone()
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+fn key(name: &str) -> ServiceKey {
+    svc(name).row().key.clone()
+}
+
+fn web(name: &str) -> Arc<ServiceRow> {
+    svc(name).port(80).row()
+}
+
+fn programmed(rows: &BTreeMap<ServiceKey, ServiceRow>, name: &str) -> bool {
+    rows.get(&key(name))
+        .and_then(|row| row.status.condition(ConditionType::Programmed))
+        .is_some_and(|condition| condition.status)
+}
+
+#[tokio::test]
+async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until_ready().await;
+    let writes = lab.writes();
+    lab.wakes.send(lab.source.rows.lock().unwrap()[&key("a")].uid.clone()).await.unwrap();
+    lab.apply(web("b")).await;
+    lab.until("b programmed", |rows| programmed(rows, "b")).await;
+    let about_a = |writes: &[String]| {
+        writes.iter().filter(|write| write.ends_with("/a")).count()
+    };
+    assert_eq!(about_a(&lab.writes()), about_a(&writes), "a woken settled Service writes nothing");
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
+    let holder = svc("z-holder").port(80).holding("127.77.0.1").row();
+    let lab = Lab::start(9, vec![web("a"), holder]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    assert_eq!(*lab.shelf.recalled.lock().unwrap(), [("recall".to_owned(), 1)]);
+    let rows = lab.source.rows.lock().unwrap().clone();
+    let address = |name| rows[&key(name)].status.addresses().next().unwrap().to_string();
+    assert_eq!((address("a"), address("z-holder")), ("127.77.0.2".into(), "127.77.0.1".into()));
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
+    let lab = Lab::start(1, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.apply(web("b")).await;
+    lab.until("b is told that nothing is left", |rows| {
+        rows[&key("b")]
+            .status
+            .condition(ConditionType::Addressed)
+            .is_some_and(|condition| condition.reason == Code::PoolExhausted)
+    })
+    .await;
+    lab.delete(&key("a")).await;
+    lab.until("a gone", |rows| !rows.contains_key(&key("a"))).await;
+    lab.until("b programmed", |rows| programmed(rows, "b")).await;
+    assert_eq!(lab.shelf.held.lock().unwrap().len(), 1);
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    row.wants_load_balancer = false;
+    lab.apply(Arc::new(row)).await;
+    lab.until("a clean", |rows| {
+        let row = &rows[&key("a")];
+        !row.finalized && row.status == ServiceStatus::default()
+    })
+    .await;
+    assert!(lab.shelf.held.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_namesake_with_another_identity_does_not_inherit() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    let namesake = svc("a").port(80).with(|row| row.uid = Uid::new("another")).row();
+    lab.apply(namesake).await;
+    lab.until("the namesake is programmed", |rows| {
+        programmed(rows, "a") && rows[&key("a")].uid == Uid::new("another")
+    })
+    .await;
+    let held: Vec<Uid> = lab.shelf.held.lock().unwrap().keys().cloned().collect();
+    assert_eq!(held, [Uid::new("another")]);
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    let held = lab.shelf.held.lock().unwrap().clone();
+    let status = lab.source.rows.lock().unwrap()[&key("a")].status.clone();
+    let edit = |annotation: &str, status: &ServiceStatus| {
+        svc("a")
+            .port(80)
+            .annotated("landfall.dev/drain", annotation)
+            .with(|row| {
+                row.finalized = true;
+                row.status = status.clone();
+            })
+            .row()
+    };
+    lab.apply(edit("soon", &status)).await;
+    let accepted = |rows: &BTreeMap<ServiceKey, ServiceRow>| {
+        rows[&key("a")].status.condition(ConditionType::Accepted).is_some_and(|it| it.status)
+    };
+    lab.until("refused", |rows| !accepted(rows)).await;
+    assert!(lab.source.rows.lock().unwrap().values().all(|row| {
+        row.status.condition(ConditionType::Programmed).is_some_and(|it| it.status)
+    }));
+    assert_eq!(*lab.shelf.held.lock().unwrap(), held);
+    let status = lab.source.rows.lock().unwrap()[&key("a")].status.clone();
+    lab.apply(edit("30s", &status)).await;
+    lab.until("accepted again", accepted).await;
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn services_of_other_classes_are_never_touched() {
+    let foreign = svc("foreign").port(80).with(|row| row.class = Some("example.com/lb".into()));
+    let unknown = svc("unknown").port(80).with(|row| row.class = Some("landfall.dev/x".into()));
+    let lab = Lab::start(9, vec![foreign.row(), unknown.row(), web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until_ready().await;
+    assert!(lab.writes().iter().all(|write| write.ends_with("/a")), "{:?}", lab.writes());
+    let codes = lab.handle.book.read(|pages| {
+        let record = pages.records.get(&key("unknown"));
+        record.map(|record| record.reasons.iter().map(|it| it.code).collect::<Vec<_>>())
+    });
+    assert_eq!(codes, Some(vec![Code::UnknownClass]));
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn many_services_converge_whatever_the_order_and_each_holds_one_address() {
+    let rows = (0..100).map(|number| web(&format!("s{number}"))).collect();
+    let lab = Lab::start(100, rows).await;
+    lab.until("all programmed", |rows| {
+        rows.len() == 100 && rows.keys().all(|key| programmed(rows, key.name()))
+    })
+    .await;
+    let held: std::collections::BTreeSet<u8> =
+        lab.shelf.held.lock().unwrap().values().copied().collect();
+    assert_eq!(held.len(), 100);
+    lab.stop().await;
+}
