@@ -1,0 +1,195 @@
+//! An epoll instance of our own inside tokio's. Where a task serves thousands of sockets, one
+//! registration per socket with tokio costs an allocation, two system calls and a lock each; here a
+//! socket costs one system call when it is added, and its end costs none.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::check;
+
+/// How many events one look fetches.
+const BATCH: u16 = 256;
+
+/// What happened to sockets since the last look. Edge-triggered: every change is told once.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: AsyncFd<OwnedFd>,
+}
+
+/// Room for the events of one look.
+#[derive(Debug)]
+pub struct Events {
+    room: Box<[libc::epoll_event; BATCH as usize]>,
+    count: usize,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// The number given when the socket was added.
+    pub token: u64,
+    flags: u32,
+}
+
+/// What to be told about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Bytes, connections or the end of a stream arrived.
+    Reading,
+    /// As `Reading`, and when writing becomes possible.
+    Both,
+}
+
+// === impl Epoll ===
+
+impl Epoll {
+    /// A new instance, registered with the tokio runtime that the caller runs in.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; the result is checked.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the call just returned this descriptor; nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same until it is dropped;
+        // nothing here takes it out or replaces it.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
+        Ok(Self { fd })
+    }
+
+    /// Adds a socket. Its events carry `token`. Closing the socket takes it out.
+    pub fn add(&self, socket: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
+        self.control(
+            libc::EPOLL_CTL_ADD,
+            socket.as_fd().as_raw_fd(),
+            token,
+            watch,
+        )
+    }
+
+    /// Changes what a socket is watched for; what is already so is told again.
+    pub fn change(&self, socket: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
+        self.control(
+            libc::EPOLL_CTL_MOD,
+            socket.as_fd().as_raw_fd(),
+            token,
+            watch,
+        )
+    }
+
+    /// Takes a socket out that stays open.
+    pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
+        self.control(
+            libc::EPOLL_CTL_DEL,
+            socket.as_fd().as_raw_fd(),
+            0,
+            Watch::Reading,
+        )
+    }
+
+    /// Fetches what happened, without waiting. `true`: there may be more.
+    pub fn look(&self, events: &mut Events) -> io::Result<bool> {
+        let epoll = self.fd.get_ref().as_raw_fd();
+        // SAFETY: `room` has space for BATCH events, and both live across the call.
+        let count = unsafe {
+            libc::epoll_wait(epoll, events.room.as_mut_ptr(), libc::c_int::from(BATCH), 0)
+        };
+        events.count = 0;
+        events.count = check(count)?.cast_unsigned() as usize;
+        Ok(events.count == usize::from(BATCH))
+    }
+
+    /// As [`Self::look`], waiting for the first event. Before it is called again, everything that
+    /// was told must have been dealt with or noted.
+    pub fn poll_look(&self, cx: &mut Context<'_>, events: &mut Events) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = match self.fd.poll_read_ready(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return Poll::Pending,
+            };
+            // A full batch may have left events behind, for which there will be no new edge.
+            if !self.look(events)? {
+                ready.clear_ready();
+            }
+            if events.count > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn control(&self, what: libc::c_int, fd: RawFd, token: u64, watch: Watch) -> io::Result<()> {
+        let mut flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+        if watch == Watch::Both {
+            flags |= libc::EPOLLOUT;
+        }
+        let mut event = libc::epoll_event {
+            events: flags.cast_unsigned(),
+            u64: token,
+        };
+        let epoll = self.fd.get_ref().as_raw_fd();
+        // SAFETY: `event` lives across the call; the kernel copies it.
+        check(unsafe { libc::epoll_ctl(epoll, what, fd, &raw mut event) }).map(drop)
+    }
+}
+
+// === impl Events ===
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            room: Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH as usize]),
+            count: 0,
+        }
+    }
+}
+
+impl Events {
+    /// How many events the last look fetched.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the last look fetched none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The event at a place, below [`Self::len`].
+    pub fn get(&self, place: usize) -> Option<Event> {
+        let event = self.room.get(..self.count)?.get(place)?;
+        Some(Event {
+            token: event.u64,
+            flags: event.events,
+        })
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    /// Reading will not block: there are bytes, connections, an end or an error.
+    pub fn is_readable(self) -> bool {
+        self.has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+    }
+
+    /// Writing will not block, or will fail at once.
+    pub fn is_writable(self) -> bool {
+        self.has(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR)
+    }
+
+    /// The peer will send nothing more than what is there already.
+    pub fn is_read_closed(self) -> bool {
+        self.has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+    }
+
+    /// The socket has an error to report.
+    pub fn is_error(self) -> bool {
+        self.has(libc::EPOLLERR)
+    }
+
+    fn has(self, flags: libc::c_int) -> bool {
+        self.flags & flags.cast_unsigned() != 0
+    }
+}
