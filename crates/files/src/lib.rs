@@ -1,1 +1,37 @@
-//! files
+//! Manifests in files as a source of facts, with a store that behaves like a small API server.
+//!
+//! ```text
+//!  files ─ disk ─> catalog ──(objects)──> told ──> Fact ──> engine
+//!           ^         │                     ^                  │
+//!         watch       └─(Services)─> registry <── store <──────┘ finalizers, statuses
+//!                                       │
+//!                                    state.json
+//! ```
+//!
+//! Owns: reading and following files, what is remembered about Services in the state directory.
+//! Must never: decide anything about load balancers, lose the last good version of an object to a
+//! typing error, or show what a Secret holds.
+//!
+//! Kubernetes' own behaviour is followed as far as files allow. A Service without `metadata.uid` gets
+//! an identity made of its namespace and name. A Service that vanishes from the files while its
+//! finalizer is on it is told as being deleted until the finalizer is taken off, also across a
+//! restart. What else differs, and why, is told in `registry`.
+
+mod catalog;
+mod disk;
+mod identity;
+mod load;
+mod manifest;
+mod registry;
+mod report;
+mod settle;
+mod source;
+mod state;
+mod store;
+mod told;
+mod watch;
+
+pub use load::{Loaded, load};
+pub use source::{Manifests, OpenError, Options};
+pub use state::StateError;
+pub use store::{ManifestStore, StoreError};

@@ -62,17 +62,27 @@ fn metadata(row: &ServiceRow) -> ObjectMeta {
     }
 }
 
+/// The type, as far as a row still shows it.
+fn kind(row: &ServiceRow) -> &'static str {
+    let on_nodes = row.external_local || row.ports.iter().any(|port| port.node_port.is_some());
+    if row.wants_load_balancer {
+        "LoadBalancer"
+    } else if on_nodes {
+        "NodePort"
+    } else if row.ports.is_empty() && !row.headless {
+        "ExternalName"
+    } else {
+        "ClusterIP"
+    }
+}
+
 fn spec(row: &ServiceRow) -> ServiceSpec {
+    let kind = kind(row);
     let of_load_balancers = row.wants_load_balancer;
     let traffic_policy = if row.external_local {
         "Local"
     } else {
         "Cluster"
-    };
-    let kind = if of_load_balancers {
-        "LoadBalancer"
-    } else {
-        "ClusterIP"
     };
     let policy = match row.family_policy {
         FamilyPolicy::SingleStack => "SingleStack",
@@ -87,7 +97,8 @@ fn spec(row: &ServiceRow) -> ServiceSpec {
         } else {
             Vec::new()
         },
-        external_traffic_policy: of_load_balancers.then(|| traffic_policy.to_owned()),
+        external_traffic_policy: matches!(kind, "LoadBalancer" | "NodePort")
+            .then(|| traffic_policy.to_owned()),
         health_check_node_port: row.health_check_node_port.map(|port| port.get().into()),
         ip_families: row
             .families

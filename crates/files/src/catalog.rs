@@ -1,0 +1,285 @@
+//! All files together: which objects there are, and what is wrong with the whole.
+//!
+//! The catalog remembers, file by file, the last good version of every object. What a file no longer
+//! says in readable form is not withdrawn; only what a readable file leaves out is. Where two
+//! documents describe one object, the first one wins: in the order of the paths given, of file names,
+//! and of lines.
+//!
+//! Pure: it is told what files say and never opens one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Origin, Reason};
+
+use crate::manifest::{Content, Found, Object, ObjectKey};
+
+/// What the last look at the file system found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// Every file, in the order in which their objects count.
+    pub(crate) files: Vec<File>,
+    /// Troubles that belong to no file, by the path that they are about.
+    pub(crate) troubles: BTreeMap<Arc<str>, Reason>,
+    /// Folders that could not be listed: the files in them are as they were.
+    pub(crate) unlisted: Vec<Arc<str>>,
+}
+
+/// One file of a survey.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// How it is called in messages.
+    pub(crate) name: Arc<str>,
+    /// What was found.
+    pub(crate) finding: Finding,
+}
+
+/// What was found in a file.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// The same as last time.
+    Same,
+    /// It was read.
+    Read(Content),
+    /// There was not a single character in it: somebody is about to write it.
+    Empty,
+    /// It could not be read.
+    Unreadable(Reason),
+}
+
+/// Every object of every file.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    parts: Vec<Part>,
+    troubles: BTreeMap<Arc<str>, Reason>,
+    /// Whether there is a folder that could not be listed.
+    unlisted: bool,
+}
+
+/// The objects after the files were laid over each other.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// Objects.
+    pub(crate) objects: BTreeMap<ObjectKey, Object>,
+    /// What is wrong, by file. Files without a finding are left out.
+    pub(crate) problems: BTreeMap<Arc<str>, Vec<Reason>>,
+}
+
+/// What one file contributes.
+#[derive(Debug)]
+struct Part {
+    name: Arc<str>,
+    /// What its newest version says.
+    fresh: Vec<Found>,
+    /// What an earlier version said and the newest one neither repeats nor withdraws.
+    kept: Vec<Found>,
+    reasons: Vec<Reason>,
+    /// Objects that stand in it and can't be used.
+    spoilt: BTreeSet<ObjectKey>,
+    /// Whether anything could stand in it that was not told apart.
+    unclear: bool,
+}
+
+/// So many names of kept objects are told.
+const NAMED: usize = 3;
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// Takes in a survey.
+    pub(crate) fn update(&mut self, survey: Survey) {
+        let mut before: BTreeMap<Arc<str>, Part> = std::mem::take(&mut self.parts)
+            .into_iter()
+            .map(|part| (part.name.clone(), part))
+            .collect();
+        for file in survey.files {
+            let old = before.remove(&file.name);
+            self.parts.push(Part::after(file, old));
+        }
+        // A folder that can't be listed says nothing about the files in it.
+        let kept = before.into_values().filter(|part| {
+            let inside = |folder: &Arc<str>| is_inside(&part.name, folder);
+            survey.unlisted.iter().any(inside)
+        });
+        self.parts.extend(kept);
+        self.troubles = survey.troubles;
+        self.unlisted = !survey.unlisted.is_empty();
+    }
+
+    /// Whether a Service may stand in a file that could not be read, or not quite.
+    pub(crate) fn may_hide(&self, service: &ServiceKey) -> bool {
+        let key = ObjectKey::Service(service.clone());
+        self.unlisted
+            || self
+                .parts
+                .iter()
+                .any(|part| part.unclear || part.spoilt.contains(&key))
+    }
+
+    /// The files laid over each other.
+    pub(crate) fn merged(&self) -> Merged {
+        let mut merged = Merged::default();
+        let mut places: BTreeMap<&ObjectKey, &Origin> = BTreeMap::new();
+        for part in &self.parts {
+            let mut reasons = part.reasons.clone();
+            for found in &part.fresh {
+                if let Some(first) = places.get(&found.key) {
+                    reasons.push(duplicate(found, first));
+                    continue;
+                }
+                places.insert(&found.key, &found.origin);
+                merged
+                    .objects
+                    .insert(found.key.clone(), found.object.clone());
+            }
+            if !reasons.is_empty() {
+                merged.problems.insert(part.name.clone(), reasons);
+            }
+        }
+        // What is only kept gives way to what is fresh, wherever it stands.
+        for found in self.parts.iter().flat_map(|part| &part.kept) {
+            merged
+                .objects
+                .entry(found.key.clone())
+                .or_insert_with(|| found.object.clone());
+        }
+        for (name, reason) in &self.troubles {
+            let reasons = merged.problems.entry(name.clone()).or_default();
+            reasons.push(reason.clone());
+        }
+        merged
+    }
+}
+
+fn duplicate(found: &Found, first: &Origin) -> Reason {
+    Reason::error(
+        Code::DuplicateObject,
+        format!(
+            "{} stands in {first} already; this one is ignored",
+            found.key
+        ),
+    )
+    .remedy("remove one of them")
+    .origin(Some(found.origin.clone()))
+}
+
+fn is_inside(file: &str, folder: &str) -> bool {
+    std::path::Path::new(file).starts_with(folder)
+}
+
+// === impl Part ===
+
+impl Part {
+    fn after(file: File, old: Option<Self>) -> Self {
+        let File { name, finding } = file;
+        match finding {
+            Finding::Same => old.unwrap_or_else(|| Self::holding(name, Vec::new(), Vec::new())),
+            Finding::Read(content) => Self::read(name, content, old),
+            Finding::Empty => {
+                let former = old.map(Self::into_objects).unwrap_or_default();
+                let reasons = if former.is_empty() {
+                    Vec::new()
+                } else {
+                    let reason = still_served(&name, &former, "the file is empty").remedy(
+                        "delete the file, or write a comment into it, to withdraw what it held",
+                    );
+                    vec![reason]
+                };
+                Self::holding(name, former, reasons)
+            }
+            Finding::Unreadable(reason) => {
+                let former = old.map(Self::into_objects).unwrap_or_default();
+                let mut reasons = vec![reason];
+                if !former.is_empty() {
+                    reasons.push(still_served(&name, &former, "the file can't be read"));
+                }
+                Self {
+                    unclear: true,
+                    ..Self::holding(name, former, reasons)
+                }
+            }
+        }
+    }
+
+    /// A file that says nothing itself.
+    fn holding(name: Arc<str>, kept: Vec<Found>, reasons: Vec<Reason>) -> Self {
+        Self {
+            name,
+            fresh: Vec::new(),
+            kept,
+            reasons,
+            spoilt: BTreeSet::new(),
+            unclear: false,
+        }
+    }
+
+    fn read(name: Arc<str>, content: Content, old: Option<Self>) -> Self {
+        let Content {
+            objects,
+            spoilt,
+            unclear,
+            mut reasons,
+        } = content;
+        let fresh: BTreeSet<&ObjectKey> = objects.iter().map(|found| &found.key).collect();
+        let spoilt: BTreeSet<ObjectKey> = spoilt.into_iter().collect();
+        let kept: Vec<Found> = old
+            .map(Self::into_objects)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|found| !fresh.contains(&found.key))
+            .filter(|found| unclear || spoilt.contains(&found.key))
+            .collect();
+        if !kept.is_empty() {
+            reasons.push(still_served(&name, &kept, "the newest version has errors"));
+        }
+        Self {
+            name,
+            fresh: objects,
+            kept,
+            reasons,
+            spoilt,
+            unclear,
+        }
+    }
+
+    /// Everything it contributed, without repetition.
+    fn into_objects(self) -> Vec<Found> {
+        let fresh: BTreeSet<ObjectKey> = self.fresh.iter().map(|found| found.key.clone()).collect();
+        let kept = self
+            .kept
+            .into_iter()
+            .filter(|found| !fresh.contains(&found.key));
+        let mut objects: Vec<Found> = Vec::with_capacity(self.fresh.len());
+        let mut seen = BTreeSet::new();
+        for found in self.fresh.into_iter().chain(kept) {
+            if seen.insert(found.key.clone()) {
+                objects.push(found);
+            }
+        }
+        objects
+    }
+}
+
+fn still_served(name: &Arc<str>, objects: &[Found], why: &str) -> Reason {
+    let named: Vec<String> = objects
+        .iter()
+        .take(NAMED)
+        .map(|found| found.key.to_string())
+        .collect();
+    let more = match objects.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Reason::warning(
+        Code::ServingPreviousVersion,
+        format!("{why}: {}{more} stay as they were", named.join(", ")),
+    )
+    .origin(Some(Origin {
+        file: name.clone(),
+        line: 1,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Looking at the file system: which files there are, and what stands in those that changed.
+//!
+//! Everything here blocks, and nothing here decides what a finding means.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use landfall_model::reason::{Code, Origin, Reason};
+
+use crate::catalog::{File, Finding, Survey};
+use crate::manifest;
+
+/// Larger files are refused. Ten thousand Services need about 4 MiB.
+const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// How deep folders are followed with `recursive`, which also ends loops of symbolic links.
+const FOLDER_DEPTH: usize = 32;
+
+/// File systems' time stamps step with the kernel's tick, 10 ms at most.
+const STAMP_GRAIN: Duration = Duration::from_millis(20);
+
+/// The path that stands for standard input.
+pub(crate) const STDIN: &str = "-";
+
+/// Remembers what was read, so that only what changed is read again.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    paths: Vec<PathBuf>,
+    recursive: bool,
+    /// Never read: our own state lies there.
+    state: Option<PathBuf>,
+    seen: BTreeMap<Arc<str>, Print>,
+    /// Files that are no files (standard input, pipes): they are read once.
+    streams: BTreeSet<Arc<str>>,
+    /// Paths among those given that are folders.
+    folders: BTreeSet<PathBuf>,
+}
+
+/// What a file's metadata say: as long as it stays the same, so does the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Print {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// One look around.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) survey: Survey,
+    /// Folders in which a change could matter.
+    pub(crate) folders: BTreeSet<PathBuf>,
+}
+
+/// A path given by the user that can't be used from the start.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+// === impl Disk ===
+
+impl Disk {
+    /// Will look at these paths, and leave out the state file in the folder `state`.
+    pub(crate) fn new(paths: Vec<PathBuf>, recursive: bool, state: Option<&Path>) -> Self {
+        let mut given = HashSet::new();
+        Self {
+            paths: paths
+                .into_iter()
+                .filter(|path| given.insert(path.clone()))
+                .collect(),
+            recursive,
+            state: state.and_then(|folder| fs::canonicalize(folder).ok()),
+            seen: BTreeMap::new(),
+            streams: BTreeSet::new(),
+            folders: BTreeSet::new(),
+        }
+    }
+
+    /// The first path that is not there.
+    pub(crate) fn missing(&self) -> Option<Missing> {
+        self.paths
+            .iter()
+            .filter(|path| path.as_os_str() != STDIN)
+            .find_map(|path| {
+                let source = fs::metadata(path).err()?;
+                Some(Missing {
+                    path: path.clone(),
+                    source,
+                })
+            })
+    }
+
+    /// Looks around, and reads what changed since the last time.
+    pub(crate) fn look(&mut self, stdin: &mut dyn Read) -> Look {
+        let mut look = Look::default();
+        let mut taken = HashSet::new();
+        for path in self.paths.clone() {
+            if path.as_os_str() == STDIN {
+                self.stream(&name_of(&path), stdin, &mut look);
+                continue;
+            }
+            look.watch_around(&path);
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => {
+                    self.folders.insert(path.clone());
+                    self.folder(&path, 0, &mut taken, &mut look);
+                }
+                Ok(metadata) if metadata.is_file() => {
+                    self.file(&path, &metadata, &mut taken, &mut look);
+                }
+                Ok(_) => self.pipe(&path, &mut look),
+                Err(error) => self.absent(&path, &error, &mut look),
+            }
+        }
+        let present: HashSet<&Arc<str>> = look.survey.files.iter().map(|file| &file.name).collect();
+        self.seen.retain(|name, _| present.contains(name));
+        look
+    }
+
+    /// A path that was given and is not there (any more), or can't be asked for.
+    fn absent(&self, path: &Path, error: &io::Error, look: &mut Look) {
+        let name = name_of(path);
+        let reason = io_reason(&name, "can't be read", error);
+        if self.folders.contains(path) {
+            // A folder that is gone may be a volume that is not mounted. Withdrawing everything that
+            // was in it takes emptying it.
+            look.survey.unlisted.push(name.clone());
+        } else if error.kind() != io::ErrorKind::NotFound || !is_gone(path) {
+            let finding = Finding::Unreadable(reason);
+            return look.survey.files.push(File { name, finding });
+        }
+        look.survey.troubles.insert(name, reason);
+    }
+
+    fn folder(
+        &mut self,
+        folder: &Path,
+        depth: usize,
+        taken: &mut HashSet<PathBuf>,
+        look: &mut Look,
+    ) {
+        look.folders.insert(folder.to_owned());
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                let name = name_of(folder);
+                let reason = io_reason(&name, "the folder can't be listed", &error);
+                look.survey.unlisted.push(name.clone());
+                look.survey.troubles.insert(name, reason);
+                return;
+            }
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            // Names with a dot in front are editors' and kubelets' own business.
+            if entry.file_name().as_encoded_bytes().first() == Some(&b'.') {
+                continue;
+            }
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => {
+                    if self.recursive && depth < FOLDER_DEPTH {
+                        self.folder(&path, depth + 1, taken, look);
+                    }
+                }
+                Ok(metadata) if metadata.is_file() && is_manifest(&path) => {
+                    self.file(&path, &metadata, taken, look);
+                }
+                Err(error) if is_manifest(&path) && !is_gone(&path) => {
+                    let name = name_of(&path);
+                    let reason = io_reason(&name, "can't be read", &error);
+                    let finding = Finding::Unreadable(reason);
+                    look.survey.files.push(File { name, finding });
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        metadata: &Metadata,
+        taken: &mut HashSet<PathBuf>,
+        look: &mut Look,
+    ) {
+        if let Ok(real) = fs::canonicalize(path) {
+            if self.is_ours(&real) || !taken.insert(real.clone()) {
+                return;
+            }
+            look.watch_around(&real);
+        }
+        let name = name_of(path);
+        let print = Print::of(metadata);
+        let finding = if self.seen.get(&name) == Some(&print) {
+            Finding::Same
+        } else {
+            let (finding, print) = read_file(path, &name, print);
+            match print {
+                Some(print) => self.seen.insert(name.clone(), print),
+                None => self.seen.remove(&name),
+            };
+            finding
+        };
+        look.survey.files.push(File { name, finding });
+    }
+
+    fn is_ours(&self, real: &Path) -> bool {
+        let in_state = |folder: &PathBuf| real.parent() == Some(folder);
+        self.state.as_ref().is_some_and(in_state)
+            && real.file_name().is_some_and(crate::state::is_own_file)
+    }
+
+    fn pipe(&mut self, path: &Path, look: &mut Look) {
+        let name = name_of(path);
+        if self.streams.contains(&name) {
+            return self.stream(&name, &mut io::empty(), look);
+        }
+        match fs::File::open(path) {
+            Ok(mut file) => self.stream(&name, &mut file, look),
+            Err(error) => {
+                let finding = Finding::Unreadable(io_reason(&name, "can't be read", &error));
+                look.survey.files.push(File { name, finding });
+            }
+        }
+    }
+
+    fn stream(&mut self, name: &Arc<str>, stream: &mut dyn Read, look: &mut Look) {
+        let finding = if self.streams.insert(name.clone()) {
+            read_all(stream, name)
+        } else {
+            Finding::Same
+        };
+        look.survey.files.push(File {
+            name: name.clone(),
+            finding,
+        });
+    }
+}
+
+// === impl Look ===
+
+impl Look {
+    /// A path can be replaced in the folder that it stands in.
+    fn watch_around(&mut self, path: &Path) {
+        self.folders.insert(folder_of(path).to_owned());
+    }
+}
+
+// === impl Print ===
+
+impl Print {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the last change is further away than time stamps are coarse.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let Some(changed) = u64::try_from(seconds)
+            .ok()
+            .zip(u32::try_from(nanoseconds).ok())
+            .map(|(seconds, nanoseconds)| UNIX_EPOCH + Duration::new(seconds, nanoseconds))
+        else {
+            return false;
+        };
+        SystemTime::now()
+            .duration_since(changed)
+            .is_ok_and(|age| age > STAMP_GRAIN)
+    }
+}
+
+/// Whether a path that can't be found was deleted: its folder is there, and no link into nowhere is
+/// left of it, which would be one that is just being turned.
+fn is_gone(path: &Path) -> bool {
+    let folder = folder_of(path);
+    folder.is_dir() && fs::symlink_metadata(path).is_err()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml" | "json"))
+}
+
+fn name_of(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}
+
+/// Reads a file, and takes its print from the very file that was read. A file that changes while it
+/// is read gets no print, so that it is read again; nor does one that changed a moment ago, because
+/// it could change once more without its time stamps showing it.
+fn read_file(path: &Path, name: &Arc<str>, expected: Print) -> (Finding, Option<Print>) {
+    let unreadable = |error: &io::Error| {
+        (
+            Finding::Unreadable(io_reason(name, "can't be read", error)),
+            None,
+        )
+    };
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) => return unreadable(&error),
+    };
+    let finding = read_all(&mut file, name);
+    match file.metadata() {
+        Ok(metadata) => {
+            let print = Print::of(&metadata);
+            (
+                finding,
+                (print == expected && print.is_settled()).then_some(print),
+            )
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
+fn read_all(source: &mut dyn Read, name: &Arc<str>) -> Finding {
+    let mut bytes = Vec::new();
+    if let Err(error) = source.take(SIZE_LIMIT + 1).read_to_end(&mut bytes) {
+        return Finding::Unreadable(io_reason(name, "can't be read", &error));
+    }
+    if bytes.len() as u64 > SIZE_LIMIT {
+        let reason = Reason::error(Code::InvalidManifest, "the file is too large")
+            .remedy(format!("stay below {} MiB", SIZE_LIMIT / 1024 / 1024));
+        return Finding::Unreadable(reason.origin(Some(beginning(name))));
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Finding::Empty;
+    }
+    decode(name, &bytes)
+}
+
+/// What the bytes of a file say; never panics, whatever they are.
+fn decode(name: &Arc<str>, bytes: &[u8]) -> Finding {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Finding::Read(manifest::read(name, text)),
+        Err(error) => {
+            let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let line = good.split(|byte| *byte == b'\n').count();
+            let origin = Origin {
+                file: name.clone(),
+                line: u32::try_from(line).unwrap_or(u32::MAX),
+            };
+            let reason = Reason::error(Code::InvalidManifest, "the file is not UTF-8 text");
+            Finding::Unreadable(
+                reason
+                    .remedy("save it with the encoding UTF-8")
+                    .origin(Some(origin)),
+            )
+        }
+    }
+}
+
+fn io_reason(name: &Arc<str>, what: &str, error: &io::Error) -> Reason {
+    Reason::error(Code::InvalidManifest, format!("{what}: {error}")).origin(Some(beginning(name)))
+}
+
+fn beginning(name: &Arc<str>) -> Origin {
+    Origin {
+        file: name.clone(),
+        line: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

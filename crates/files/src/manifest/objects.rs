@@ -1,0 +1,518 @@
+//! From documents to objects: which kind each is, its row, and what is wrong with it.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use landfall_model::dialect::closest;
+use landfall_model::reason::{Code, Origin, Reason, Severity};
+use landfall_model::rows::{
+    NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow, SourceMap,
+};
+use landfall_model::status::ServiceStatus;
+use landfall_model::{ServiceKey, wire};
+use serde::de::DeserializeOwned;
+
+use super::de::{Fault, from_node};
+use super::documents::{Document, split};
+use super::fields;
+use super::tree::{Flaw, Node, Value};
+use crate::identity;
+
+/// What one file says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    /// Its objects, in the order of the file.
+    pub(crate) objects: Vec<Found>,
+    /// Objects that stand in it but can't be used as they are.
+    pub(crate) spoilt: Vec<ObjectKey>,
+    /// Whether something in it could not even be told apart: then nothing that it said before can be
+    /// taken as withdrawn.
+    pub(crate) unclear: bool,
+    /// What is wrong with it, in the order of its lines.
+    pub(crate) reasons: Vec<Reason>,
+}
+
+/// An object and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) key: ObjectKey,
+    pub(crate) origin: Origin,
+    pub(crate) object: Object,
+}
+
+/// What tells objects apart. Ordered as facts are told: what others depend on comes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ObjectKey {
+    Namespace(Arc<str>),
+    Pool(String),
+    Node(Arc<str>),
+    Secret(ServiceKey),
+    Slice(ServiceKey),
+    Service(ServiceKey),
+}
+
+/// An object as a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Object {
+    Namespace(Arc<NamespaceRow>),
+    Pool(Arc<PoolRow>),
+    Node(Arc<NodeRow>),
+    Secret(Arc<SecretRow>),
+    Slice(Arc<SliceRow>),
+    Service(Arc<ServiceRow>),
+}
+
+/// The kinds that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Namespace,
+    Pool,
+    Node,
+    Secret,
+    Slice,
+    Service,
+}
+
+/// So many reasons are told of one file; who wrote more mistakes than these finds the rest next.
+const REASONS_LIMIT: usize = 100;
+
+/// How deep lists may hold lists.
+const LIST_DEPTH: usize = 4;
+
+/// Reads a file's text. `name` is how the file is called in messages.
+pub(crate) fn read(name: &Arc<str>, text: &str) -> Content {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let must_be_json = std::path::Path::new(&**name)
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let mut reading = Reading {
+        file: name,
+        content: Content::default(),
+    };
+    for document in split(text, must_be_json) {
+        match document {
+            Document::Broken(flaw) => reading.unclear(flaw),
+            Document::Read { root, flaws } => reading.document(&root, flaws),
+        }
+    }
+    let mut content = reading.content;
+    if content.reasons.len() > REASONS_LIMIT {
+        let more = content.reasons.len() - REASONS_LIMIT;
+        // The worst must not be the ones that are left out.
+        content
+            .reasons
+            .sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+        content.reasons.truncate(REASONS_LIMIT);
+        content.reasons.push(
+            Reason::warning(
+                Code::InvalidManifest,
+                format!("{more} more findings are left out"),
+            )
+            .origin(Some(origin(name, 1))),
+        );
+    }
+    content
+}
+
+fn origin(file: &Arc<str>, line: u32) -> Origin {
+    Origin {
+        file: file.clone(),
+        line,
+    }
+}
+
+/// The reading of one file.
+struct Reading<'a> {
+    file: &'a Arc<str>,
+    content: Content,
+}
+
+// === impl Reading ===
+
+impl Reading<'_> {
+    fn tell(&mut self, reason: Reason, line: u32) {
+        let origin = origin(self.file, line);
+        self.content.reasons.push(reason.origin(Some(origin)));
+    }
+
+    /// Something that can't be told apart.
+    fn unclear(&mut self, flaw: Flaw) {
+        self.content.unclear = true;
+        let reason = Reason::error(Code::InvalidManifest, flaw.message);
+        self.tell(reason, flaw.line);
+    }
+
+    fn document(&mut self, root: &Rc<Node>, flaws: Vec<Flaw>) {
+        let damaged = !flaws.is_empty();
+        for flaw in flaws {
+            let reason =
+                Reason::error(Code::InvalidManifest, flaw.message).remedy("keep one of them");
+            self.tell(reason, flaw.line);
+        }
+        self.object(root, None, damaged, LIST_DEPTH);
+    }
+
+    /// One object, or a list of them. `implied` is the kind that the list around it promises.
+    fn object(&mut self, node: &Node, implied: Option<Kind>, damaged: bool, lists_left: usize) {
+        if !matches!(node.value, Value::Map(_)) {
+            return self.unclear(Flaw {
+                line: node.line,
+                message: "not a Kubernetes object: there is no map of fields".to_owned(),
+            });
+        }
+        let (api_version, kind) = (text(node, "apiVersion"), text(node, "kind"));
+        let (api_version, kind) = match (api_version, kind, implied) {
+            (None, None, Some(kind)) => return self.of_kind(kind, node, damaged),
+            (None, None, None) => {
+                let reason = Reason::warning(
+                    Code::InvalidManifest,
+                    "not a Kubernetes object: it has no apiVersion and no kind",
+                );
+                return self.tell(reason.remedy("keep other files elsewhere"), node.line);
+            }
+            (Some(api_version), Some(kind), _) => (api_version, kind),
+            (api_version, ..) => {
+                let missing = if api_version.is_none() {
+                    "apiVersion"
+                } else {
+                    "kind"
+                };
+                return self.unclear(Flaw {
+                    line: node.line,
+                    message: format!("the object has no {missing}"),
+                });
+            }
+        };
+        if let Some(items) = list_kind(api_version, kind) {
+            return self.list(node, items, damaged, lists_left);
+        }
+        match Kind::of(api_version, kind) {
+            Some(kind) => self.of_kind(kind, node, damaged),
+            None => self.of_foreign_kind(api_version, kind, node),
+        }
+    }
+
+    fn list(&mut self, node: &Node, implied: Option<Kind>, damaged: bool, lists_left: usize) {
+        let Some(items) = node.get("items") else {
+            return;
+        };
+        match &items.value {
+            Value::List(_) if lists_left == 0 => self.unclear(Flaw {
+                line: items.line,
+                message: "lists are nested too deep".to_owned(),
+            }),
+            Value::List(items) => {
+                for item in items {
+                    self.object(item, implied, damaged, lists_left - 1);
+                }
+            }
+            _ if items.is_null() => {}
+            Value::Map(_) | Value::Scalar { .. } => self.unclear(Flaw {
+                line: items.line,
+                message: "the items of the list are no list".to_owned(),
+            }),
+        }
+    }
+
+    /// A kind that is not read: silence, unless it looks like a slip or a misunderstanding.
+    fn of_foreign_kind(&mut self, api_version: &str, kind: &str, node: &Node) {
+        let line = |field: &str| node_line(node, field);
+        let warning = |message: String| Reason::warning(Code::InvalidManifest, message);
+        if api_version == "v1" && kind == "Endpoints" {
+            let reason = warning("Endpoints are not read".to_owned())
+                .remedy("write an EndpointSlice of discovery.k8s.io/v1");
+            return self.tell(reason.at("kind"), line("kind"));
+        }
+        if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.name() == kind) {
+            // Other groups may have kinds of the same name; only what can be no group is a slip.
+            let (group, _) = ours.api_version().split_once('/').unwrap_or(("", ""));
+            let their_group = api_version.split_once('/').map_or("", |(group, _)| group);
+            if their_group == group
+                || their_group == "core"
+                || closest(their_group, [group]).is_some()
+            {
+                let reason = warning(format!("{kind} is not read in this version"))
+                    .at("apiVersion")
+                    .value(api_version)
+                    .remedy(format!("write apiVersion: {}", ours.api_version()));
+                self.tell(reason, line("apiVersion"));
+            }
+            return;
+        }
+        if let Some(name) = mistyped_kind(kind)
+            && (api_version == "v1"
+                || Kind::ALL
+                    .iter()
+                    .any(|kind| kind.api_version() == api_version))
+        {
+            let reason = warning("there is no such kind".to_owned())
+                .at("kind")
+                .value(kind)
+                .remedy(format!("did you mean {name}?"));
+            self.tell(reason, line("kind"));
+        }
+    }
+
+    fn of_kind(&mut self, kind: Kind, node: &Node, damaged: bool) {
+        match kind {
+            Kind::Namespace => self.take(node, kind, damaged, |shape: wire::Namespace, _| {
+                shape.into_row().map(|row| Object::Namespace(Arc::new(row)))
+            }),
+            Kind::Node => self.take(node, kind, damaged, |shape: wire::Node, _| {
+                shape.into_row().map(|row| Object::Node(Arc::new(row)))
+            }),
+            Kind::Pool => self.take(node, kind, damaged, |shape: wire::IpAddressPool, source| {
+                let row = shape.into_row()?;
+                Ok(Object::Pool(Arc::new(PoolRow {
+                    source: Some(source),
+                    ..row
+                })))
+            }),
+            Kind::Secret => self.take(node, kind, damaged, |shape: wire::Secret, source| {
+                let row = shape.into_row()?;
+                Ok(Object::Secret(Arc::new(SecretRow {
+                    source: Some(source),
+                    ..row
+                })))
+            }),
+            Kind::Slice => self.take(node, kind, damaged, |shape: wire::EndpointSlice, source| {
+                let row = shape.into_row()?;
+                Ok(Object::Slice(Arc::new(SliceRow {
+                    source: Some(source),
+                    ..row
+                })))
+            }),
+            Kind::Service => self.take(node, kind, damaged, service),
+        }
+    }
+
+    /// Reads one object into a row; `damaged`: it must not be used, though it may look fine.
+    fn take<T: DeserializeOwned>(
+        &mut self,
+        node: &Node,
+        kind: Kind,
+        damaged: bool,
+        into_row: impl FnOnce(T, Arc<SourceMap>) -> Result<Object, Vec<Reason>>,
+    ) {
+        let name = name_of(node, kind);
+        let source = Arc::new(SourceMap {
+            document: origin(self.file, node.line),
+            lines: fields::lines(node),
+        });
+        let mut reasons = fields::unknown(node, kind.fields());
+        let object = match from_node::<T>(node) {
+            Err(fault) => {
+                reasons.push(fault_reason(&fault, kind));
+                None
+            }
+            Ok(shape) => match into_row(shape, source.clone()) {
+                Ok(object) => Some(object),
+                Err(errors) => {
+                    reasons.extend(errors);
+                    None
+                }
+            },
+        };
+        let refused = reasons
+            .iter()
+            .any(|reason| reason.severity == Severity::Error);
+        for reason in reasons {
+            let place = reason
+                .field
+                .as_deref()
+                .map_or_else(|| source.document.clone(), |field| source.origin_of(field));
+            self.content.reasons.push(reason.origin(Some(place)));
+        }
+        match (object, name) {
+            (Some(object), _) if !damaged => self.content.objects.push(Found {
+                key: object.key(),
+                origin: source.document.clone(),
+                object,
+            }),
+            (None, _) if !refused => {}
+            (_, Some(key)) => self.content.spoilt.push(key),
+            (_, None) => self.content.unclear = true,
+        }
+    }
+}
+
+/// A Service, which in a file has no status and no history: those are the store's.
+fn service(mut shape: wire::Service, source: Arc<SourceMap>) -> Result<Object, Vec<Reason>> {
+    shape.status = wire::ServiceStatusShape::default();
+    if shape.metadata.uid.as_deref().is_none_or(str::is_empty) {
+        let name = shape.metadata.name.as_deref().unwrap_or_default();
+        let key = ServiceKey::new(shape.metadata.namespace_or_default(), name);
+        shape.metadata.uid = Some(identity::uid_of(&key).to_string());
+    }
+    let row = shape.into_row()?;
+    Ok(Object::Service(Arc::new(ServiceRow {
+        generation: None,
+        resource_version: None,
+        finalized: false,
+        deleting: false,
+        status: ServiceStatus::default(),
+        source: Some(source),
+        ..row
+    })))
+}
+
+fn fault_reason(fault: &Fault, kind: Kind) -> Reason {
+    let field = fault.field();
+    let reason = Reason::error(Code::InvalidManifest, fault.message.clone());
+    let reason = if field.is_empty() {
+        reason
+    } else {
+        reason.at(field)
+    };
+    match &fault.value {
+        Some(value) if kind != Kind::Secret => {
+            let cut: String = value.chars().take(80).collect();
+            reason.value(cut)
+        }
+        _ => reason,
+    }
+}
+
+/// The object's identity, as far as it can be read from a tree whose shape may be wrong.
+fn name_of(node: &Node, kind: Kind) -> Option<ObjectKey> {
+    let metadata = node.get("metadata")?;
+    let name = text(metadata, "name").filter(|name| !name.is_empty())?;
+    let namespace = text(metadata, "namespace")
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or(wire::DEFAULT_NAMESPACE);
+    Some(match kind {
+        Kind::Namespace => ObjectKey::Namespace(name.into()),
+        Kind::Node => ObjectKey::Node(name.into()),
+        Kind::Pool => ObjectKey::Pool(name.to_owned()),
+        Kind::Secret => ObjectKey::Secret(ServiceKey::new(namespace, name)),
+        Kind::Slice => ObjectKey::Slice(ServiceKey::new(namespace, name)),
+        Kind::Service => ObjectKey::Service(ServiceKey::new(namespace, name)),
+    })
+}
+
+fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    match &node.get(key)?.value {
+        Value::Scalar { text, .. } => Some(text),
+        Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+fn node_line(node: &Node, key: &str) -> u32 {
+    node.get(key).map_or(node.line, |value| value.line)
+}
+
+/// The kind of a list's items; `Some(None)` where each item says its own.
+#[expect(clippy::option_option, reason = "both kinds of nothing mean something")]
+fn list_kind(api_version: &str, kind: &str) -> Option<Option<Kind>> {
+    if api_version == "v1" && kind == "List" {
+        return Some(None);
+    }
+    let items = kind.strip_suffix("List")?;
+    Kind::of(api_version, items).map(Some)
+}
+
+/// The kind that was meant: our kinds and the list, but for case, a plural, or a slip.
+fn mistyped_kind(kind: &str) -> Option<&'static str> {
+    let names = Kind::ALL.iter().map(|kind| kind.name()).chain(["List"]);
+    let singular = kind.strip_suffix('s').unwrap_or(kind);
+    let mut same = names
+        .clone()
+        .filter(|name| name.eq_ignore_ascii_case(kind) || name.eq_ignore_ascii_case(singular));
+    // Short words are near to too many real kinds.
+    same.next()
+        .or_else(|| closest(kind, names.filter(|name| name.len() > 5)))
+}
+
+// === impl Kind ===
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::Namespace,
+        Self::Pool,
+        Self::Node,
+        Self::Secret,
+        Self::Slice,
+        Self::Service,
+    ];
+
+    fn of(api_version: &str, name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name && kind.api_version() == api_version)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Pool => "IPAddressPool",
+            Self::Node => "Node",
+            Self::Secret => "Secret",
+            Self::Slice => "EndpointSlice",
+            Self::Service => "Service",
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::Namespace | Self::Node | Self::Secret | Self::Service => "v1",
+            Self::Pool => "metallb.io/v1beta1",
+            Self::Slice => "discovery.k8s.io/v1",
+        }
+    }
+
+    fn fields(self) -> &'static [(&'static str, &'static [&'static str])] {
+        match self {
+            Self::Namespace | Self::Node => fields::METADATA_ONLY,
+            Self::Pool => fields::POOL,
+            Self::Secret => fields::SECRET,
+            Self::Slice => fields::SLICE,
+            Self::Service => fields::SERVICE,
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// What tells it apart.
+    pub(crate) fn key(&self) -> ObjectKey {
+        match self {
+            Self::Namespace(row) => ObjectKey::Namespace(row.name.clone()),
+            Self::Pool(row) => ObjectKey::Pool(row.name.clone()),
+            Self::Node(row) => ObjectKey::Node(row.name.clone()),
+            Self::Secret(row) => ObjectKey::Secret(row.key.clone()),
+            Self::Slice(row) => ObjectKey::Slice(row.key.clone()),
+            Self::Service(row) => ObjectKey::Service(row.key.clone()),
+        }
+    }
+
+    /// Whether both are the very same row in memory: then they need no comparing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Namespace(one), Self::Namespace(two)) => Arc::ptr_eq(one, two),
+            (Self::Pool(one), Self::Pool(two)) => Arc::ptr_eq(one, two),
+            (Self::Node(one), Self::Node(two)) => Arc::ptr_eq(one, two),
+            (Self::Secret(one), Self::Secret(two)) => Arc::ptr_eq(one, two),
+            (Self::Slice(one), Self::Slice(two)) => Arc::ptr_eq(one, two),
+            (Self::Service(one), Self::Service(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(name) => write!(f, "Namespace {name}"),
+            Self::Pool(name) => write!(f, "IPAddressPool {name}"),
+            Self::Node(name) => write!(f, "Node {name}"),
+            Self::Secret(key) => write!(f, "Secret {key}"),
+            Self::Slice(key) => write!(f, "EndpointSlice {key}"),
+            Self::Service(key) => write!(f, "Service {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! The store as the engine's place for reports.
+
+use landfall_engine::report::{Event, Report, ReportError};
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ServiceStatus;
+
+use crate::store::{ManifestStore, StoreError};
+
+impl Report for ManifestStore {
+    async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
+        let result = Self::add_finalizer(self, &service.key, &service.uid).await;
+        result.map_err(|error| report_error("finalizer", &error))
+    }
+
+    async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
+        let result = Self::remove_finalizer(self, &service.key, &service.uid).await;
+        result.map_err(|error| report_error("finalizer", &error))
+    }
+
+    async fn write_status(
+        &self,
+        service: &ServiceRow,
+        status: &ServiceStatus,
+    ) -> Result<(), ReportError> {
+        let result = Self::write_status(self, &service.key, &service.uid, status).await;
+        result.map_err(|error| report_error("status", &error))
+    }
+
+    /// There is nobody to send events to but whoever reads the log.
+    async fn event(&self, service: &ServiceRow, event: &Event) {
+        let Event {
+            reason,
+            warning,
+            message,
+        } = event;
+        if *warning {
+            tracing::warn!(service = %service.key, reason, "{message}");
+        } else {
+            tracing::info!(service = %service.key, reason, "{message}");
+        }
+    }
+}
+
+fn report_error(what: &'static str, error: &StoreError) -> ReportError {
+    match error {
+        StoreError::Outdated { .. } => ReportError::Conflict { what },
+        StoreError::State(_) | StoreError::Stopping => ReportError::Failed {
+            what,
+            why: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,403 @@
+//! The source: looks when something stirs, and tells what changed.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::Fact;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::{Catalog, Survey};
+use crate::disk::Disk;
+use crate::manifest::Object;
+use crate::registry::{Registry, Rows};
+use crate::settle::Settle;
+use crate::state::{StateDir, StateError};
+use crate::store::ManifestStore;
+use crate::told::{Problems, Told};
+use crate::watch::{self, Hint, Hints, Watcher};
+
+/// How often everything is looked at although nothing stirred: file systems whose changes come from
+/// elsewhere (NFS) tell the kernel nothing.
+const ROUTINE: Duration = Duration::from_secs(10);
+
+/// The same where changes are not told at all.
+const ROUTINE_UNWATCHED: Duration = Duration::from_secs(2);
+
+/// How often folders that came to be watched are looked at again at once.
+const LOOKS: usize = 3;
+
+/// The name under which trouble with watching is told.
+const WATCHING: &str = "file watching";
+
+/// So many Services that are kept in doubt are named.
+const NAMED: usize = 5;
+
+/// What to serve, and where to remember it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Files, folders (their `*.yaml`, `*.yml` and `*.json`), and `-` for standard input. Pipes and
+    /// standard input are read once.
+    pub paths: Vec<PathBuf>,
+    /// Whether folders in folders are read.
+    pub recursive: bool,
+    /// The directory that keeps finalizers and statuses over restarts; `None`: nothing does.
+    pub state: Option<PathBuf>,
+}
+
+/// Why the manifests can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A path is not there or can't be read.
+    #[error("{}: {source}", path.display())]
+    Path {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The state directory can't be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// A source of facts whose objects are manifests in files.
+#[derive(Debug)]
+pub struct Manifests {
+    eyes: Eyes,
+    hints: Option<Hints>,
+    store: ManifestStore,
+    catalog: Catalog,
+    told: Told,
+    /// What is wrong with the files, as of the last look.
+    file_problems: Problems,
+    settle: Settle,
+    routine: Instant,
+    unwatched: Option<Reason>,
+    unwritten: Option<Reason>,
+}
+
+/// What blocks: handed to a blocking thread for each look.
+#[derive(Debug)]
+struct Eyes {
+    disk: Disk,
+    watcher: Option<Watcher>,
+}
+
+/// What one or more looks found, and why changes may go unnoticed.
+struct Seen {
+    surveys: Vec<Survey>,
+    unwatched: Option<Reason>,
+}
+
+/// Nobody listens any more.
+struct Silenced;
+
+/// Where facts go.
+struct Teller {
+    facts: mpsc::Sender<Fact>,
+    cancel: CancellationToken,
+}
+
+// === impl Manifests ===
+
+impl Manifests {
+    /// Reads everything for the first time. Blocks, and takes standard input to its end if that is
+    /// among the paths.
+    ///
+    /// # Errors
+    /// A path is not there, or the state directory can't be used. Manifests with errors are no error
+    /// here: they are told as facts.
+    pub fn open(options: Options) -> Result<(Self, ManifestStore), OpenError> {
+        Self::open_with(options, &mut io::stdin())
+    }
+
+    pub(crate) fn open_with(
+        options: Options,
+        stdin: &mut dyn Read,
+    ) -> Result<(Self, ManifestStore), OpenError> {
+        let Options {
+            paths,
+            recursive,
+            state,
+        } = options;
+        let (state, records) = match &state {
+            Some(folder) => {
+                let (state, records) = StateDir::open(folder)?;
+                (Some(state), records)
+            }
+            None => (None, Vec::new()),
+        };
+        let disk = Disk::new(paths, recursive, state.as_ref().map(StateDir::folder));
+        if let Some(missing) = disk.missing() {
+            return Err(OpenError::Path {
+                path: missing.path,
+                source: missing.source,
+            });
+        }
+        let (watcher, hints, unwatched) = match watch::start() {
+            Ok((watcher, hints)) => (Some(watcher), Some(hints), None),
+            Err(error) => (None, None, Some(unwatched(&error))),
+        };
+        let store = ManifestStore::new(Registry::new(records), state);
+        let mut manifests = Self {
+            eyes: Eyes { disk, watcher },
+            hints,
+            store: store.clone(),
+            catalog: Catalog::default(),
+            told: Told::default(),
+            file_problems: Problems::new(),
+            settle: Settle::default(),
+            routine: Instant::now(),
+            unwatched,
+            unwritten: None,
+        };
+        let seen = manifests.eyes.look(stdin);
+        manifests.take_in(seen);
+        Ok((manifests, store))
+    }
+
+    /// Tells everything that is there, then [`Fact::Synced`], then every change, until cancelled or
+    /// until nobody listens.
+    pub async fn run(mut self, facts: mpsc::Sender<Fact>, cancel: CancellationToken) {
+        let teller = Teller { facts, cancel };
+        if self.serve(&teller).await.is_err() {
+            tracing::debug!("the manifest source stopped");
+        }
+    }
+
+    async fn serve(&mut self, teller: &Teller) -> Result<(), Silenced> {
+        self.tell_objects(teller).await?;
+        self.tell_services(teller).await?;
+        teller.tell(vec![Fact::Synced]).await?;
+        loop {
+            self.remember().await;
+            self.tell_services(teller).await?;
+            self.tell_problems(teller).await?;
+            if self.next_event(teller).await? {
+                self.look().await?;
+                self.tell_objects(teller).await?;
+            }
+        }
+    }
+
+    /// Waits for something to do. Returns whether that is a look.
+    async fn next_event(&mut self, teller: &Teller) -> Result<bool, Silenced> {
+        loop {
+            let look_at = match self.settle.due() {
+                Some(due) => self.routine.min(Instant::from_std(due)),
+                None => self.routine,
+            };
+            // Every branch is cancel-safe: a permit, a channel, a point in time.
+            tokio::select! {
+                () = teller.cancel.cancelled() => return Err(Silenced),
+                () = self.store.changed() => return Ok(false),
+                hint = next_hint(self.hints.as_mut()) => self.stirred(&hint),
+                () = tokio::time::sleep_until(look_at) => return Ok(true),
+            }
+        }
+    }
+
+    fn stirred(&mut self, hint: &Hint) {
+        let now = Instant::now().into_std();
+        if self.hints.as_ref().is_some_and(Hints::were_lost) {
+            self.settle.stir_somewhere(now);
+        } else {
+            self.settle.stir(&hint.path, hint.stir, now);
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), Silenced> {
+        // Before the look, so that what stirs meanwhile leads to the next one.
+        self.settle.looked();
+        let mut eyes = std::mem::take(&mut self.eyes);
+        let looked = tokio::task::spawn_blocking(move || {
+            let seen = eyes.look(&mut io::empty());
+            (eyes, seen)
+        });
+        match looked.await {
+            Ok((eyes, seen)) => {
+                self.eyes = eyes;
+                self.take_in(seen);
+                Ok(())
+            }
+            Err(error) => {
+                // The runtime is going down, or reading panicked, which it must not.
+                tracing::error!(%error, "manifests can't be read any more");
+                Err(Silenced)
+            }
+        }
+    }
+
+    fn take_in(&mut self, seen: Seen) {
+        for survey in seen.surveys {
+            self.catalog.update(survey);
+        }
+        if self.eyes.watcher.is_some() {
+            self.unwatched = seen.unwatched;
+        }
+        self.routine = Instant::now()
+            + if self.unwatched.is_some() {
+                ROUTINE_UNWATCHED
+            } else {
+                ROUTINE
+            };
+    }
+
+    async fn tell_objects(&mut self, teller: &Teller) -> Result<(), Silenced> {
+        let mut merged = self.catalog.merged();
+        let mut services = Rows::new();
+        merged.objects.retain(|_, object| match object {
+            Object::Service(row) => {
+                services.insert(row.key.clone(), row.clone());
+                false
+            }
+            _ => true,
+        });
+        self.file_problems = merged.problems;
+        let catalog = &self.catalog;
+        self.store.change(|registry| {
+            registry.want(services, |key| catalog.may_hide(key), Timestamp::now());
+        });
+        let facts = self.told.objects(merged.objects);
+        teller.tell(facts).await?;
+        self.tell_problems(teller).await
+    }
+
+    async fn tell_services(&mut self, teller: &Teller) -> Result<(), Silenced> {
+        let changes = self.store.with(Registry::take_changed);
+        teller.tell(self.told.services(changes)).await
+    }
+
+    async fn tell_problems(&mut self, teller: &Teller) -> Result<(), Silenced> {
+        let problems = self.problems();
+        teller.tell(self.told.problems(problems)).await
+    }
+
+    fn problems(&self) -> Problems {
+        let mut problems = self.file_problems.clone();
+        if let Some(reason) = &self.unwatched {
+            problems.insert(WATCHING.into(), vec![reason.clone()]);
+        }
+        let doubtful: Vec<ServiceKey> = self
+            .store
+            .with(|registry| registry.doubtful().cloned().collect());
+        let mut about_state: Vec<Reason> = self.unwritten.iter().cloned().collect();
+        if !doubtful.is_empty() {
+            about_state.push(in_doubt(&doubtful));
+        }
+        if let Some(path) = self.store.state_file()
+            && !about_state.is_empty()
+        {
+            problems.insert(path.to_string_lossy().into(), about_state);
+        }
+        problems
+    }
+
+    /// Makes durable what changed without anybody waiting for it: Services that came and went.
+    async fn remember(&mut self) {
+        let revision = self.store.with(|registry| registry.revision());
+        self.unwritten = match self.store.commit(revision).await {
+            Ok(()) => None,
+            Err(error) => Some(
+                Reason::error(Code::InvalidManifest, error.to_string())
+                    .remedy("make room or mend the permissions; it is tried again"),
+            ),
+        };
+    }
+}
+
+async fn next_hint(hints: Option<&mut Hints>) -> Hint {
+    match hints {
+        Some(hints) => match hints.next().await {
+            Some(hint) => hint,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+fn unwatched(error: &notify::Error) -> Reason {
+    Reason::warning(
+        Code::InvalidManifest,
+        format!(
+            "changes are noticed only every {} s: {error}",
+            ROUTINE_UNWATCHED.as_secs()
+        ),
+    )
+    .remedy("raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
+}
+
+fn in_doubt(services: &[ServiceKey]) -> Reason {
+    let mut named: Vec<String> = services
+        .iter()
+        .take(NAMED)
+        .map(ToString::to_string)
+        .collect();
+    if services.len() > NAMED {
+        named.push(format!("{} more", services.len() - NAMED));
+    }
+    Reason::warning(
+        Code::ServingPreviousVersion,
+        format!(
+            "in no readable file, and kept as remembered: {}",
+            named.join(", ")
+        ),
+    )
+    .remedy("mend the files that can't be read; then they are served or withdrawn")
+}
+
+// === impl Eyes ===
+
+impl Default for Eyes {
+    fn default() -> Self {
+        Self {
+            disk: Disk::new(Vec::new(), false, None),
+            watcher: None,
+        }
+    }
+}
+
+impl Eyes {
+    fn look(&mut self, stdin: &mut dyn Read) -> Seen {
+        let mut seen = Seen {
+            surveys: Vec::new(),
+            unwatched: None,
+        };
+        for _ in 0..LOOKS {
+            let look = self.disk.look(stdin);
+            seen.surveys.push(look.survey);
+            let Some(watcher) = &mut self.watcher else {
+                break;
+            };
+            let (is_new, failure) = watcher.follow(&look.folders);
+            seen.unwatched = failure.map(|(_, error)| unwatched(&error));
+            if !is_new {
+                break;
+            }
+        }
+        seen
+    }
+}
+
+// === impl Teller ===
+
+impl Teller {
+    async fn tell(&self, facts: Vec<Fact>) -> Result<(), Silenced> {
+        for fact in facts {
+            match self.cancel.run_until_cancelled(self.facts.send(fact)).await {
+                Some(Ok(())) => {}
+                Some(Err(_)) | None => return Err(Silenced),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What was told already, so that only changes are told. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::reason::Reason;
+use landfall_model::rows::{Fact, ServiceRow};
+
+use crate::manifest::{Object, ObjectKey};
+use crate::registry::Rows;
+
+/// Reasons by the part of the source that they are about.
+pub(crate) type Problems = BTreeMap<Arc<str>, Vec<Reason>>;
+
+/// The last word on everything.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    objects: BTreeMap<ObjectKey, Object>,
+    services: Rows,
+    problems: Problems,
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Facts about everything but Services. What others depend on is told first, and taken back
+    /// last.
+    pub(crate) fn objects(&mut self, objects: BTreeMap<ObjectKey, Object>) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for (key, object) in &objects {
+            let known = self.objects.get(key);
+            if !known.is_some_and(|known| known.is_same(object) || known == object) {
+                facts.push(appeared(object));
+            }
+        }
+        let gone = self
+            .objects
+            .keys()
+            .filter(|key| !objects.contains_key(*key));
+        facts.extend(gone.rev().map(vanished));
+        self.objects = objects;
+        facts
+    }
+
+    /// Facts about Services that may have changed.
+    pub(crate) fn services(
+        &mut self,
+        changes: Vec<(ServiceKey, Option<Arc<ServiceRow>>)>,
+    ) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for (key, row) in changes {
+            let known = self.services.get(&key);
+            match row {
+                None => {
+                    if self.services.remove(&key).is_some() {
+                        facts.push(Fact::ServiceGone(key));
+                    }
+                }
+                Some(row) if known == Some(&row) => {}
+                Some(row) => {
+                    // Another Service under the same name: the first one is gone, although nobody
+                    // had a look in between.
+                    if known.is_some_and(|known| known.uid != row.uid) {
+                        facts.push(Fact::ServiceGone(key.clone()));
+                    }
+                    self.services.insert(key, row.clone());
+                    facts.push(Fact::Service(row));
+                }
+            }
+        }
+        facts
+    }
+
+    /// Facts about what is wrong.
+    pub(crate) fn problems(&mut self, problems: Problems) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for (part, reasons) in &problems {
+            if self.problems.get(part) != Some(reasons) {
+                facts.push(Fact::SourceProblems {
+                    part: part.clone(),
+                    reasons: reasons.clone(),
+                });
+            }
+        }
+        let healed = self
+            .problems
+            .keys()
+            .filter(|part| !problems.contains_key(*part));
+        facts.extend(healed.map(|part| Fact::SourceProblems {
+            part: part.clone(),
+            reasons: Vec::new(),
+        }));
+        self.problems = problems;
+        facts
+    }
+}
+
+/// The fact that an object is there.
+pub(crate) fn appeared(object: &Object) -> Fact {
+    match object.clone() {
+        Object::Namespace(row) => Fact::Namespace(row),
+        Object::Pool(row) => Fact::Pool(row),
+        Object::Node(row) => Fact::Node(row),
+        Object::Secret(row) => Fact::Secret(row),
+        Object::Slice(row) => Fact::Slice(row),
+        Object::Service(row) => Fact::Service(row),
+    }
+}
+
+fn vanished(key: &ObjectKey) -> Fact {
+    match key.clone() {
+        ObjectKey::Namespace(name) => Fact::NamespaceGone(name),
+        ObjectKey::Pool(name) => Fact::PoolGone(name),
+        ObjectKey::Node(name) => Fact::NodeGone(name),
+        ObjectKey::Secret(key) => Fact::SecretGone(key),
+        ObjectKey::Slice(key) => Fact::SliceGone(key),
+        ObjectKey::Service(key) => Fact::ServiceGone(key),
+    }
+}
