@@ -1,1 +1,26 @@
-//! web
+//! The admin endpoint: health, metrics, the JSON API and the status page of one running instance.
+//!
+//! Owns HTTP toward people, probes and scrapers. It only renders what an [`Instance`] says and must
+//! never change anything: there is no route that writes.
+//!
+//! ```text
+//!  TCP ──> server (limits, time-outs) ──> guard (Host, origin, headers) ──> routes ──> Instance
+//!                                                                            │
+//!                    page (embedded HTML, CSS, JS) · events (SSE) · metrics ─┘
+//! ```
+//!
+//! There are no credentials: who can connect can read. The default address is a loopback address,
+//! and [`guard`] keeps web pages of others from using the reader's browser as a way in.
+
+mod error;
+mod events;
+pub mod guard;
+mod instance;
+pub mod metrics;
+mod page;
+mod routes;
+mod server;
+mod stall;
+
+pub use instance::{Heartbeat, Instance, PlanError};
+pub use server::{Options, serve};

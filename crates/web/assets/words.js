@@ -1,0 +1,206 @@
+// Facts as words: numbers, times, options and states as people say them. No document, no state.
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+export const STATES = {
+  bad: { rank: 0, word: "Not serving", icon: "bad" },
+  warn: { rank: 1, word: "Needs attention", icon: "warn" },
+  busy: { rank: 2, word: "Changing", icon: "busy" },
+  ok: { rank: 3, word: "Serving", icon: "ok" },
+};
+
+export const HEALTH = {
+  up: { word: "up", icon: "ok" },
+  unknown: { word: "not checked yet", icon: "unknown" },
+  down: { word: "down", icon: "bad" },
+  draining: { word: "draining", icon: "drain" },
+};
+
+export const SEVERITY = {
+  error: { word: "Error", icon: "bad" },
+  warning: { word: "Warning", icon: "warn" },
+  info: { word: "Note", icon: "info" },
+};
+
+export const CONDITIONS = [
+  { type: "landfall.dev/Accepted", word: "Accepted", means: "the wish is valid" },
+  { type: "landfall.dev/Addressed", word: "Addressed", means: "it has an address" },
+  { type: "landfall.dev/Programmed", word: "Programmed", means: "traffic flows" },
+];
+
+export const ALGORITHMS = {
+  ROUND_ROBIN: "Round robin",
+  LEAST_CONNECTIONS: "Least connections",
+  SOURCE_IP: "By client address",
+  SOURCE_IP_PORT: "By client address and port",
+};
+
+/** How a listener treats the bytes; a stream is only called by its protocol. */
+export const MODES = { tls: "TLS", http: "HTTP", https: "HTTPS" };
+
+/** 1 Service, 2 Services. */
+export function count(number, one) {
+  return `${whole(number)} ${number === 1 ? one : `${one}s`}`;
+}
+
+/** A whole number: exact while that helps, else its magnitude. */
+export function whole(number) {
+  if (number >= 2 ** 40) return `about 2^${Math.round(Math.log2(number))}`;
+  return number.toLocaleString("en");
+}
+
+/** 1234567 as 1.2 MB. */
+export function bytes(number) {
+  let value = number;
+  let unit = 0;
+  while (value >= 999.5 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value < 9.95 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit]}`;
+}
+
+/** New connections per second. */
+export function perSecond(rate) {
+  if (rate === 0) return "0/s";
+  return `${rate < 9.95 ? Math.max(rate, 0.1).toFixed(1) : whole(Math.round(rate))}/s`;
+}
+
+const SPANS = [[86400, "d"], [3600, "h"], [60, "min"]];
+
+/** Seconds as 42 s, 3 min, 5 h, 2 d. */
+export function seconds(number) {
+  const [size, unit] = SPANS.find(([size]) => number >= size) ?? [1, "s"];
+  return `${Math.max(0, Math.floor(number / size))} ${unit}`;
+}
+
+/** A duration as the API writes it, exactly. */
+export function duration({ secs, nanos }) {
+  const [size, unit] = SPANS.find(([size]) => secs && !nanos && secs % size === 0) ?? [1, "s"];
+  return `${secs / size + nanos / 1e9} ${unit}`;
+}
+
+/** How long ago a time was. */
+export function since(text) {
+  const then = Date.parse(text);
+  return Number.isNaN(then) ? "" : seconds((Date.now() - then) / 1000);
+}
+
+/** The time of day. */
+export function clock(time) {
+  return new Date(time).toLocaleTimeString("en-GB");
+}
+
+/** A monitor in one line. */
+export function monitor(monitor) {
+  if (!monitor) return "not checked: every member counts as up";
+  const { check } = monitor;
+  const port = monitor.port ? ` on port ${monitor.port}` : "";
+  const what = {
+    tcp: "TCP connect",
+    http: `${check.method} ${check.path} gives ${check.codes}`,
+    udpConnect: "UDP, no ICMP error",
+  }[check.kind] ?? check.kind;
+  return `${what}${port}, every ${duration(monitor.delay)}; out after ${monitor.maxRetriesDown} failed, back after ${monitor.maxRetries} good`;
+}
+
+/** What is special about a listener: one short text each. */
+export function limits(listener) {
+  const found = [];
+  const only = listener.allowed?.only;
+  if (only) {
+    const more = only.length > 2 ? ` and ${only.length - 2} more` : "";
+    found.push(only.length ? `only from ${only.slice(0, 2).join(", ")}${more}` : "from nobody");
+  }
+  if (listener.connectionLimit) found.push(`at most ${whole(listener.connectionLimit)} open`);
+  return found;
+}
+
+/** What is special about a pool. */
+export function habits(listener) {
+  const found = [];
+  if (listener.affinity) found.push(`clients stay ${duration(listener.affinity.timeout)}`);
+  if (listener.proxyProtocol) found.push(`PROXY ${listener.proxyProtocol}`);
+  return found;
+}
+
+/** What is special about a member. */
+export function traits(member) {
+  const found = [];
+  if (member.backup) found.push("backup");
+  if (member.weight !== 1) found.push(`weight ${member.weight}`);
+  return found;
+}
+
+/** Open connections and what passes now. */
+export function traffic({ open, rate }) {
+  const parts = [`${whole(open)} open`];
+  if (rate?.connections) parts.push(perSecond(rate.connections));
+  if (rate?.in + rate?.out >= 1) parts.push(`${bytes(rate.in + rate.out)}/s`);
+  return parts.join(" · ");
+}
+
+/** All that was counted, for the tooltip. */
+export function totals(traffic) {
+  return `${count(traffic.connections, "connection")} so far, ${whole(traffic.failed)} failed, ` +
+    `${bytes(traffic.bytesIn)} in, ${bytes(traffic.bytesOut)} out`;
+}
+
+/** Which address was asked for. */
+export function wish(address) {
+  const what = address.requested.length
+    ? address.requested.join(", ")
+    : `any ${address.families.join(" and ")} address`;
+  const from = address.pool ? ` from pool ${address.pool}` : "";
+  const shared = address.sharingKey ? `, shared as ${address.sharingKey}` : "";
+  return what + from + shared;
+}
+
+/** Where it comes from and what it asked for. */
+export function facts(service) {
+  const { origin, address } = service;
+  return [
+    origin && `from ${origin.file}:${origin.line}`,
+    service.class && `class ${service.class}`,
+    address && `asked for ${wish(address)}`,
+  ].filter(Boolean).join(" · ");
+}
+
+/** Where a browser reaches a listener. */
+export function url(listener, address) {
+  const host = address.includes(":") ? `[${address}]` : address;
+  const standard = { http: 80, https: 443 }[listener.mode];
+  const port = listener.key.port === standard ? "" : `:${listener.key.port}`;
+  return `${listener.mode}://${host}${port}/`;
+}
+
+/** How a Service is: one of the keys of STATES. */
+export function stateOf(service) {
+  const condition = (type) => service.status.conditions.find((one) => one.type === type);
+  const programmed = condition("landfall.dev/Programmed");
+  const accepted = condition("landfall.dev/Accepted");
+  const worst = service.reasons.some((reason) => reason.severity === "error");
+  if (!programmed || programmed.status !== "True") {
+    const moving = programmed && ["Progressing", "Removing"].includes(programmed.reason);
+    return (moving || !programmed) && !worst ? "busy" : "bad";
+  }
+  const listeners = service.listeners;
+  const ill = worst || accepted?.status === "False" ||
+    service.reasons.some((reason) => reason.severity === "warning") ||
+    listeners.some((one) => one.problem || one.members.some((member) => member.health === "down"));
+  if (ill) return "warn";
+  return service.pending.length ? "busy" : "ok";
+}
+
+/** The sentence that says why a Service is as it is, where it is not well. */
+export function why(service, state) {
+  if (state === "ok") return "";
+  const { reasons, listeners, pending } = service;
+  const worst = reasons.find((one) => one.severity === "error") ?? reasons.find((one) => one.severity === "warning");
+  const problem = worst ?? listeners.find((one) => one.problem)?.problem;
+  if (problem) return problem.message;
+  const down = listeners.flatMap((one) => one.members).filter((member) => member.health === "down");
+  if (down.length) return `${count(down.length, "member")} down: ${down[0].detail || "see below"}`;
+  if (pending.length) return `next: ${pending[0].step}`;
+  return service.status.conditions.find((one) => one.status !== "True")?.message ?? "";
+}

@@ -1,0 +1,345 @@
+//! One snapshot written as metrics. Knows the table and the views, and keeps nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::reason::Reason;
+use landfall_model::status::ConditionType;
+use landfall_model::view::{
+    Health, HistogramView, InstanceView, ListenerView, MemberView, MetricsView, ServiceView,
+    TrafficView,
+};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::table::{self, Kind, Metric};
+
+/// What one scrape sees.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) view: Arc<InstanceView>,
+    pub(super) engine: MetricsView,
+    pub(super) heartbeat_age: Duration,
+}
+
+/// Label values in the order of the table.
+type Labels = Vec<String>;
+
+/// A metric, and where a view has its number.
+type Counted<View> = (&'static Metric, fn(&View) -> u64);
+
+/// Writes metrics one after the other.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+const HEALTHS: [Health; 4] = [Health::Up, Health::Unknown, Health::Down, Health::Draining];
+
+const CONDITIONS: [(ConditionType, &str); 3] = [
+    (ConditionType::Accepted, "Accepted"),
+    (ConditionType::Addressed, "Addressed"),
+    (ConditionType::Programmed, "Programmed"),
+];
+
+// === impl Snapshot ===
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut page = Page(encoder);
+        self.instance(&mut page)?;
+        self.services(&mut page)?;
+        self.listeners(&mut page)?;
+        self.members(&mut page)?;
+        self.pools(&mut page)?;
+        self.engine(&mut page)
+    }
+}
+
+impl Snapshot {
+    fn instance(&self, page: &mut Page<'_>) -> fmt::Result {
+        page.info(&table::BUILD, std::slice::from_ref(&self.view.version))?;
+        let started = self.view.started.parse::<jiff::Timestamp>();
+        let started = started
+            .ok()
+            .map(|time| time.as_millisecond() as f64 / 1000.0);
+        page.measure(&table::START, started)?;
+        page.one(&table::READY, u64::from(self.view.ready))?;
+        page.measure(&table::HEARTBEAT, Some(self.heartbeat_age.as_secs_f64()))?;
+        page.gauge(&table::PROBLEMS, reasons(&self.view.problems))
+    }
+
+    fn services(&self, page: &mut Page<'_>) -> fmt::Result {
+        let services = &self.view.services;
+        page.one(&table::SERVICES, services.len() as u64)?;
+        // Each pair is there from the start: an alert must tell "none" from "not exported".
+        let none = CONDITIONS
+            .iter()
+            .flat_map(|(_, name)| ["true", "false"].map(|status| (labels([name, &status]), 0)));
+        let some = services.iter().flat_map(|service| {
+            CONDITIONS.iter().map(|(kind, name)| {
+                let met = holds(service, *kind);
+                (labels([name, &if met { "true" } else { "false" }]), 1)
+            })
+        });
+        page.gauge(&table::CONDITIONS, none.chain(some))?;
+        page.gauge(
+            &table::PROGRAMMED,
+            services.iter().map(|service| {
+                let programmed = holds(service, ConditionType::Programmed);
+                (of_service(service), u64::from(programmed))
+            }),
+        )?;
+        let all = services.iter().flat_map(|service| &service.reasons);
+        page.gauge(&table::REASONS, reasons(all))?;
+        let left_out = services.iter().flat_map(|service| &service.left_out);
+        page.gauge(
+            &table::LEFT_OUT,
+            left_out.map(|endpoint| (labels([&endpoint.reason.code]), 1)),
+        )?;
+        let pending: usize = services.iter().map(|service| service.pending.len()).sum();
+        page.one(&table::PENDING, pending as u64)
+    }
+
+    fn listeners(&self, page: &mut Page<'_>) -> fmt::Result {
+        let all = || {
+            self.view.services.iter().flat_map(|service| {
+                let listeners = service.listeners.iter();
+                listeners.map(move |listener| (service, listener))
+            })
+        };
+        page.gauge(
+            &table::LISTENERS,
+            all().map(|(_, listener)| (labels([&listener.key.protocol, &listener.mode]), 1)),
+        )?;
+        page.gauge(
+            &table::LISTENER_UP,
+            all().map(|(service, listener)| {
+                let serves = listener.problem.is_none();
+                (of_listener(service, listener), u64::from(serves))
+            }),
+        )?;
+        page.gauge(
+            &table::LISTENER_MEMBERS,
+            all().flat_map(|(service, listener)| {
+                HEALTHS.into_iter().map(move |health| {
+                    let members = listener.members.iter();
+                    let count = members.filter(|member| member.health == health).count();
+                    let mut labels = of_listener(service, listener);
+                    labels.push(health.as_str().to_owned());
+                    (labels, count as u64)
+                })
+            }),
+        )?;
+        let counted: [Counted<TrafficView>; 5] = [
+            (&table::LISTENER_OPEN, |traffic| traffic.open),
+            (&table::LISTENER_CONNECTIONS, |traffic| traffic.connections),
+            (&table::LISTENER_FAILED, |traffic| traffic.failed),
+            (&table::LISTENER_RECEIVED, |traffic| traffic.bytes_in),
+            (&table::LISTENER_SENT, |traffic| traffic.bytes_out),
+        ];
+        for (metric, count) in counted {
+            page.series(
+                metric,
+                all().map(|(service, listener)| {
+                    (of_listener(service, listener), count(&listener.traffic))
+                }),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn members(&self, page: &mut Page<'_>) -> fmt::Result {
+        let all = || {
+            self.view.services.iter().flat_map(|service| {
+                service.listeners.iter().flat_map(move |listener| {
+                    let members = listener.members.iter();
+                    members.map(move |member| (service, listener, member))
+                })
+            })
+        };
+        let counted: [Counted<MemberView>; 5] = [
+            (&table::MEMBER_UP, |member| {
+                u64::from(matches!(member.health, Health::Up | Health::Unknown))
+            }),
+            (&table::MEMBER_OPEN, |member| member.traffic.open),
+            (&table::MEMBER_CONNECTIONS, |member| {
+                member.traffic.connections
+            }),
+            (&table::MEMBER_FAILED, |member| member.traffic.failed),
+            (&table::MEMBER_TURNS, |member| member.traffic.health_changes),
+        ];
+        for (metric, count) in counted {
+            page.series(
+                metric,
+                all().map(|(service, listener, member)| {
+                    let mut labels = of_listener(service, listener);
+                    labels.push(member.address.to_string());
+                    (labels, count(member))
+                }),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn pools(&self, page: &mut Page<'_>) -> fmt::Result {
+        let pools = || self.view.pools.iter();
+        let families = |name: &str, v4, v6| {
+            [
+                (labels([&name, &"IPv4"]), v4),
+                (labels([&name, &"IPv6"]), v6),
+            ]
+        };
+        page.gauge(
+            &table::POOL_ASSIGNED,
+            pools().flat_map(|pool| families(&pool.name, pool.assigned_ipv4, pool.assigned_ipv6)),
+        )?;
+        page.gauge(
+            &table::POOL_AVAILABLE,
+            pools().flat_map(|pool| families(&pool.name, pool.available_ipv4, pool.available_ipv6)),
+        )
+    }
+
+    fn engine(&self, page: &mut Page<'_>) -> fmt::Result {
+        let by_name = |counts: &BTreeMap<String, u64>| -> Vec<(Labels, u64)> {
+            counts
+                .iter()
+                .map(|(name, count)| (labels([name]), *count))
+                .collect()
+        };
+        page.histogram(&table::RECONCILE, &self.engine.reconcile_seconds)?;
+        page.series(&table::PASSES, by_name(&self.engine.passes))?;
+        page.one(&table::QUEUED, self.engine.queued)?;
+        page.series(&table::STEPS, by_name(&self.engine.steps))?;
+        page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))
+    }
+}
+
+fn labels<const N: usize>(values: [&dyn fmt::Display; N]) -> Labels {
+    values.iter().map(ToString::to_string).collect()
+}
+
+fn of_service(service: &ServiceView) -> Labels {
+    labels([&service.key.namespace(), &service.key.name()])
+}
+
+fn of_listener(service: &ServiceView, listener: &ListenerView) -> Labels {
+    let mut labels = of_service(service);
+    labels.push(listener.key.to_string());
+    labels
+}
+
+fn reasons<'a>(
+    reasons: impl IntoIterator<Item = &'a Reason>,
+) -> impl Iterator<Item = (Labels, u64)> {
+    let reasons = reasons.into_iter();
+    reasons.map(|reason| (labels([&reason.code, &reason.severity]), 1))
+}
+
+fn holds(service: &ServiceView, kind: ConditionType) -> bool {
+    let condition = service.status.condition(kind);
+    condition.is_some_and(|condition| condition.status)
+}
+
+// === impl Page ===
+
+impl Page<'_> {
+    /// A number without labels.
+    fn one(&mut self, metric: &Metric, value: u64) -> fmt::Result {
+        self.series(metric, iter::once((Labels::new(), value)))
+    }
+
+    fn gauge(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        self.series(metric, series)
+    }
+
+    /// Series of one metric. Equal labels are added up: two equal series would spoil the scrape.
+    fn series(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        let mut sums = BTreeMap::<Labels, u64>::new();
+        for (labels, value) in series {
+            let sum = sums.entry(labels).or_default();
+            *sum = sum.saturating_add(value);
+        }
+        self.describe(metric, |mut encoder| {
+            for (values, value) in &sums {
+                if values.is_empty() {
+                    number(&mut encoder, metric.kind, *value)?;
+                } else {
+                    let labels = named(metric, values);
+                    number(&mut encoder.encode_family(&labels)?, metric.kind, *value)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A measured value without labels, if there is one.
+    fn measure(&mut self, metric: &Metric, value: Option<f64>) -> fmt::Result {
+        self.describe(metric, |mut encoder| match value {
+            Some(value) => encoder.encode_gauge(&value),
+            None => Ok(()),
+        })
+    }
+
+    fn info(&mut self, metric: &Metric, values: &[String]) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            encoder.encode_info(&named(metric, values))
+        })
+    }
+
+    fn histogram(&mut self, metric: &Metric, observed: &HistogramView) -> fmt::Result {
+        let mut buckets = observed.buckets.clone();
+        let within: u64 = buckets.iter().map(|(_, count)| count).sum();
+        buckets.push((f64::INFINITY, observed.count.saturating_sub(within)));
+        self.describe(metric, |mut encoder| {
+            encoder.encode_histogram::<NoLabelSet>(observed.sum, observed.count, &buckets, None)
+        })
+    }
+
+    fn describe(
+        &mut self,
+        metric: &Metric,
+        write: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let kind = match metric.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+            Kind::Info => MetricType::Info,
+        };
+        let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
+        write(
+            self.0
+                .encode_descriptor(metric.name, metric.help, unit.as_ref(), kind)?,
+        )
+    }
+}
+
+fn named(metric: &Metric, values: &[String]) -> Vec<(&'static str, String)> {
+    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+    metric
+        .labels
+        .iter()
+        .copied()
+        .zip(values.iter().cloned())
+        .collect()
+}
+
+fn number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result {
+    match kind {
+        Kind::Counter => encoder.encode_counter::<NoLabelSet, _, u64>(&value, None),
+        Kind::Gauge | Kind::Histogram | Kind::Info => {
+            encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The one table of metrics: `/metrics` is written with it and `docs/metrics.md` from it.
+
+use std::fmt::Write as _;
+
+/// A metric: what it is called, what it counts and what tells its series apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The name without the unit and without what the text format appends.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The unit, which becomes part of the name.
+    pub unit: Option<&'static str>,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only rises, until its object goes.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Observations by size.
+    Histogram,
+    /// Always 1; the labels say it.
+    Info,
+}
+
+macro_rules! metrics {
+    ($($name:ident = $kind:ident $text:literal $(unit $unit:literal)? [$($label:literal),*] $help:literal;)+) => {
+        $(pub(super) const $name: Metric = Metric {
+            name: $text,
+            kind: Kind::$kind,
+            unit: metrics!(@unit $($unit)?),
+            labels: &[$($label),*],
+            help: $help,
+        };)+
+
+        /// Every metric, in the order in which it is written.
+        pub const ALL: &[Metric] = &[$($name),+];
+    };
+    (@unit) => { None };
+    (@unit $unit:literal) => { Some($unit) };
+}
+
+metrics! {
+    BUILD = Info "landfall_build" ["version"]
+        "The running program.";
+    START = Gauge "landfall_start_time" unit "seconds" []
+        "When the process started, in seconds since 1970.";
+    READY = Gauge "landfall_ready" []
+        "1 once every fact that was there at the start is known and every Service was handled once.";
+    HEARTBEAT = Gauge "landfall_heartbeat_age" unit "seconds" []
+        "How long ago the control loop last turned.";
+    PROBLEMS = Gauge "landfall_source_problems" ["code", "severity"]
+        "What is wrong with the sources now, by reason.";
+    SERVICES = Gauge "landfall_services" []
+        "Services of type LoadBalancer that are this instance's.";
+    CONDITIONS = Gauge "landfall_service_conditions" ["condition", "status"]
+        "Services by the conditions Accepted, Addressed and Programmed, each true or false.";
+    PROGRAMMED = Gauge "landfall_service_programmed" ["namespace", "service"]
+        "1 while traffic to the Service flows.";
+    REASONS = Gauge "landfall_reasons" ["code", "severity"]
+        "What there is to say about Services now, by reason.";
+    LEFT_OUT = Gauge "landfall_left_out_endpoints" ["code"]
+        "Endpoints that are in no pool now, by reason.";
+    PENDING = Gauge "landfall_pending_steps" []
+        "Steps that are planned and not done.";
+    LISTENERS = Gauge "landfall_listeners" ["protocol", "mode"]
+        "Listeners by transport protocol and by how they treat traffic (stream, tls, http, https).";
+    LISTENER_UP = Gauge "landfall_listener_up" ["namespace", "service", "listener"]
+        "1 while the listener serves.";
+    LISTENER_MEMBERS = Gauge "landfall_listener_members"
+        ["namespace", "service", "listener", "health"]
+        "Members of the listener's pool by health (up, unknown, down, draining).";
+    LISTENER_OPEN = Gauge "landfall_listener_connections_open" ["namespace", "service", "listener"]
+        "Connections (UDP: flows) that are open now.";
+    LISTENER_CONNECTIONS = Counter "landfall_listener_connections"
+        ["namespace", "service", "listener"]
+        "Connections (UDP: flows) ever.";
+    LISTENER_FAILED = Counter "landfall_listener_connections_failed"
+        ["namespace", "service", "listener"]
+        "Connections that could not be served, for whatever reason.";
+    LISTENER_RECEIVED = Counter "landfall_listener_received" unit "bytes"
+        ["namespace", "service", "listener"]
+        "Bytes from clients.";
+    LISTENER_SENT = Counter "landfall_listener_sent" unit "bytes"
+        ["namespace", "service", "listener"]
+        "Bytes to clients.";
+    MEMBER_UP = Gauge "landfall_member_up" ["namespace", "service", "listener", "member"]
+        "1 while the member gets new connections.";
+    MEMBER_OPEN = Gauge "landfall_member_connections_open"
+        ["namespace", "service", "listener", "member"]
+        "Connections to the member that are open now.";
+    MEMBER_CONNECTIONS = Counter "landfall_member_connections"
+        ["namespace", "service", "listener", "member"]
+        "Connections to the member ever.";
+    MEMBER_FAILED = Counter "landfall_member_connections_failed"
+        ["namespace", "service", "listener", "member"]
+        "Connections to the member that failed.";
+    MEMBER_TURNS = Counter "landfall_member_health_transitions"
+        ["namespace", "service", "listener", "member"]
+        "Times that the member's health turned.";
+    POOL_ASSIGNED = Gauge "landfall_pool_assigned_addresses" ["pool", "family"]
+        "Addresses of the address pool that Services hold.";
+    POOL_AVAILABLE = Gauge "landfall_pool_available_addresses" ["pool", "family"]
+        "Addresses of the address pool that are left; counts no further than 2^63.";
+    RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
+        "How long passes over one Service took.";
+    PASSES = Counter "landfall_reconcile_passes" ["outcome"]
+        "Passes over one Service, by outcome.";
+    QUEUED = Gauge "landfall_reconcile_queue" []
+        "Services that wait for a pass now.";
+    STEPS = Counter "landfall_plan_steps" ["kind"]
+        "Steps that were carried out, by kind.";
+    STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]
+        "Steps that failed, by kind.";
+}
+
+/// The reference page, `docs/metrics.md`.
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
+         `/metrics` on the admin address, in the OpenMetrics text format. Each answer renders one \
+         snapshot: numbers of one scrape belong together, and a series vanishes with the Service, \
+         listener, member or address pool that it is about.\n\n\
+         Labels: `namespace` and `service` name a Service, `listener` is a front port with its \
+         protocol (`443/TCP`), `member` is the address and port that connections go to, `code` is \
+         a reason's stable code. Counters of a listener or member start from 0 when it is first \
+         seen.\n\n\
+         | metric | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for metric in ALL {
+        let labels: Vec<_> = metric
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        // Writing into a string can't fail.
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            metric.sample_name(),
+            metric.kind.as_str(),
+            labels.join(", "),
+            metric.help
+        );
+    }
+    page.push_str(
+        "\n## Alerts to start with\n\n\
+         | when | it means |\n|---|---|\n\
+         | `landfall_service_programmed == 0` for some minutes | traffic to a Service does not flow |\n\
+         | `landfall_reasons{severity=\"error\"} > 0` | a wish can't be had; `landfall explain` and the status page say why |\n\
+         | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
+         | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a pool is down |\n\
+         | `landfall_pool_available_addresses == 0` | the next Service gets no address from this pool |\n\
+         | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
+    );
+    page
+}
+
+// === impl Metric ===
+
+impl Metric {
+    /// The name of the metric family: with its unit.
+    pub fn family_name(&self) -> String {
+        match self.unit {
+            Some(unit) => format!("{}_{unit}", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// The name under which queries find it. A histogram's has `_bucket`, `_sum` or `_count` on top.
+    pub fn sample_name(&self) -> String {
+        let name = self.family_name();
+        match self.kind {
+            Kind::Counter => name + "_total",
+            Kind::Info => name + "_info",
+            Kind::Gauge | Kind::Histogram => name,
+        }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The type as the text format spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}

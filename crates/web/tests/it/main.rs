@@ -1,0 +1,17 @@
+//! The admin endpoint over real sockets, and its page in a real browser.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure here is a failed test"
+)]
+
+mod browser;
+mod contrast;
+mod events;
+mod harness;
+mod limits;
+mod metrics;
+mod routes;
+#[path = "../../examples/stage/mod.rs"]
+mod stage;

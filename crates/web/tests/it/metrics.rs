@@ -1,0 +1,135 @@
+//! Metrics: the text, the table and the reference page agree.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use landfall_web::metrics::{self, Kind};
+
+use crate::harness::Served;
+use crate::stage::scenes;
+
+/// Names of the samples in a scrape.
+fn samples(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split(['{', ' ']).next().map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_metric_of_the_table_is_written_and_no_other() {
+    let served = Served::new(scenes::broken()).await;
+    let answer = served.get("/metrics").await;
+    assert_eq!(answer.header("content-type"), Some(metrics::CONTENT_TYPE));
+    let expected: BTreeSet<_> = metrics::ALL
+        .iter()
+        .flat_map(|metric| {
+            let name = metric.sample_name();
+            match metric.kind {
+                Kind::Histogram => ["_bucket", "_sum", "_count"]
+                    .map(|end| name.clone() + end)
+                    .to_vec(),
+                Kind::Counter | Kind::Gauge | Kind::Info => vec![name],
+            }
+        })
+        .collect();
+    assert_eq!(samples(&answer.body), expected);
+    assert!(answer.body.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn the_numbers_are_those_of_the_view() {
+    let served = Served::new(scenes::shop()).await;
+    let text = served.get("/metrics").await.body;
+    for line in [
+        "landfall_ready 1",
+        "landfall_services 4",
+        r#"landfall_service_conditions{condition="Programmed",status="true"} 3"#,
+        r#"landfall_service_conditions{condition="Addressed",status="false"} 1"#,
+        r#"landfall_service_programmed{namespace="shop",service="mail"} 0"#,
+        r#"landfall_reasons{code="AddressInUse",severity="error"} 1"#,
+        r#"landfall_left_out_endpoints{code="EndpointIgnored"} 1"#,
+        r#"landfall_listeners{protocol="TCP",mode="https"} 1"#,
+        r#"landfall_listener_up{namespace="shop",service="web",listener="443/TCP"} 1"#,
+        r#"landfall_listener_members{namespace="shop",service="web",listener="80/TCP",health="down"} 1"#,
+        r#"landfall_listener_members{namespace="shop",service="web",listener="80/TCP",health="draining"} 0"#,
+        r#"landfall_member_up{namespace="shop",service="dns",listener="53/UDP",member="10.244.2.41:5353"} 0"#,
+        r#"landfall_pool_assigned_addresses{pool="edge",family="IPv4"} 7"#,
+        r#"landfall_pool_available_addresses{pool="edge",family="IPv6"} 9223372036854775807"#,
+        r#"landfall_plan_steps_total{kind="listen"} 7"#,
+        r#"landfall_reconcile_passes_total{outcome="unchanged"} 44"#,
+        r#"landfall_reconcile_duration_seconds_bucket{le="0.01"} 49"#,
+        r#"landfall_reconcile_duration_seconds_bucket{le="+Inf"} 52"#,
+        "landfall_reconcile_duration_seconds_count 52",
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is not in\n{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn series_vanish_with_their_object() {
+    let served = Served::new(scenes::shop()).await;
+    assert!(
+        served
+            .get("/metrics")
+            .await
+            .body
+            .contains("service=\"web\"")
+    );
+    served.stage.play(scenes::empty());
+    let text = served.get("/metrics").await.body;
+    assert!(!text.contains("service="), "{text}");
+    assert!(!text.contains("member="), "{text}");
+}
+
+#[tokio::test]
+async fn no_series_is_written_twice_and_labels_can_not_break_out() {
+    let mut scene = scenes::hostile();
+    let twice = scene.services[1].listeners[0].members[0].clone();
+    scene.services[1].listeners[0].members.push(twice);
+    scene.services[0].key = landfall_model::ServiceKey::new("a\"} 1\nlandfall_ready 7", "b\\");
+    let served = Served::new(scene).await;
+    let text = served.get("/metrics").await.body;
+    let mut seen = BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        assert!(seen.insert(series), "{series} stands twice");
+    }
+    assert!(seen.contains("landfall_ready") && !text.contains("\nlandfall_ready 7"));
+}
+
+#[test]
+fn names_follow_the_conventions_of_prometheus() {
+    let mut names = BTreeSet::new();
+    for metric in metrics::ALL {
+        let name = metric.sample_name();
+        assert!(name.starts_with("landfall_"), "{name}");
+        assert!(
+            name.chars()
+                .all(|letter| letter.is_ascii_lowercase() || letter == '_'),
+            "{name}"
+        );
+        assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
+        assert!(names.insert(name.clone()), "{name} stands twice");
+    }
+}
+
+/// Writes the page anew with `LANDFALL_BLESS=1 cargo test -p landfall-web`.
+#[test]
+fn the_reference_page_is_what_the_table_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = metrics::reference();
+    if std::env::var_os("LANDFALL_BLESS").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/metrics.md is behind the table; run LANDFALL_BLESS=1 cargo test -p landfall-web --test it metrics"
+    );
+}
