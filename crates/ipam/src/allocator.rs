@@ -22,8 +22,9 @@ use crate::pool_set::PoolSet;
 use crate::pool_state::PoolState;
 use crate::proposal::Proposal;
 use crate::propose;
-use crate::refusal::{Refusal, Verdict};
+use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
+use crate::verdict::Verdict;
 
 /// Address pools and the claims on them.
 ///
@@ -297,7 +298,8 @@ impl Allocator {
         for address in addresses.iter() {
             self.enter(address, claimant);
         }
-        let pool = lies_in.or(noted).or(before);
+        // What was noted tells where they came from, even if they lie in another pool by now.
+        let pool = noted.or(lies_in).or(before);
         let claim = Claim {
             claimant: Arc::clone(claimant),
             addresses,

@@ -39,6 +39,7 @@ mod request;
 mod selector;
 mod sharing;
 mod slots;
+mod verdict;
 
 #[cfg(test)]
 mod conformance;
@@ -55,9 +56,10 @@ pub use pool::{Allocation, AllocationSpec, Pool, PoolName, PoolSpec};
 pub use pool_error::PoolError;
 pub use pool_set::PoolSet;
 pub use proposal::{Decision, Proposal, Why};
-pub use refusal::{PassedOver, Refusal, Verdict};
+pub use refusal::Refusal;
 pub use request::{Claimant, Request, parse_requested_addresses};
 pub use selector::{
     Expression, ExpressionSpec, LabelSelector, Labels, Operator, SelectorError, SelectorSpec,
 };
 pub use sharing::{BackendKey, SharingKey, Terms};
+pub use verdict::{PassedOver, Verdict};

@@ -10,9 +10,9 @@ use landfall_model::rows::Family;
 
 use crate::entry::{Entry, is_buggy};
 use crate::pool_error::PoolError;
-use crate::refusal::Verdict;
 use crate::request::Request;
 use crate::selector::{LabelSelector, SelectorSpec};
+use crate::verdict::Verdict;
 
 /// Name of a pool. Never empty in a [`Pool`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

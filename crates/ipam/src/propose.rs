@@ -14,15 +14,17 @@
 //!                    └────────────────> allocate anew, or stay
 //! ```
 
+mod allocate;
+
 use std::net::IpAddr;
 
 use landfall_model::rows::Family;
 
-use crate::allocator::{Allocator, judge_admission};
+use crate::allocator::Allocator;
 use crate::family::{Addresses, WantedFamilies, other};
 use crate::pool::PoolName;
 use crate::proposal::{Decision, Proposal, Why};
-use crate::refusal::{PassedOver, Refusal, Verdict};
+use crate::refusal::Refusal;
 use crate::request::Request;
 
 /// See [`Allocator::propose`].
@@ -255,146 +257,6 @@ impl<'a> Case<'a> {
             }
         }
         Ok(self.take(&as_it_is, why(missing)))
-    }
-
-    /// New addresses from the requested pool, or from the first pool that can serve; with
-    /// `both_only` also a Service that merely prefers both families gets both or nothing.
-    fn allocate(&self, both_only: bool) -> Result<Offer, Refusal> {
-        let pools = self.allocator.pools();
-        if let Some(index) = self.requested_pool()? {
-            if let Some(pool) = pools.at(index) {
-                judge_admission(pool, self.request)?;
-            }
-            let offer = self.best_of(&[index], both_only);
-            return offer.ok_or_else(|| self.why_not_from(index));
-        }
-        let admitted = |tier: &[usize]| -> Vec<usize> {
-            tier.iter()
-                .copied()
-                .filter(|index| {
-                    pools
-                        .at(*index)
-                        .is_some_and(|pool| pool.admits(self.request).is_ok())
-                })
-                .collect()
-        };
-        pools
-            .tiers()
-            .into_iter()
-            .find_map(|tier| self.best_of(&admitted(tier), both_only))
-            .ok_or_else(|| self.why_from_none())
-    }
-
-    /// The best that any of these pools can give; of equals the first.
-    fn best_of(&self, pools: &[usize], both_only: bool) -> Option<Offer> {
-        let single = |family: Family| {
-            pools.iter().find_map(|&pool| {
-                let addresses = self.offer(pool, family)?.into();
-                Some(Offer { addresses, pool })
-            })
-        };
-        let both = || {
-            pools.iter().find_map(|&pool| {
-                let v4 = self.offer(pool, Family::V4)?;
-                let v6 = self.offer(pool, Family::V6)?;
-                Some(Offer {
-                    addresses: Addresses::from(v4).with(v6),
-                    pool,
-                })
-            })
-        };
-        match self.request.families {
-            WantedFamilies::Only(family) => single(family),
-            WantedFamilies::RequireDual => both(),
-            WantedFamilies::PreferDual { .. } if both_only => both(),
-            WantedFamilies::PreferDual { first } => both()
-                .or_else(|| single(first))
-                .or_else(|| single(other(first))),
-        }
-    }
-
-    /// What the pool can give: the address that the Service has there already, else another.
-    fn offer(&self, pool: usize, family: Family) -> Option<IpAddr> {
-        let Self {
-            allocator, request, ..
-        } = self;
-        let own = self.held.get(family).filter(|address| {
-            allocator
-                .pools()
-                .locate(*address)
-                .is_some_and(|(of, _)| of == pool)
-                && allocator.judge(request, pool, *address).is_ok()
-        });
-        own.or_else(|| {
-            allocator
-                .state(pool)?
-                .offer(family, &request.claimant.terms)
-        })
-    }
-
-    // --- Why not ---
-
-    /// What a pool that admits the Service can't give.
-    fn shortage(&self, pool: usize) -> Option<Verdict> {
-        let families = match self.request.families {
-            WantedFamilies::Only(family) => vec![family],
-            WantedFamilies::RequireDual => vec![Family::V4, Family::V6],
-            WantedFamilies::PreferDual { first } => vec![first, other(first)],
-        };
-        let family = families
-            .into_iter()
-            .find(|family| self.offer(pool, *family).is_none())?;
-        let lacks = self
-            .allocator
-            .state(pool)
-            .is_none_or(|state| state.lacks(family));
-        Some(if lacks {
-            Verdict::LacksFamily(family)
-        } else {
-            Verdict::Full(family)
-        })
-    }
-
-    fn why_not_from(&self, index: usize) -> Refusal {
-        let pool = self.name(index);
-        match self.shortage(index) {
-            Some(Verdict::LacksFamily(family)) => Refusal::PoolLacksFamily { pool, family },
-            Some(Verdict::Full(family)) => Refusal::PoolFull { pool, family },
-            _ => Refusal::PoolFull {
-                pool,
-                family: self.request.families.lead(),
-            },
-        }
-    }
-
-    fn why_from_none(&self) -> Refusal {
-        let mut passed_over = Vec::new();
-        for (index, pool) in self.allocator.pools().iter().enumerate() {
-            let verdict = if pool.auto_assign() {
-                pool.admits(self.request)
-                    .err()
-                    .or_else(|| self.shortage(index))
-            } else {
-                Some(Verdict::NotAutomatic)
-            };
-            passed_over.extend(verdict.map(|verdict| PassedOver {
-                pool: pool.name().clone(),
-                verdict,
-            }));
-        }
-        let short =
-            |pool: &PassedOver| matches!(pool.verdict, Verdict::Full(_) | Verdict::LacksFamily(_));
-        if passed_over.iter().any(short) {
-            Refusal::PoolsExhausted {
-                families: self.request.families,
-                passed_over,
-            }
-        } else {
-            Refusal::NoPoolForService {
-                service: self.request.claimant.service.clone(),
-                passed_over,
-            }
-        }
     }
 
     // --- The answer ---

@@ -9,6 +9,7 @@ use landfall_model::{Code, ListenerKey, Reason, ServiceKey};
 use crate::family::{Addresses, WantedFamilies};
 use crate::pool::PoolName;
 use crate::sharing::{BackendKey, SharingKey};
+use crate::verdict::{PassedOver, Verdict};
 
 /// Why a Service can't have what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -228,30 +229,6 @@ pub enum Refusal {
     NoClusterIp,
 }
 
-/// A pool that was considered and could not serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
-    /// The pool.
-    pub pool: PoolName,
-    /// Why not.
-    pub verdict: Verdict,
-}
-
-/// Why a pool could not serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It serves only those who name it.
-    NotAutomatic,
-    /// It serves other namespaces.
-    NotForNamespace,
-    /// It serves other labels.
-    NotForLabels,
-    /// It has no address of this family.
-    LacksFamily(Family),
-    /// All its addresses of this family are held.
-    Full(Family),
-}
-
 // === impl Refusal ===
 
 impl Refusal {
@@ -391,21 +368,6 @@ impl Refusal {
     /// The refusal as a reason to show: what was asked for can't be had as it stands.
     pub fn reason(&self) -> Reason {
         Reason::error(self.code(), self.to_string()).remedy(self.remedy())
-    }
-}
-
-// === impl PassedOver ===
-
-impl fmt::Display for PassedOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pool = &self.pool;
-        match self.verdict {
-            Verdict::NotAutomatic => write!(f, "{pool} serves only those who name it"),
-            Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
-            Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
-            Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),
-            Verdict::Full(family) => write!(f, "{pool} has no free {}", family.as_str()),
-        }
     }
 }
 

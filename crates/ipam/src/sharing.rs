@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use landfall_model::ListenerKey;
 
+/// Text of [`BackendKey::Local`] without a selector. No selector reads so: it would have a `=`.
+const LOCAL_WITHOUT_SELECTOR: &str = "Local";
+
 /// The text by which Services declare that they may share an address. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharingKey(pub(crate) Arc<str>);
@@ -66,12 +69,21 @@ impl fmt::Display for SharingKey {
 // === impl BackendKey ===
 
 impl BackendKey {
-    /// The key that a text stands for: `Cluster` when it is empty, else the canonical selector.
+    /// The key that a text stands for, the inverse of [`text`](Self::text).
     pub fn from_text(text: &str) -> Self {
-        if text.is_empty() {
-            Self::Cluster
-        } else {
-            Self::Local(text.into())
+        match text {
+            "" => Self::Cluster,
+            LOCAL_WITHOUT_SELECTOR => Self::Local("".into()),
+            selector => Self::Local(selector.into()),
+        }
+    }
+
+    /// The key as one text, empty for `Cluster`.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Cluster => "",
+            Self::Local(selector) if selector.is_empty() => LOCAL_WITHOUT_SELECTOR,
+            Self::Local(selector) => selector,
         }
     }
 
@@ -144,6 +156,19 @@ mod tests {
             group("k", BackendKey::local(&selector("web"))),
             group("k", BackendKey::local(&selector("api")))
         );
+    }
+
+    #[test]
+    fn a_backend_key_survives_being_a_text() {
+        let keys = [
+            (BackendKey::Cluster, ""),
+            (BackendKey::local(&BTreeMap::new()), "Local"),
+            (BackendKey::local(&selector("web")), "app=web"),
+        ];
+        for (key, text) in keys {
+            assert_eq!(key.text(), text);
+            assert_eq!(BackendKey::from_text(text), key);
+        }
     }
 
     #[test]

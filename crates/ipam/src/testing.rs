@@ -94,7 +94,10 @@ impl PoolSpec {
 
 pub(crate) fn pool_set<const N: usize>(specs: [PoolSpec; N]) -> PoolSet {
     PoolSet::new(
-        specs.into_iter().map(|spec| Pool::parse(&spec).unwrap()).collect(),
+        specs
+            .into_iter()
+            .map(|spec| Pool::parse(&spec).unwrap())
+            .collect(),
     )
     .unwrap()
 }

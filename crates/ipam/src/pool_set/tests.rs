@@ -3,7 +3,10 @@ use crate::PoolSpec;
 use crate::testing::{ip, name, pool, pool_set};
 
 fn parsed<const N: usize>(specs: [PoolSpec; N]) -> Vec<Pool> {
-    specs.into_iter().map(|spec| Pool::parse(&spec).unwrap()).collect()
+    specs
+        .into_iter()
+        .map(|spec| Pool::parse(&spec).unwrap())
+        .collect()
 }
 
 fn names(set: &PoolSet) -> Vec<&str> {

@@ -1,0 +1,88 @@
+use super::*;
+
+#[test]
+fn a_renamed_pool_keeps_its_services_and_gives_them_the_new_name() {
+    let mut allocator = allocator([pool("old", "10.0.0.0/24")]);
+    allocator.give(&svc("web"));
+    allocator.set_pools(pool_set([pool("new", "10.0.0.0/24")]));
+    let proposal = allocator.settle(&svc("web")).unwrap();
+    assert_eq!(proposal.decision, Decision::Keep);
+    assert_eq!(proposal.pool, Some(name("new")));
+    assert_eq!(
+        allocator.held(svc("web").uid()).unwrap().pool,
+        Some(name("new"))
+    );
+}
+
+#[test]
+fn turning_auto_assign_off_keeps_who_is_there() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
+    allocator.give(&svc("web"));
+    allocator.set_pools(pool_set([
+        pool("a", "10.0.0.0/24").manual(),
+        pool("b", "10.0.1.0/24"),
+    ]));
+    assert_eq!(
+        allocator.settle(&svc("web")).unwrap().decision,
+        Decision::Keep
+    );
+    assert_eq!(allocator.give(&svc("new")), ips("10.0.1.0"));
+}
+
+#[test]
+fn turning_avoid_buggy_ips_on_moves_who_holds_such_an_address() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
+    allocator.give(&svc("zero"));
+    allocator.give(&svc("one"));
+    allocator.set_pools(pool_set([pool("a", "10.0.0.0/24").avoiding()]));
+    assert_eq!(allocator.counters()[0].assigned_ipv4, 2);
+    assert_eq!(allocator.counters()[0].available_ipv4, 253);
+    let proposal = allocator.settle(&svc("zero")).unwrap();
+    assert_eq!(proposal.addresses, ips("10.0.0.2"));
+    assert_eq!(
+        proposal.decision,
+        Decision::Move {
+            from: ips("10.0.0.0"),
+            why: Why::NotAllowed(Refusal::AddressAvoided {
+                address: ip("10.0.0.0"),
+                pool: name("a"),
+            }),
+        }
+    );
+    assert_eq!(
+        allocator.settle(&svc("one")).unwrap().decision,
+        Decision::Keep
+    );
+}
+
+#[test]
+fn an_avoided_address_that_is_still_held_is_not_offered_for_sharing() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
+    allocator.give(&svc("zero").key("k").ports(&[80]));
+    allocator.set_pools(pool_set([pool("a", "10.0.0.0/24").avoiding()]));
+    assert_eq!(
+        allocator.give(&svc("new").key("k").ports(&[81])),
+        ips("10.0.0.1")
+    );
+}
+
+#[test]
+fn without_a_place_to_go_an_address_outside_of_all_pools_is_given_up() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
+    allocator.give(&svc("web"));
+    allocator.set_pools(pool_set([pool("six", "fd00::/120")]));
+    let proposal = allocator.settle(&svc("web")).unwrap();
+    assert_eq!(
+        proposal.decision,
+        Decision::GiveUp {
+            from: ips("10.0.0.0"),
+            why: Why::PoolGone {
+                address: ip("10.0.0.0"),
+                pool: Some(name("a"))
+            },
+        }
+    );
+    assert_eq!(proposal.pool, None);
+    assert_eq!(proposal.unmet.unwrap().code(), Code::NoAddressOfFamily);
+    assert_eq!(allocator.held(svc("web").uid()), None);
+}

@@ -1,0 +1,44 @@
+//! Why a pool that was looked at could not serve a Service.
+
+use std::fmt;
+
+use landfall_model::rows::Family;
+
+use crate::pool::PoolName;
+
+/// A pool that was considered and could not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The pool.
+    pub pool: PoolName,
+    /// Why not.
+    pub verdict: Verdict,
+}
+
+/// Why a pool could not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It serves only those who name it.
+    NotAutomatic,
+    /// It serves other namespaces.
+    NotForNamespace,
+    /// It serves other labels.
+    NotForLabels,
+    /// It has no address of this family.
+    LacksFamily(Family),
+    /// All its addresses of this family are held.
+    Full(Family),
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pool = &self.pool;
+        match self.verdict {
+            Verdict::NotAutomatic => write!(f, "{pool} serves only those who name it"),
+            Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
+            Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
+            Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),
+            Verdict::Full(family) => write!(f, "{pool} has no free {}", family.as_str()),
+        }
+    }
+}
