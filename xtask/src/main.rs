@@ -1,1 +1,107 @@
-fn main() {}
+//! What developers run: the one test command (`cargo xtask ci`), the rules of the house
+//! (`cargo xtask check`) and the benchmarks (`cargo xtask bench`).
+//!
+//! It is never shipped, and it decides nothing about Landfall: it runs programs and reads files.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command for people: tables go to standard output, progress to standard error"
+)]
+
+mod bench;
+mod check;
+mod ci;
+mod debian;
+mod place;
+mod stage;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Landfall's developer commands. `cargo xtask ci` is the one that must pass.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    max_term_width = 100,
+    after_help = "While working:   cargo xtask check        (a few minutes the first time, then seconds)\n\
+                  Before pushing:  cargo xtask ci           (everything, from nothing, never skips)\n\
+                  To compare:      cargo xtask bench proxy  (on a machine that has nothing else to do)"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything: install what is missing, check, test, demo, short benchmarks
+    #[command(after_help = ci::HELP)]
+    Ci(ci::CiArgs),
+    /// Run formatting, lints, documentation, licences and the rules of the house, but no tests
+    #[command(after_help = check::HELP)]
+    Check(check::CheckArgs),
+    /// Install what tests and benchmarks need: Debian packages (as root) and cargo tools
+    #[command(after_help = debian::HELP)]
+    Install(debian::InstallArgs),
+    /// Measure Landfall against its peers, in the same run
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            error
+                .downcast_ref::<stage::Interrupted>()
+                .map_or(ExitCode::FAILURE, |interrupted| {
+                    ExitCode::from(interrupted.code())
+                })
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let place = place::Place::find()?;
+    match cli.command {
+        Command::Ci(args) => stage::block_on(ci::run(&place, &args)),
+        Command::Check(args) => stage::block_on(check::run(&place, &args)),
+        Command::Install(args) => stage::block_on(debian::run(&place, &args)),
+        Command::Bench(bench) => bench::run(&place, bench),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_explains_itself() {
+        fn walk(command: &clap::Command) {
+            assert!(
+                command.get_about().is_some(),
+                "{} has no help",
+                command.get_name()
+            );
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(walk);
+        }
+        Cli::command().debug_assert();
+        walk(&Cli::command());
+    }
+}

@@ -1,0 +1,75 @@
+//! Benchmarks against peers, in the same run. Programs, not timed tests: they print figures and
+//! judge nothing.
+
+mod proxy;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::bail;
+use clap::Subcommand;
+
+use crate::place::Place;
+use crate::stage::{self, Stages};
+use crate::{ci, debian};
+
+/// `bench`
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The data plane against HAProxy and nginx: CPU, throughput, latency, memory
+    #[command(after_help = proxy::HELP)]
+    Proxy(proxy::ProxyArgs),
+    /// The address allocator: filling pools, claiming and releasing
+    Ipam,
+}
+
+/// Runs a benchmark.
+pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
+    match bench {
+        Bench::Proxy(args) if cfg!(debug_assertions) => {
+            drop(args);
+            again_in_release(place)
+        }
+        Bench::Proxy(args) => {
+            stage::block_on(async {
+                let mut stages = Stages::new(1);
+                debian::install(&mut stages, &[debian::FOR_BENCH]).await
+            })?;
+            proxy::run(place, &args)
+        }
+        Bench::Ipam => replace(ci::cargo(place, &["bench", "-p", "landfall-ipam"]).into_std()),
+    }
+}
+
+/// A load generator without optimisation would measure itself: builds this program and Landfall as
+/// they are shipped, and gives its place to that build.
+fn again_in_release(place: &Place) -> anyhow::Result<()> {
+    let status = ci::cargo(
+        place,
+        &[
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "landfall",
+            "-p",
+            "xtask",
+        ],
+    )
+    .into_std()
+    .status()?;
+    if !status.success() {
+        bail!("the release build ended with {status}");
+    }
+    let mut command = Command::new(place.target().join("release/xtask"));
+    command.args(std::env::args_os().skip(1));
+    replace(command)
+}
+
+fn replace(mut command: Command) -> anyhow::Result<()> {
+    let error = command.exec();
+    bail!(
+        "{} can't be started: {error}",
+        command.get_program().display()
+    )
+}

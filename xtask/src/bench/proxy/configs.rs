@@ -1,0 +1,252 @@
+//! How each proxy is told to do the same work. docs/benchmarks.md says why each line is there.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use super::scenario::Sizes;
+use crate::debian;
+
+/// Behind every listener.
+pub const MEMBERS: u8 = 8;
+
+/// What is asked for at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Short messages over TCP.
+    Small,
+    /// As many bytes as go through, toward the client.
+    Bulk,
+    /// HTTP/1.1 requests.
+    Http,
+}
+
+impl Work {
+    pub const ALL: [Self; 3] = [Self::Small, Self::Bulk, Self::Http];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Bulk => "bulk",
+            Self::Http => "http",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Small => 7001,
+            Self::Bulk => 7002,
+            Self::Http => 7003,
+        }
+    }
+}
+
+/// Addresses of one proxy and of its members, all its own: the kernel remembers ended connections
+/// per address for a minute, and nobody shall pay for another's.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses(pub u8);
+
+impl Addresses {
+    pub fn proxy(self) -> Ipv4Addr {
+        Ipv4Addr::new(127, 91, self.0, 1)
+    }
+
+    pub fn listener(self, work: Work) -> SocketAddrV4 {
+        SocketAddrV4::new(self.proxy(), work.port())
+    }
+
+    pub fn admin(self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.proxy(), 7000)
+    }
+
+    pub fn members(self, work: Work) -> impl Iterator<Item = SocketAddrV4> {
+        (1..=MEMBERS)
+            .map(move |last| SocketAddrV4::new(Ipv4Addr::new(127, 90, self.0, last), work.port()))
+    }
+}
+
+/// HAProxy.
+pub fn haproxy(
+    addresses: Addresses,
+    sizes: &Sizes,
+    buffer: Option<u32>,
+    splice: bool,
+) -> Result<String, std::fmt::Error> {
+    let mut out = String::from("global\n  nbthread 1\n");
+    writeln!(out, "  maxconn {}", sizes.idle + 1000)?;
+    if let Some(buffer) = buffer {
+        writeln!(out, "  tune.bufsize {buffer}")?;
+    }
+    out.push_str("\ndefaults\n  balance roundrobin\n  timeout connect 5s\n  timeout client 10m\n");
+    out.push_str("  timeout server 10m\n  timeout http-keep-alive 10m\n");
+    if splice {
+        out.push_str("  option splice-request\n  option splice-response\n");
+    }
+    for work in Work::ALL {
+        write!(
+            out,
+            "\nlisten {}\n  bind {} backlog 4096\n",
+            work.name(),
+            addresses.listener(work)
+        )?;
+        if work == Work::Http {
+            out.push_str(
+                "  mode http\n  http-reuse always\n  option forwardfor\n  \
+                 http-request set-header X-Forwarded-Proto http\n  \
+                 http-request set-header X-Forwarded-Port %[dst_port]\n",
+            );
+        } else {
+            out.push_str("  mode tcp\n");
+        }
+        for (index, member) in addresses.members(work).enumerate() {
+            writeln!(out, "  server m{index} {member}")?;
+        }
+    }
+    Ok(out)
+}
+
+/// nginx.
+pub fn nginx(
+    addresses: Addresses,
+    sizes: &Sizes,
+    buffer: Option<&str>,
+    folder: &Path,
+) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    if Path::new(debian::STREAM_MODULE).exists() {
+        writeln!(out, "load_module {};", debian::STREAM_MODULE)?;
+    }
+    writeln!(out, "daemon off;\nworker_processes 1;")?;
+    writeln!(
+        out,
+        "pid {}/nginx.pid;\nerror_log stderr error;",
+        folder.display()
+    )?;
+    // A connection through nginx counts twice; it takes memory for all of them at start.
+    writeln!(out, "worker_rlimit_nofile {};", 2 * sizes.idle + 2000)?;
+    writeln!(
+        out,
+        "events {{\n  worker_connections {};\n}}",
+        2 * sizes.idle + 1000
+    )?;
+    out.push_str("\nstream {\n  proxy_connect_timeout 5s;\n  proxy_timeout 10m;\n");
+    if let Some(buffer) = buffer {
+        writeln!(out, "  proxy_buffer_size {buffer};")?;
+    }
+    for work in [Work::Small, Work::Bulk] {
+        upstream(&mut out, addresses, work, "")?;
+        writeln!(
+            out,
+            "  server {{ listen {} backlog=4096; proxy_pass {}; }}",
+            addresses.listener(work),
+            work.name()
+        )?;
+    }
+    out.push_str("}\n\nhttp {\n  access_log off;\n");
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        writeln!(out, "  {kind}_temp_path {}/{kind};", folder.display())?;
+    }
+    out.push_str("  keepalive_timeout 10m;\n  keepalive_requests 1000000000;\n");
+    upstream(
+        &mut out,
+        addresses,
+        Work::Http,
+        "    keepalive 256;\n    keepalive_requests 1000000000;\n    keepalive_timeout 10m;\n",
+    )?;
+    write!(
+        out,
+        "  server {{\n    listen {} backlog=4096;\n    location / {{\n      proxy_pass http://{};\n      \
+         proxy_http_version 1.1;\n      proxy_connect_timeout 5s;\n      proxy_read_timeout 10m;\n      \
+         proxy_set_header Connection \"\";\n      proxy_set_header Host $http_host;\n      \
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
+         proxy_set_header X-Forwarded-Proto http;\n      \
+         proxy_set_header X-Forwarded-Port $server_port;\n    }}\n  }}\n}}\n",
+        addresses.listener(Work::Http),
+        Work::Http.name()
+    )?;
+    Ok(out)
+}
+
+fn upstream(out: &mut String, addresses: Addresses, work: Work, more: &str) -> std::fmt::Result {
+    writeln!(out, "  upstream {} {{", work.name())?;
+    for member in addresses.members(work) {
+        writeln!(out, "    server {member};")?;
+    }
+    writeln!(out, "{more}  }}")
+}
+
+/// Landfall: a manifest.
+pub fn landfall(addresses: Addresses) -> Result<String, std::fmt::Error> {
+    let mut out = String::from(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: bench\n  annotations:\n    \
+         landfall.dev/mode.http: http\n    landfall.dev/timeout-client-data: 10m\n    \
+         landfall.dev/timeout-member-data: 10m\n",
+    );
+    for work in Work::ALL {
+        let members: Vec<_> = addresses
+            .members(work)
+            .map(|member| member.to_string())
+            .collect();
+        writeln!(
+            out,
+            "    landfall.dev/endpoints.{}: {}",
+            work.name(),
+            members.join(", ")
+        )?;
+    }
+    out.push_str("spec:\n  type: LoadBalancer\n  ports:\n");
+    for work in Work::ALL {
+        writeln!(
+            out,
+            "  - name: {}\n    port: {}",
+            work.name(),
+            addresses.listener(work).port()
+        )?;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_proxies_share_an_address() {
+        let all = |n| {
+            let addresses = Addresses(n);
+            Work::ALL
+                .into_iter()
+                .flat_map(move |work| {
+                    std::iter::once(addresses.listener(work)).chain(addresses.members(work))
+                })
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(all(1).len(), 27);
+        assert!(all(1).is_disjoint(&all(2)));
+    }
+
+    #[test]
+    fn splice_and_buffers_are_only_in_the_variants() {
+        let plain = haproxy(Addresses(2), &Sizes::FULL, None, false).unwrap();
+        assert!(
+            !plain.contains("splice") && !plain.contains("bufsize"),
+            "{plain}"
+        );
+        let other = haproxy(Addresses(2), &Sizes::FULL, Some(65_536), true).unwrap();
+        assert!(other.contains("option splice-response\n"), "{other}");
+        assert!(other.contains("tune.bufsize 65536\n"), "{other}");
+    }
+
+    #[test]
+    fn the_manifest_names_every_port_and_member() {
+        let manifest = landfall(Addresses(1)).unwrap();
+        assert!(manifest.contains(
+            "landfall.dev/endpoints.small: 127.90.1.1:7001, 127.90.1.2:7001, 127.90.1.3:7001, \
+             127.90.1.4:7001, 127.90.1.5:7001, 127.90.1.6:7001, 127.90.1.7:7001, 127.90.1.8:7001\n"
+        ));
+        assert!(
+            manifest.ends_with("  - name: http\n    port: 7003\n"),
+            "{manifest}"
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! What was measured, as tables for people and as JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::contestant::{Contestant, Programs};
+use super::machine::{self, Facts, Machine};
+use super::scenario::{Better, Figure, Scenario, Sizes};
+
+/// Everything that one run has measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    machine: Facts,
+    load_after: String,
+    versions: Vec<String>,
+    rounds: u16,
+    sizes: Sizes,
+    rows: Vec<Row>,
+}
+
+/// One figure of one scenario, for every proxy, in the order of rounds.
+#[derive(Debug, Serialize)]
+struct Row {
+    scenario: Scenario,
+    figure: Figure,
+    samples: BTreeMap<Contestant, Vec<f64>>,
+}
+
+/// A median between the extremes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Report {
+    pub fn new(machine: &Machine, programs: &Programs, rounds: u16, sizes: Sizes) -> Self {
+        Self {
+            machine: machine.facts.clone(),
+            load_after: String::new(),
+            versions: programs.versions.clone(),
+            rounds,
+            sizes,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Takes a sample in.
+    pub fn add(&mut self, scenario: Scenario, figure: Figure, contestant: Contestant, value: f64) {
+        let known = self
+            .rows
+            .iter_mut()
+            .find(|row| row.scenario == scenario && row.figure == figure);
+        if let Some(row) = known {
+            row.samples.entry(contestant).or_default().push(value);
+            return;
+        }
+        let samples = BTreeMap::from([(contestant, vec![value])]);
+        self.rows.push(Row {
+            scenario,
+            figure,
+            samples,
+        });
+    }
+
+    /// Nothing more will be measured.
+    pub fn finish(&mut self) {
+        self.load_after = machine::load();
+    }
+}
+
+impl Row {
+    /// Landfall against the peer with the best median: how many times its figure, round by round.
+    fn ratio(&self) -> Option<(Contestant, Spread)> {
+        let ours = self.samples.get(&Contestant::Landfall)?;
+        let median = |samples: &[f64]| Spread::of(samples).map(|spread| spread.median);
+        let peers = self
+            .samples
+            .iter()
+            .filter(|(contestant, _)| **contestant != Contestant::Landfall)
+            .filter_map(|(contestant, samples)| Some((*contestant, samples, median(samples)?)));
+        let (peer, theirs, _) = match self.figure.better() {
+            Better::Higher => peers.max_by(|one, other| one.2.total_cmp(&other.2)),
+            Better::Lower => peers.min_by(|one, other| one.2.total_cmp(&other.2)),
+            Better::Neither => None,
+        }?;
+        let ratios: Vec<f64> = ours
+            .iter()
+            .zip(theirs)
+            .map(|(ours, theirs)| ours / theirs)
+            .collect();
+        Some((peer, Spread::of(&ratios)?))
+    }
+}
+
+impl Spread {
+    fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let upper = *sorted.get(middle)?;
+        let median = if sorted.len().is_multiple_of(2) {
+            f64::midpoint(*sorted.get(middle.checked_sub(1)?)?, upper)
+        } else {
+            upper
+        };
+        Some(Self {
+            min: *sorted.first()?,
+            median,
+            max: *sorted.last()?,
+        })
+    }
+}
+
+/// Three digits that matter.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size >= 100.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&short(self.median))?;
+        if self.min < self.max {
+            write!(out, "  ({}..{})", short(self.min), short(self.max))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "{}, {} CPUs, Linux {}",
+            self.machine.cpu, self.machine.cpus, self.machine.kernel
+        )?;
+        writeln!(
+            out,
+            "load before {}, after {}",
+            self.machine.load_before, self.load_after
+        )?;
+        for version in &self.versions {
+            writeln!(out, "{version}")?;
+        }
+        writeln!(
+            out,
+            "one worker and one CPU each; median (least..most) of {} rounds that took turns",
+            self.rounds
+        )?;
+        for scenario in Scenario::ALL {
+            let rows: Vec<_> = self
+                .rows
+                .iter()
+                .filter(|row| row.scenario == scenario)
+                .collect();
+            if !rows.is_empty() {
+                writeln!(
+                    out,
+                    "\n{scenario}: {}\n{}",
+                    scenario.title(&self.sizes),
+                    table(&rows)
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table(rows: &[&Row]) -> Table {
+    let contestants: Vec<Contestant> = Contestant::ALL
+        .into_iter()
+        .filter(|one| rows.iter().any(|row| row.samples.contains_key(one)))
+        .collect();
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let head = std::iter::once(String::new())
+        .chain(contestants.iter().map(ToString::to_string))
+        .chain(std::iter::once("Landfall : best peer".to_owned()));
+    table.set_header(head);
+    for row in rows {
+        let figures = contestants.iter().map(|one| {
+            row.samples
+                .get(one)
+                .and_then(|samples| Spread::of(samples))
+                .map_or_else(String::new, |spread| spread.to_string())
+        });
+        let ratio = row.ratio().map_or_else(String::new, |(peer, spread)| {
+            let wish = if row.figure.better() == Better::Higher {
+                "more"
+            } else {
+                "less"
+            };
+            format!("{spread} x {peer}; {wish} is better")
+        });
+        let line = std::iter::once(row.figure.to_string())
+            .chain(figures)
+            .chain(std::iter::once(ratio));
+        table.add_row(line);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(figure: Figure, samples: &[(Contestant, &[f64])]) -> Row {
+        Row {
+            scenario: Scenario::Bulk,
+            figure,
+            samples: samples
+                .iter()
+                .map(|(one, samples)| (*one, samples.to_vec()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_median_lies_between_the_extremes() {
+        assert_eq!(
+            Spread::of(&[3.0, 1.0, 2.0]),
+            Some(Spread {
+                min: 1.0,
+                median: 2.0,
+                max: 3.0
+            })
+        );
+        assert_eq!(
+            Spread::of(&[4.0, 1.0]),
+            Some(Spread {
+                min: 1.0,
+                median: 2.5,
+                max: 4.0
+            })
+        );
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_better_peer_round_by_round() {
+        use Contestant::{Haproxy, Landfall, Nginx};
+        let samples: [(Contestant, &[f64]); 3] = [
+            (Landfall, &[9.0, 10.0, 8.0]),
+            (Haproxy, &[10.0, 10.0, 10.0]),
+            (Nginx, &[20.0, 20.0, 16.0]),
+        ];
+        assert_eq!(
+            row(Figure::CpuPerConnection, &samples).ratio(),
+            Some((
+                Haproxy,
+                Spread {
+                    min: 0.8,
+                    median: 0.9,
+                    max: 1.0
+                }
+            ))
+        );
+        assert_eq!(
+            row(Figure::GbitPerCpuSecond, &samples).ratio(),
+            Some((
+                Nginx,
+                Spread {
+                    min: 0.45,
+                    median: 0.5,
+                    max: 0.5
+                }
+            ))
+        );
+    }
+
+    #[test]
+    fn without_landfall_or_without_a_peer_there_is_no_ratio() {
+        let peer: [(Contestant, &[f64]); 1] = [(Contestant::Nginx, &[1.0])];
+        let ours: [(Contestant, &[f64]); 1] = [(Contestant::Landfall, &[1.0])];
+        assert_eq!(row(Figure::GbitPerSecond, &peer).ratio(), None);
+        assert_eq!(row(Figure::GbitPerSecond, &ours).ratio(), None);
+        assert_eq!(row(Figure::CpuShare, &[peer[0], ours[0]]).ratio(), None);
+    }
+
+    #[test]
+    fn figures_show_three_digits_and_their_spread() {
+        assert_eq!(
+            Spread {
+                min: 98.7,
+                median: 123.4,
+                max: 150.0
+            }
+            .to_string(),
+            "123  (98.7..150)"
+        );
+        assert_eq!(
+            Spread {
+                min: 1.0,
+                median: 1.0,
+                max: 1.0
+            }
+            .to_string(),
+            "1.00"
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! What is measured: scenarios, and the figures that each yields.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::configs::Work;
+use super::contestant::{Contestant, Instance};
+use super::load::{self, Talk};
+use super::machine::Machine;
+
+/// One kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// TCP: as many bytes as go through, toward the client
+    Bulk,
+    /// TCP: connect, one small exchange, close
+    Connect,
+    /// TCP: small exchanges on kept connections, as fast as they go
+    KeepAlive,
+    /// TCP: small exchanges on kept connections at a moderate, fixed rate
+    Paced,
+    /// HTTP: connect, one request, close
+    HttpConnect,
+    /// HTTP: requests on kept connections, as fast as they go
+    HttpKeepAlive,
+    /// HTTP: requests on kept connections at a moderate, fixed rate
+    HttpPaced,
+    /// Memory at rest, and with idle connections
+    Memory,
+}
+
+/// One number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    GbitPerCpuSecond,
+    GbitPerSecond,
+    CpuPerConnection,
+    ConnectionsPerSecond,
+    CpuPerRequest,
+    RequestsPerSecond,
+    LatencyP50,
+    LatencyP99,
+    MemoryAtRest,
+    MemoryIdle,
+    MemoryPerConnection,
+    CpuShare,
+}
+
+/// Which way is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    Higher,
+    Lower,
+    /// It only helps to read the others.
+    Neither,
+}
+
+/// How much work is done.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sizes {
+    /// How long a scenario that is bound by time lasts, in milliseconds.
+    pub time_ms: u64,
+    /// Connections that carry bulk at once.
+    pub bulk_streams: usize,
+    /// New connections in one measurement.
+    pub connections: u64,
+    /// Clients that open them.
+    pub clients: usize,
+    /// Kept connections.
+    pub kept: u32,
+    /// Exchanges per second at the fixed rate, over TCP and over HTTP.
+    pub rate: u32,
+    /// Idle connections.
+    pub idle: usize,
+    /// How often memory is measured; it hardly varies.
+    pub fresh_rounds: u16,
+}
+
+/// How long a proxy gets to close what its clients have closed, before its CPU time is read.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How long idle connections idle before memory is read: longer than buffers of any proxy are kept.
+const IDLE: Duration = Duration::from_secs(2);
+
+impl Sizes {
+    pub const FULL: Self = Self {
+        time_ms: 3_000,
+        bulk_streams: 4,
+        connections: 20_000,
+        clients: 64,
+        kept: 64,
+        rate: 2_000,
+        idle: 10_000,
+        fresh_rounds: 3,
+    };
+
+    pub const QUICK: Self = Self {
+        time_ms: 200,
+        bulk_streams: 4,
+        connections: 500,
+        clients: 16,
+        kept: 16,
+        rate: 500,
+        idle: 200,
+        fresh_rounds: 1,
+    };
+
+    /// What of this the machine's limit on open files allows; says so if it is less.
+    pub fn within(mut self, machine: &Machine) -> Self {
+        if self.idle > machine.idle_limit {
+            eprintln!(
+                "warning: the limit on open files allows {} idle connections instead of {}; as root it is \
+                 raised by itself, else: ulimit -n 24000",
+                machine.idle_limit, self.idle
+            );
+            self.idle = machine.idle_limit;
+        }
+        self
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_millis(self.time_ms)
+    }
+
+    /// A fifth of the work, to warm up with.
+    fn small(mut self) -> Self {
+        self.time_ms /= 5;
+        self.connections /= 5;
+        self
+    }
+}
+
+impl Scenario {
+    pub const ALL: [Self; 8] = [
+        Self::Bulk,
+        Self::Connect,
+        Self::KeepAlive,
+        Self::Paced,
+        Self::HttpConnect,
+        Self::HttpKeepAlive,
+        Self::HttpPaced,
+        Self::Memory,
+    ];
+
+    /// Whether a proxy in this configuration takes part.
+    pub fn suits(self, contestant: Contestant) -> bool {
+        self == Self::Bulk || !contestant.is_for_bulk()
+    }
+
+    /// Whether every measurement wants a proxy that has done nothing yet.
+    pub fn wants_fresh(self) -> bool {
+        self == Self::Memory
+    }
+
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk",
+            Self::Connect => "connect",
+            Self::KeepAlive => "keep-alive",
+            Self::Paced => "paced",
+            Self::HttpConnect => "http-connect",
+            Self::HttpKeepAlive => "http-keep-alive",
+            Self::HttpPaced => "http-paced",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// One line for people.
+    pub fn title(self, sizes: &Sizes) -> String {
+        let Sizes {
+            connections,
+            clients,
+            kept,
+            rate,
+            idle,
+            ..
+        } = sizes;
+        let seconds = sizes.time().as_secs_f64();
+        match self {
+            Self::Bulk => {
+                format!(
+                    "TCP, bulk toward the client: {} connections for {seconds} s",
+                    sizes.bulk_streams
+                )
+            }
+            Self::Connect => format!(
+                "TCP, new connections: {connections}, by {clients} clients, each with one exchange of 64 and 128 bytes"
+            ),
+            Self::KeepAlive => format!(
+                "TCP, exchanges on {kept} kept connections, as fast as they go, for {seconds} s"
+            ),
+            Self::Paced => format!(
+                "TCP, {rate} exchanges per second on {kept} kept connections, for {seconds} s"
+            ),
+            Self::HttpConnect => {
+                format!(
+                    "HTTP/1.1, new connections: {connections}, by {clients} clients, each with one request"
+                )
+            }
+            Self::HttpKeepAlive => {
+                format!(
+                    "HTTP/1.1, requests on {kept} kept connections, as fast as they go, for {seconds} s"
+                )
+            }
+            Self::HttpPaced => {
+                format!(
+                    "HTTP/1.1, {rate} requests per second on {kept} kept connections, for {seconds} s"
+                )
+            }
+            Self::Memory => format!("memory, fresh and with {idle} idle TCP connections"),
+        }
+    }
+
+    /// Work whose cost is not counted: caches, pools and lazily made things are filled.
+    pub async fn warm_up(self, instance: &Instance, sizes: &Sizes) -> anyhow::Result<()> {
+        self.measure(instance, &sizes.small()).await.map(drop)
+    }
+
+    /// Has one proxy do the work once.
+    pub async fn measure(
+        self,
+        instance: &Instance,
+        sizes: &Sizes,
+    ) -> anyhow::Result<Vec<(Figure, f64)>> {
+        match self {
+            Self::Bulk => bulk(instance, sizes).await,
+            Self::Connect => connections(instance, Work::Small, sizes).await,
+            Self::HttpConnect => connections(instance, Work::Http, sizes).await,
+            Self::KeepAlive => exchanges(instance, Work::Small, None, sizes).await,
+            Self::HttpKeepAlive => exchanges(instance, Work::Http, None, sizes).await,
+            Self::Paced => exchanges(instance, Work::Small, Some(sizes.rate), sizes).await,
+            Self::HttpPaced => exchanges(instance, Work::Http, Some(sizes.rate), sizes).await,
+            Self::Memory => memory(instance, sizes).await,
+        }
+    }
+}
+
+async fn bulk(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figure, f64)>> {
+    let before = instance.cpu_seconds()?;
+    let target = instance.addresses.listener(Work::Bulk);
+    let (bytes, wall) = load::bulk(target, sizes.bulk_streams, sizes.time()).await?;
+    tokio::time::sleep(SETTLE).await;
+    let cpu = instance.cpu_seconds()? - before;
+    let gbit = bytes as f64 * 8.0 / 1e9;
+    Ok(vec![
+        (Figure::GbitPerCpuSecond, gbit / at_least_a_tick(cpu)),
+        (Figure::GbitPerSecond, gbit / wall.as_secs_f64()),
+        (Figure::CpuShare, 100.0 * cpu / wall.as_secs_f64()),
+    ])
+}
+
+async fn connections(
+    instance: &Instance,
+    work: Work,
+    sizes: &Sizes,
+) -> anyhow::Result<Vec<(Figure, f64)>> {
+    let before = instance.cpu_seconds()?;
+    let target = instance.addresses.listener(work);
+    let wall =
+        load::connections(target, Talk::about(work), sizes.connections, sizes.clients).await?;
+    tokio::time::sleep(SETTLE).await;
+    let cpu = instance.cpu_seconds()? - before;
+    let count = sizes.connections as f64;
+    Ok(vec![
+        (Figure::CpuPerConnection, cpu * 1e6 / count),
+        (Figure::ConnectionsPerSecond, count / wall.as_secs_f64()),
+        (Figure::CpuShare, 100.0 * cpu / wall.as_secs_f64()),
+    ])
+}
+
+async fn exchanges(
+    instance: &Instance,
+    work: Work,
+    rate: Option<u32>,
+    sizes: &Sizes,
+) -> anyhow::Result<Vec<(Figure, f64)>> {
+    let before = instance.cpu_seconds()?;
+    let target = instance.addresses.listener(work);
+    let done = load::exchanges(target, Talk::about(work), sizes.kept, rate, sizes.time()).await?;
+    tokio::time::sleep(SETTLE).await;
+    let cpu = instance.cpu_seconds()? - before;
+    let count = done.latencies.len() as f64;
+    let mut figures = Vec::new();
+    if rate.is_none() {
+        figures.push((Figure::RequestsPerSecond, count / done.wall.as_secs_f64()));
+    }
+    figures.extend([
+        (Figure::CpuPerRequest, cpu * 1e6 / count),
+        (Figure::LatencyP50, done.percentile(0.5)),
+        (Figure::LatencyP99, done.percentile(0.99)),
+        (Figure::CpuShare, 100.0 * cpu / done.wall.as_secs_f64()),
+    ]);
+    Ok(figures)
+}
+
+async fn memory(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figure, f64)>> {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let rest = instance.resident()?;
+    let held = load::idle(instance.addresses.listener(Work::Small), sizes.idle).await?;
+    tokio::time::sleep(IDLE).await;
+    let full = instance.resident()?;
+    let per_connection = (full - rest) / 1024.0 / held.len().max(1) as f64;
+    drop(held);
+    Ok(vec![
+        (Figure::MemoryAtRest, rest / MIB),
+        (Figure::MemoryIdle, full / MIB),
+        (Figure::MemoryPerConnection, per_connection),
+    ])
+}
+
+/// The kernel reports CPU time in ticks of 10 ms; a short run may have used less than one.
+fn at_least_a_tick(cpu: f64) -> f64 {
+    cpu.max(0.01)
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.key())
+    }
+}
+
+impl Figure {
+    pub fn better(self) -> Better {
+        match self {
+            Self::GbitPerCpuSecond
+            | Self::GbitPerSecond
+            | Self::ConnectionsPerSecond
+            | Self::RequestsPerSecond => Better::Higher,
+            Self::CpuPerConnection
+            | Self::CpuPerRequest
+            | Self::LatencyP50
+            | Self::LatencyP99
+            | Self::MemoryAtRest
+            | Self::MemoryIdle
+            | Self::MemoryPerConnection => Better::Lower,
+            Self::CpuShare => Better::Neither,
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::GbitPerCpuSecond => "Gbit per CPU-second",
+            Self::GbitPerSecond => "Gbit/s",
+            Self::CpuPerConnection => "CPU per connection, µs",
+            Self::ConnectionsPerSecond => "connections/s",
+            Self::CpuPerRequest => "CPU per exchange, µs",
+            Self::RequestsPerSecond => "exchanges/s",
+            Self::LatencyP50 => "latency p50, µs",
+            Self::LatencyP99 => "latency p99, µs",
+            Self::MemoryAtRest => "at rest, MiB",
+            Self::MemoryIdle => "with idle ones, MiB",
+            Self::MemoryPerConnection => "per connection, KiB",
+            Self::CpuShare => "the proxy's CPU was busy, %",
+        })
+    }
+}

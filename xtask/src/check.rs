@@ -1,0 +1,186 @@
+//! `cargo xtask check`: all that can be said of the code without running it.
+
+mod layers;
+mod manifests;
+mod sources;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::ci::cargo;
+use crate::place::Place;
+use crate::stage::{self, Stages};
+use crate::tools;
+
+/// Help of `check`.
+pub const HELP: &str = "\
+Stages, in order:
+  lockfile   Cargo.lock fits the manifests, and every crate in it can be had
+  fmt        cargo fmt --check
+  sources    sizes of files, #[ignore], todo!, unimplemented!, unsafe outside landfall-sys, paths of one machine
+  manifests  banned crates, versions in one place, licence, lints
+  layers     a crate uses only what stands below it (ARCHITECTURE.md)
+  deny       licences, sources and banned crates of the whole graph (deny.toml)
+  clippy     every target of the workspace, warnings are errors
+  doc        rustdoc, warnings are errors
+Security advisories need a database from the network, so they are a command of their own:
+  cargo deny check advisories";
+
+/// `check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {}
+
+/// How many stages [`stages`] runs.
+pub const STAGES: usize = 8;
+
+/// Compiling may take this long from nothing on a slow machine.
+const DEADLINE: Duration = Duration::from_mins(30);
+
+/// Runs `check`.
+pub async fn run(place: &Place, _args: &CheckArgs) -> anyhow::Result<()> {
+    let mut all = Stages::new(1 + STAGES);
+    tools::cargo_deny(&mut all, place).await?;
+    stages(&mut all, place).await?;
+    all.summary();
+    Ok(())
+}
+
+/// The stages of `check`, as a part of a longer command.
+pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
+    let again = "cargo xtask check";
+    stages
+        .run(
+            "lockfile",
+            DEADLINE,
+            &mut cargo(place, &["fetch", "--locked"]),
+        )
+        .await?;
+    stages
+        .run(
+            "fmt",
+            DEADLINE,
+            &mut cargo(place, &["fmt", "--all", "--check"]),
+        )
+        .await?;
+    stages
+        .work("sources", again, async { settle(&sources::judge(place)?) })
+        .await?;
+    let metadata = Metadata::read(place).await?;
+    stages
+        .work("manifests", again, async {
+            settle(&manifests::judge(place, &metadata)?)
+        })
+        .await?;
+    stages
+        .work("layers", again, async { settle(&layers::judge(&metadata)) })
+        .await?;
+
+    let mut deny = tokio::process::Command::new(tools::cargo_deny_program(place));
+    deny.current_dir(&place.root).args([
+        "--locked",
+        "--offline",
+        "--workspace",
+        "--all-features",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]);
+    stages.run("deny", DEADLINE, &mut deny).await?;
+
+    let mut clippy = cargo(
+        place,
+        &[
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    );
+    stages.run("clippy", DEADLINE, &mut clippy).await?;
+
+    let mut doc = cargo(place, &["doc", "--locked", "--workspace", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    stages.run("doc", DEADLINE, &mut doc).await
+}
+
+/// What a rule found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// These fail the check.
+    pub errors: Vec<String>,
+    /// These are printed.
+    pub warnings: Vec<String>,
+}
+
+/// Prints findings, and fails if there are errors.
+fn settle(findings: &Findings) -> anyhow::Result<()> {
+    for warning in &findings.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for error in &findings.errors {
+        eprintln!("error: {error}");
+    }
+    if !findings.errors.is_empty() {
+        bail!("{} broken rules, printed above", findings.errors.len());
+    }
+    Ok(())
+}
+
+/// What we read of `cargo metadata`.
+#[derive(Debug, Deserialize)]
+pub struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+}
+
+/// One package of the graph.
+#[derive(Debug, Deserialize)]
+pub struct Package {
+    id: String,
+    name: String,
+    version: String,
+    license: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+/// One line under `[dependencies]` and its kin.
+#[derive(Debug, Deserialize)]
+pub struct Dependency {
+    name: String,
+    /// `None` for a normal one, else `dev` or `build`.
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+impl Metadata {
+    async fn read(place: &Place) -> anyhow::Result<Self> {
+        let mut command = cargo(
+            place,
+            &[
+                "metadata",
+                "--locked",
+                "--offline",
+                "--all-features",
+                "--format-version",
+                "1",
+            ],
+        );
+        let text = stage::output(&mut command).await?;
+        serde_json::from_str(&text).context("cargo metadata can't be understood")
+    }
+
+    /// Our own packages, by name.
+    fn ours(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| self.workspace_members.contains(&package.id))
+    }
+}

@@ -1,0 +1,221 @@
+//! The layering of ARCHITECTURE.md: a crate uses only what stands below it.
+
+use super::{Findings, Metadata, Package};
+
+/// The house, from the top. Crates of one floor don't know each other.
+const FLOORS: &[&[&str]] = &[
+    &["landfall"],
+    &["landfall-web"],
+    &["landfall-kube", "landfall-files"],
+    &["landfall-engine"],
+    &[
+        "landfall-openstack",
+        "landfall-exoscale",
+        "landfall-metal",
+        "landfall-local",
+    ],
+    &[
+        "landfall-l2",
+        "landfall-bgp",
+        "landfall-bfd",
+        "landfall-proxy",
+        "landfall-ipam",
+    ],
+    &["landfall-config", "landfall-sys"],
+    &["landfall-model"],
+];
+
+/// Only for tests, and for tests of every floor. It may use what the whole house stands on.
+const TESTKIT: &str = "landfall-testkit";
+const TESTKIT_USES: &[&str] = &["landfall-model", "landfall-config", "landfall-sys"];
+
+/// Crates that may see a Kubernetes client, and crates that are one.
+const SEE_KUBERNETES: &[&str] = &["landfall-kube", TESTKIT, "landfall"];
+const KUBERNETES: &[&str] = &[
+    "kube",
+    "kube-client",
+    "kube-core",
+    "kube-runtime",
+    "k8s-openapi",
+];
+
+/// What a crate must not use although it stands below, and why.
+const APART: &[(&str, &[&str], &str)] = &[
+    (
+        "landfall-engine",
+        &[
+            "landfall-openstack",
+            "landfall-exoscale",
+            "landfall-metal",
+            "landfall-local",
+        ],
+        "the engine knows only the Provider trait",
+    ),
+    (
+        "landfall-engine",
+        &[
+            "landfall-proxy",
+            "landfall-ipam",
+            "landfall-l2",
+            "landfall-bgp",
+            "landfall-bfd",
+            "landfall-sys",
+        ],
+        "the engine does no I/O of its own",
+    ),
+];
+
+/// What `model` must stay free of: I/O, runtimes, clocks.
+const NOT_IN_MODEL: &[&str] = &[
+    "tokio",
+    "tokio-util",
+    "futures-util",
+    "socket2",
+    "libc",
+    "rustix",
+    "mio",
+    "hyper",
+    "notify",
+];
+
+/// Judges every crate of the workspace.
+pub fn judge(metadata: &Metadata) -> Findings {
+    let mut findings = Findings::default();
+    for package in metadata.ours() {
+        judge_package(package, &mut findings.errors);
+    }
+    findings
+}
+
+fn floor(name: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| floor.contains(&name))
+}
+
+fn judge_package(package: &Package, errors: &mut Vec<String>) {
+    let room = package.name.as_str();
+    let place = floor(room);
+    if place.is_none() && ![TESTKIT, "xtask"].contains(&room) {
+        errors.push(format!(
+            "{room} has no floor: add it to ARCHITECTURE.md and to FLOORS in xtask/src/check/layers.rs"
+        ));
+        return;
+    }
+    for dependency in &package.dependencies {
+        let used = dependency.name.as_str();
+        let mut refuse = |why: &str| errors.push(format!("{room} uses {used}: {why}"));
+        let dev = dependency.kind.as_deref() == Some("dev");
+        if KUBERNETES.contains(&used) && !SEE_KUBERNETES.contains(&room) {
+            refuse("only landfall-kube, landfall-testkit and the binary see a Kubernetes client");
+        }
+        if room == "landfall-model" && !dev && NOT_IN_MODEL.contains(&used) {
+            refuse("the model has no I/O, no runtime and no clock");
+        }
+        if dependency.path.is_none() {
+            continue;
+        }
+        if used == TESTKIT {
+            if !dev {
+                refuse("it is for tests: move it to [dev-dependencies]");
+            }
+            continue;
+        }
+        match (place, floor(used)) {
+            _ if room == TESTKIT && !TESTKIT_USES.contains(&used) => {
+                refuse("tests of that crate use the test kit, so the test kit can't use it");
+            }
+            (Some(above), Some(below)) if below <= above => {
+                refuse("a crate uses only what stands below it (ARCHITECTURE.md)");
+            }
+            (Some(_), None) => refuse("it isn't a part of the house"),
+            _ => {}
+        }
+        for (_, apart, why) in APART.iter().filter(|(name, ..)| *name == room) {
+            if apart.contains(&used) && !dev {
+                refuse(why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dependency;
+    use super::*;
+
+    fn errors(room: &str, used: &str, kind: Option<&str>) -> Vec<String> {
+        let ours = used.starts_with("landfall");
+        let package = Package {
+            id: room.into(),
+            name: room.into(),
+            version: "0.1.0".into(),
+            license: None,
+            dependencies: vec![Dependency {
+                name: used.into(),
+                kind: kind.map(str::to_owned),
+                path: ours.then(|| format!("crates/{used}")),
+            }],
+        };
+        let mut errors = Vec::new();
+        judge_package(&package, &mut errors);
+        errors
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn a_crate_may_use_what_stands_below_it() {
+        assert_eq!(errors("landfall", "landfall-web", None), NONE);
+        assert_eq!(errors("landfall-local", "landfall-proxy", None), NONE);
+        assert_eq!(errors("landfall-proxy", "tokio", None), NONE);
+    }
+
+    #[test]
+    fn a_crate_may_not_use_what_stands_beside_or_above_it() {
+        let why = "a crate uses only what stands below it (ARCHITECTURE.md)";
+        assert_eq!(
+            errors("landfall-proxy", "landfall-ipam", None),
+            [format!("landfall-proxy uses landfall-ipam: {why}")]
+        );
+        assert_eq!(
+            errors("landfall-model", "landfall-engine", Some("dev")),
+            [format!("landfall-model uses landfall-engine: {why}")]
+        );
+    }
+
+    #[test]
+    fn the_test_kit_is_for_tests() {
+        assert_eq!(
+            errors("landfall-web", "landfall-testkit", Some("dev")),
+            NONE
+        );
+        assert_eq!(
+            errors("landfall-web", "landfall-testkit", None),
+            ["landfall-web uses landfall-testkit: it is for tests: move it to [dev-dependencies]"]
+        );
+        assert_eq!(errors("landfall-testkit", "landfall-model", None), NONE);
+        assert_eq!(errors("landfall-testkit", "landfall-engine", None).len(), 1);
+    }
+
+    #[test]
+    fn the_engine_knows_no_provider_and_the_model_no_runtime() {
+        assert_eq!(
+            errors("landfall-engine", "landfall-local", None),
+            ["landfall-engine uses landfall-local: the engine knows only the Provider trait"]
+        );
+        assert_eq!(
+            errors("landfall-model", "tokio", None),
+            ["landfall-model uses tokio: the model has no I/O, no runtime and no clock"]
+        );
+        assert_eq!(errors("landfall-files", "k8s-openapi", None).len(), 1);
+    }
+
+    #[test]
+    fn a_new_crate_must_be_given_a_place() {
+        let errors = errors("landfall-new", "landfall-model", None);
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].starts_with("landfall-new has no floor"),
+            "{errors:?}"
+        );
+    }
+}

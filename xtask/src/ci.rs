@@ -1,0 +1,83 @@
+//! The one test command: everything, from nothing, in an order that fails early. It never skips.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::process::Command;
+
+use crate::check;
+use crate::debian::{self, FOR_BENCH, FOR_TESTS};
+use crate::place::Place;
+use crate::stage::Stages;
+use crate::tools;
+
+/// Help of `ci`.
+pub const HELP: &str = "\
+This is the README's test command, and what .ci/run calls. Stages, in order:
+  packages, tools     install what is missing (as root on Debian; else it says what to type)
+  check               as `cargo xtask check`
+  test                every test of the workspace, documentation examples included
+  release             the binary as it is shipped
+  demo                `landfall demo --once`: real requests through every address
+  bench               short runs of the benchmarks: that they work, not how fast they are
+The first stage that fails ends it, with the command to repeat that stage by.";
+
+/// `ci`
+#[derive(Debug, Args)]
+pub struct CiArgs {}
+
+/// A hang becomes a failure that names its stage. Far above what two slow cores need.
+const TEST_DEADLINE: Duration = Duration::from_mins(40);
+const BUILD_DEADLINE: Duration = Duration::from_mins(30);
+const RUN_DEADLINE: Duration = Duration::from_mins(10);
+
+/// Runs everything.
+pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
+    let mut stages = Stages::new(2 + check::STAGES + 5);
+    debian::install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
+    tools::cargo_deny(&mut stages, place).await?;
+    check::stages(&mut stages, place).await?;
+
+    // Plain `cargo test` on purpose: it is everywhere, it runs the documentation examples, and it
+    // runs one test binary at a time, so that tests under load don't disturb each other.
+    let mut test = cargo(place, &["test", "--locked", "--workspace"]);
+    stages.run("test", TEST_DEADLINE, &mut test).await?;
+
+    let mut build = cargo(
+        place,
+        &[
+            "build",
+            "--locked",
+            "--release",
+            "-p",
+            "landfall",
+            "-p",
+            "xtask",
+        ],
+    );
+    stages.run("release", BUILD_DEADLINE, &mut build).await?;
+
+    let release = place.target().join("release");
+    let mut demo = Command::new(release.join("landfall"));
+    demo.current_dir(&place.root).args(["demo", "--once"]);
+    stages.run("demo", RUN_DEADLINE, &mut demo).await?;
+
+    let mut fill = cargo(place, &["bench", "--locked", "-p", "landfall-ipam"]);
+    stages.run("bench ipam", BUILD_DEADLINE, &mut fill).await?;
+
+    let mut peers = Command::new(release.join("xtask"));
+    peers
+        .current_dir(&place.root)
+        .args(["bench", "proxy", "--quick"]);
+    stages.run("bench proxy", RUN_DEADLINE, &mut peers).await?;
+
+    stages.summary();
+    Ok(())
+}
+
+/// A cargo command at the workspace's root.
+pub fn cargo(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&place.root).args(arguments);
+    command
+}
