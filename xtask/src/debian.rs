@@ -50,6 +50,19 @@ pub const FOR_TESTS: &[Need] = &[
     },
 ];
 
+/// For `screenshots`: the letters that the status page asks for first, so that pictures look alike
+/// on every machine.
+pub const FOR_PICTURES: &[Need] = &[
+    Need {
+        package: "fonts-inter",
+        shown_by: &["/usr/share/fonts/opentype/inter/Inter-Regular.otf"],
+    },
+    Need {
+        package: "fonts-jetbrains-mono",
+        shown_by: &["/usr/share/fonts/truetype/jetbrains-mono/JetBrainsMono-Regular.ttf"],
+    },
+];
+
 /// For `bench proxy`: the peers.
 pub const FOR_BENCH: &[Need] = &[
     Need {

@@ -13,7 +13,9 @@ mod bench;
 mod check;
 mod ci;
 mod debian;
+mod generate;
 mod place;
+mod screenshots;
 mod stage;
 mod tools;
 
@@ -47,9 +49,15 @@ enum Command {
     /// Install what tests and benchmarks need: Debian packages (as root) and cargo tools
     #[command(after_help = debian::HELP)]
     Install(debian::InstallArgs),
+    /// Write the pages anew that are generated from tables in the code
+    #[command(after_help = generate::HELP)]
+    Generate(generate::GenerateArgs),
     /// Measure Landfall against its peers, in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Take pictures of the status page, light, dark and on a telephone
+    #[command(after_help = screenshots::HELP)]
+    Screenshots(screenshots::ScreenshotsArgs),
 }
 
 fn main() -> ExitCode {
@@ -73,7 +81,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ci(args) => stage::block_on(ci::run(&place, &args)),
         Command::Check(args) => stage::block_on(check::run(&place, &args)),
         Command::Install(args) => stage::block_on(debian::run(&place, &args)),
+        Command::Generate(args) => stage::block_on(generate::run(&place, &args)),
         Command::Bench(bench) => bench::run(&place, bench),
+        Command::Screenshots(args) => stage::block_on(screenshots::run(&place, &args)),
     }
 }
 

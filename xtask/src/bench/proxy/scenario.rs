@@ -211,7 +211,7 @@ impl Scenario {
                     "HTTP/1.1, {rate} requests per second on {kept} kept connections, for {seconds} s"
                 )
             }
-            Self::Memory => format!("memory, fresh and with {idle} idle TCP connections"),
+            Self::Memory => format!("fresh, and with {idle} idle TCP connections"),
         }
     }
 
@@ -286,10 +286,12 @@ async fn exchanges(
     let count = done.latencies.len() as f64;
     let mut figures = Vec::new();
     if rate.is_none() {
-        figures.push((Figure::RequestsPerSecond, count / done.wall.as_secs_f64()));
+        figures.extend([
+            (Figure::RequestsPerSecond, count / done.wall.as_secs_f64()),
+            (Figure::CpuPerRequest, cpu * 1e6 / count),
+        ]);
     }
     figures.extend([
-        (Figure::CpuPerRequest, cpu * 1e6 / count),
         (Figure::LatencyP50, done.percentile(0.5)),
         (Figure::LatencyP99, done.percentile(0.99)),
         (Figure::CpuShare, 100.0 * cpu / done.wall.as_secs_f64()),

@@ -1,0 +1,50 @@
+//! Pages that are written from the code's own tables. Tests compare them; this writes them anew.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::ci::cargo;
+use crate::place::Place;
+use crate::stage::Stages;
+
+/// Help of `generate`.
+pub const HELP: &str = "\
+docs/annotations.md   from the tables of dialects that also parse (crates/model/src/dialect)
+docs/metrics.md       from the table of metrics (crates/web/src/metrics/table.rs)
+The tests of these crates, and so `cargo xtask ci`, fail while a page is behind its table.";
+
+/// `generate`
+#[derive(Debug, Args)]
+pub struct GenerateArgs {}
+
+const DEADLINE: Duration = Duration::from_mins(20);
+
+/// Runs `generate`.
+pub async fn run(place: &Place, _args: &GenerateArgs) -> anyhow::Result<()> {
+    let mut stages = Stages::new(2);
+    let mut annotations = cargo(
+        place,
+        &["test", "-q", "-p", "landfall-model", "reference_page"],
+    );
+    stages
+        .run("annotations", DEADLINE, annotations.env("UPDATE_DOCS", "1"))
+        .await?;
+    let mut metrics = cargo(
+        place,
+        &[
+            "test",
+            "-q",
+            "-p",
+            "landfall-web",
+            "--test",
+            "it",
+            "metrics",
+        ],
+    );
+    stages
+        .run("metrics", DEADLINE, metrics.env("LANDFALL_BLESS", "1"))
+        .await?;
+    stages.summary();
+    Ok(())
+}
