@@ -2,5 +2,7 @@
 
 pub mod browser;
 pub mod build;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 
 pub use build::{node, secret, slice, svc};
