@@ -91,6 +91,15 @@ enum State {
     Done,
 }
 
+// === impl Framing ===
+
+impl Framing {
+    /// Whether there is no body.
+    pub(super) fn is_empty(self) -> bool {
+        matches!(self, Self::Empty | Self::Length(0))
+    }
+}
+
 // === impl Decoder ===
 
 impl Decoder {

@@ -269,6 +269,15 @@ impl<'h, 'b> RequestHead<'h, 'b> {
     }
 }
 
+// === impl RequestFacts ===
+
+impl RequestFacts {
+    /// Whether the request can be sent again as it is: twice does no harm, and no part of it is gone.
+    pub(super) fn may_be_repeated(self) -> bool {
+        self.is_idempotent && self.framing == Framing::Empty
+    }
+}
+
 // === impl ResponseHead ===
 
 impl<'h, 'b> ResponseHead<'h, 'b> {

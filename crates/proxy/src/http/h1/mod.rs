@@ -1,3 +1,418 @@
-//! HTTP/1
+//! HTTP/1.0 and 1.1 clients (RFC 9112): one task per connection, one request after the other.
+
 mod body;
+mod exchange;
 mod head;
+mod transfer;
+mod tunnel;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use self::exchange::{Answered, Exchange, Failure, Scene};
+use self::head::{MAX_HEAD, RequestFacts, RequestHead, Room};
+use super::buffer::Buffer;
+use super::fields::Forwarding;
+use super::front::{ClientStream, Front, Settings};
+use super::refusal::Refusal;
+use super::upstream::{self, Idle, Need};
+use super::watchdog::Watchdog;
+use crate::counters;
+use crate::dial::MAX_TRIES;
+use crate::inbound::Inbound;
+use crate::pool::Lease;
+
+/// How long a client that was refused may go on sending before the connection is closed in its face:
+/// closing with unread bytes would be a reset, which can overtake and destroy the answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A client's connection.
+pub(super) struct Connection<S> {
+    front: Arc<Front>,
+    client: S,
+    inbound: Inbound,
+    input: Buffer,
+    forwarding: Forwarding,
+    watchdog: Watchdog,
+    /// Storage for heads on their way to the member, and to the client.
+    upward: Vec<u8>,
+    downward: Vec<u8>,
+    /// Connections to members that were told about this client.
+    own: Option<Idle>,
+}
+
+/// What comes next on a client's connection.
+enum Next {
+    Request(RequestFacts),
+    Refuse(Refusal),
+    /// Nothing: the client left, fell silent, or the listener closes.
+    End,
+}
+
+/// What happens to a client's connection after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Continue,
+    /// Ends in good order.
+    Close,
+    /// Ends in good order, but the client may still be sending.
+    Linger,
+    /// Ends with an error.
+    Abort,
+}
+
+// === impl Connection ===
+
+impl<S: ClientStream> Connection<S> {
+    /// A connection on which `early` was read already.
+    pub(super) fn new(front: Arc<Front>, client: S, inbound: Inbound, early: Buffer) -> Self {
+        let http = front.settings().http;
+        let port = front.listener().id().key.port.get();
+        Self {
+            front,
+            client,
+            forwarding: Forwarding::new(http, inbound.client, inbound.secure, port),
+            inbound,
+            input: early,
+            watchdog: Watchdog::default(),
+            upward: Vec::new(),
+            downward: Vec::new(),
+            own: None,
+        }
+    }
+
+    /// Serves the client until its connection ends.
+    pub(super) async fn run(mut self) {
+        let front = self.front.clone();
+        let mut closing = pin!(front.listener().closing().cancelled());
+        loop {
+            let settings = self.front.settings();
+            let then = match self.next(settings, closing.as_mut()).await {
+                Next::End => Then::Close,
+                Next::Refuse(refusal) => self.refuse(refusal, None, settings).await,
+                Next::Request(facts) => self.answer(facts, settings).await,
+            };
+            match then {
+                Then::Continue => {}
+                Then::Close => return self.close().await,
+                Then::Linger => return self.linger().await,
+                Then::Abort => return self.client.abort(),
+            }
+        }
+    }
+
+    /// Waits for the head of a request, and writes it into `upward` for the member.
+    async fn next(
+        &mut self,
+        settings: Settings,
+        mut closing: Pin<&mut impl Future<Output = ()>>,
+    ) -> Next {
+        if self.forwarding.options() != settings.http {
+            let port = self.front.listener().id().key.port.get();
+            self.forwarding = Forwarding::new(
+                settings.http,
+                self.inbound.client,
+                self.inbound.secure,
+                port,
+            );
+        }
+        let mut since: Option<Instant> = None;
+        let mut begun = !self.input.is_empty();
+        let mut searched = 0;
+        poll_fn(|context| {
+            loop {
+                if let Some(next) = self.read_head(&mut searched) {
+                    return Poll::Ready(next);
+                }
+                match self.input.poll_fill(&mut self.client, context) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
+                    Poll::Ready(Ok(count)) => {
+                        let counters = self.front.listener().counters();
+                        counters.mine().passed(count as u64, 0);
+                        continue;
+                    }
+                    Poll::Pending => {}
+                }
+                let idle = self.input.is_empty();
+                if idle {
+                    // Many connections rest here; they should cost little.
+                    (self.upward, self.downward) = (Vec::new(), Vec::new());
+                }
+                if idle && (self.front.is_draining() || closing.as_mut().poll(context).is_ready()) {
+                    return Poll::Ready(Next::End);
+                }
+                // The time for the whole head counts from its first byte.
+                if since.is_none() || begun == idle {
+                    since = Some(Instant::now());
+                    begun = !idle;
+                }
+                let deadline = since.unwrap_or_else(Instant::now) + settings.timeouts.client_data;
+                return match self.watchdog.poll(deadline, context) {
+                    Poll::Ready(()) if idle => Poll::Ready(Next::End),
+                    Poll::Ready(()) => Poll::Ready(Next::Refuse(Refusal::ClientTimeout)),
+                    Poll::Pending => Poll::Pending,
+                };
+            }
+        })
+        .await
+    }
+
+    /// Reads the head of a request from what arrived, if it is all there.
+    fn read_head(&mut self, searched: &mut usize) -> Option<Next> {
+        let bytes = self.input.bytes();
+        // Parsing anew for each part of a head that comes in drops would be a gift to attackers.
+        let complete = !bytes.is_empty()
+            && (*searched == 0
+                || ends_line_twice(bytes.get(searched.saturating_sub(3)..).unwrap_or_default()));
+        *searched = bytes.len();
+        if !complete {
+            return (bytes.len() >= MAX_HEAD).then_some(Next::Refuse(Refusal::HeadTooLarge));
+        }
+        let mut room = Room::new();
+        let facts = match RequestHead::read(bytes, &mut room) {
+            Ok(None) if bytes.len() >= MAX_HEAD => {
+                return Some(Next::Refuse(Refusal::HeadTooLarge));
+            }
+            Ok(None) => return None,
+            Err(refusal) => return Some(Next::Refuse(refusal)),
+            Ok(Some(head)) if head.facts().length > MAX_HEAD => {
+                return Some(Next::Refuse(Refusal::HeadTooLarge));
+            }
+            Ok(Some(head)) => {
+                self.upward.clear();
+                head.write(&self.forwarding, &mut self.upward);
+                head.facts()
+            }
+        };
+        self.input.consume(facts.length);
+        Some(Next::Request(facts))
+    }
+
+    /// Has a member answer the request whose head is in `upward`.
+    async fn answer(&mut self, request: RequestFacts, settings: Settings) -> Then {
+        let mut tried: Vec<SocketAddr> = Vec::new();
+        let mut refusal = Refusal::NoMember;
+        while tried.len() < MAX_TRIES {
+            let Some(lease) = self
+                .front
+                .listener()
+                .pool()
+                .pick(self.inbound.client, &tried)
+            else {
+                break;
+            };
+            match self.answer_by(&lease, request, settings).await {
+                Ok(answered) => return self.after(answered, &lease, settings).await,
+                Err(Failure::Unanswered {
+                    refusal: why,
+                    may_retry,
+                }) => {
+                    refusal = why;
+                    if !may_retry {
+                        break;
+                    }
+                    tried.push(lease.address());
+                }
+                Err(Failure::Refused(refusal)) => {
+                    return self.refuse(refusal, Some(request), settings).await;
+                }
+                Err(Failure::Broken) => return Then::Abort,
+            }
+        }
+        if refusal == Refusal::NoMember || !tried.is_empty() {
+            let counters = self.front.listener().counters().mine();
+            counters.refused(counters::Refusal::NoMember);
+        }
+        self.refuse(refusal, Some(request), settings).await
+    }
+
+    /// Has one member answer, over a kept connection or a new one.
+    async fn answer_by(
+        &mut self,
+        lease: &Lease,
+        request: RequestFacts,
+        settings: Settings,
+    ) -> Result<Answered, Failure> {
+        let member = lease.address();
+        let need = if request.may_be_repeated() {
+            Need::Open
+        } else {
+            Need::SurelyOpen
+        };
+        if let Some(stream) = self.idle(settings).take(member, need) {
+            let answered = self.exchange(stream, lease, request, settings).await;
+            match answered {
+                // The member closed the connection just when it was to be used: no failure of its own.
+                Err(Failure::Unanswered {
+                    may_retry: true, ..
+                }) => {}
+                answered => return answered,
+            }
+        }
+        let within = settings.timeouts.member_connect;
+        match upstream::connect(member, within, settings.introduce, &self.inbound).await {
+            Ok(stream) => self.exchange(stream, lease, request, settings).await,
+            Err(error) => {
+                lease.failed();
+                self.front.listener().counters().mine().connect_failed();
+                let listener = self.front.listener().id();
+                tracing::debug!(%listener, %member, %error, "connect failed");
+                let refusal = if error.kind() == std::io::ErrorKind::TimedOut {
+                    Refusal::MemberTimeout
+                } else {
+                    Refusal::MemberFailed
+                };
+                Err(Failure::Unanswered {
+                    refusal,
+                    may_retry: true,
+                })
+            }
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        stream: TcpStream,
+        lease: &Lease,
+        request: RequestFacts,
+        settings: Settings,
+    ) -> Result<Answered, Failure> {
+        lease.connected();
+        let heads = (
+            std::mem::take(&mut self.upward),
+            std::mem::take(&mut self.downward),
+        );
+        let exchange = Exchange::new(stream, request, settings.timeouts, heads);
+        let scene = Scene {
+            front: &self.front,
+            lease,
+            client: &mut self.client,
+            input: &mut self.input,
+            watchdog: &mut self.watchdog,
+        };
+        let (result, heads) = exchange.run(scene).await;
+        (self.upward, self.downward) = heads;
+        result
+    }
+
+    async fn after(&mut self, answered: Answered, lease: &Lease, settings: Settings) -> Then {
+        match answered {
+            Answered::Whole { member, then } => {
+                if let Some(stream) = member {
+                    match &self.own {
+                        Some(own) if settings.introduce.is_some() => {
+                            own.put(lease.address(), stream);
+                        }
+                        _ => self.front.keep(lease.address(), stream),
+                    }
+                }
+                then
+            }
+            Answered::Switched { member, early } => {
+                let counters = self.front.listener().counters().mine();
+                let patience = settings
+                    .timeouts
+                    .client_data
+                    .max(settings.timeouts.member_data);
+                let sides = (&mut self.client, &mut self.input);
+                let passed =
+                    tunnel::run(sides, (member, early), &mut self.watchdog, lease, patience).await;
+                counters.passed(passed.upward, passed.downward);
+                lease
+                    .member()
+                    .counters()
+                    .mine()
+                    .passed(passed.upward, passed.downward);
+                if passed.in_order {
+                    Then::Close
+                } else {
+                    Then::Abort
+                }
+            }
+        }
+    }
+
+    /// Where connections for this request are kept.
+    fn idle(&mut self, settings: Settings) -> &Idle {
+        if settings.introduce.is_some() {
+            self.own.get_or_insert_default()
+        } else {
+            self.front.idle()
+        }
+    }
+
+    /// Answers in the member's stead.
+    async fn refuse(
+        &mut self,
+        refusal: Refusal,
+        request: Option<RequestFacts>,
+        settings: Settings,
+    ) -> Then {
+        let intact = request.is_some_and(|request| request.framing.is_empty());
+        let keep_alive = intact
+            && request.is_some_and(|request| request.keep_alive)
+            && !self.front.is_draining();
+        let to_head = request.is_some_and(|request| request.is_head);
+        let mut response = std::mem::take(&mut self.downward);
+        response.clear();
+        refusal.write(to_head, keep_alive, &mut response);
+        let work = async {
+            self.client.write_all(&response).await?;
+            self.client.flush().await
+        };
+        let sent = timeout(settings.timeouts.client_data, work).await;
+        self.front
+            .listener()
+            .counters()
+            .mine()
+            .passed(0, response.len() as u64);
+        self.downward = response;
+        match sent {
+            Ok(Ok(())) if keep_alive => Then::Continue,
+            Ok(Ok(())) if intact => Then::Close,
+            Ok(Ok(())) => Then::Linger,
+            Ok(Err(_)) | Err(_) => Then::Abort,
+        }
+    }
+
+    async fn close(mut self) {
+        let _ = timeout(LINGER, self.client.shutdown()).await;
+    }
+
+    /// Closes, and reads on for a while what nobody wants any more.
+    async fn linger(mut self) {
+        let read_on = async {
+            if self.client.shutdown().await.is_err() {
+                return;
+            }
+            loop {
+                self.input.consume(usize::MAX);
+                let read = poll_fn(|context| self.input.poll_fill(&mut self.client, context)).await;
+                if matches!(read, Ok(0) | Err(_)) {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(LINGER, read_on).await;
+    }
+}
+
+/// Whether an empty line is in there, after which a head is complete.
+fn ends_line_twice(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
+        rest = rest.get(at + 1..).unwrap_or_default();
+        if rest.starts_with(b"\r\n") || rest.starts_with(b"\n") {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,232 @@
+//! Read buffers that exist only while they hold bytes: an idle connection has none. Storage is kept per
+//! thread and handed from connection to connection.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Size of a buffer: fits nearly every head, and a TLS record.
+const SMALL: usize = 16 * 1024;
+
+/// Size of a buffer whose source keeps filling it: halves the system calls of large bodies twice over,
+/// and still fits the second-level cache of a core together with its twin.
+const LARGE: usize = 64 * 1024;
+
+/// Storage kept for later per thread: at most 256 small and 32 large buffers, 6 MiB.
+const KEPT: [(usize, usize); 2] = [(SMALL, 256), (LARGE, 32)];
+
+/// Bytes that were read and not yet used.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    storage: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The last read left no room: there is more where that came from.
+    eager: bool,
+}
+
+thread_local! {
+    static SPARE: RefCell<[Vec<Vec<u8>>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+// === impl Buffer ===
+
+impl Buffer {
+    /// A buffer that holds these bytes.
+    pub(super) fn holding(bytes: &[u8]) -> Self {
+        let mut buffer = Self::default();
+        if !bytes.is_empty() {
+            buffer.storage = take(SMALL);
+            if buffer.storage.len() < bytes.len() {
+                buffer.storage.resize(bytes.len(), 0);
+            }
+            buffer.storage[..bytes.len()].copy_from_slice(bytes);
+            buffer.end = bytes.len();
+        }
+        buffer
+    }
+
+    /// What is there.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.storage.get(self.start..self.end).unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Forgets the first `count` bytes.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Moves `length` bytes from one place to an earlier one, both counted from the first byte.
+    pub(super) fn move_down(&mut self, from: usize, to: usize, length: usize) {
+        let (from, to) = (self.start + from, self.start + to);
+        if from != to && from + length <= self.end && to < from {
+            self.storage.copy_within(from..from + length, to);
+        }
+    }
+
+    /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and full,
+    /// which callers keep from happening by not waiting for more than [`LARGE`] bytes.
+    pub(super) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        source: &mut R,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.make_room();
+        let mut room = ReadBuf::new(self.storage.get_mut(self.end..).unwrap_or_default());
+        let polled = Pin::new(source).poll_read(context, &mut room);
+        let (count, full) = (room.filled().len(), room.remaining() == 0);
+        if count == 0 && self.is_empty() {
+            self.release();
+        }
+        ready!(polled)?;
+        self.end += count;
+        self.eager = full;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Gives the storage back while nothing is in it.
+    pub(super) fn release(&mut self) {
+        if self.is_empty() {
+            give(std::mem::take(&mut self.storage));
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    fn make_room(&mut self) {
+        let held = self.end - self.start;
+        let wanted = if self.eager { LARGE } else { SMALL };
+        if held == 0 && self.storage.len() < wanted {
+            give(std::mem::replace(&mut self.storage, take(wanted)));
+        } else if self.end < self.storage.len() {
+            return;
+        } else if self.start > 0 || self.storage.len() >= LARGE {
+            self.storage.copy_within(self.start..self.end, 0);
+        } else {
+            let mut larger = take(LARGE);
+            larger[..held].copy_from_slice(self.bytes());
+            give(std::mem::replace(&mut self.storage, larger));
+        }
+        (self.start, self.end) = (0, held);
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        give(std::mem::take(&mut self.storage));
+    }
+}
+
+fn take(size: usize) -> Vec<u8> {
+    SPARE
+        .with_borrow_mut(|spare| {
+            let place = KEPT.iter().position(|&(kept, _)| kept == size)?;
+            spare.get_mut(place)?.pop()
+        })
+        .unwrap_or_else(|| vec![0; size])
+}
+
+fn give(storage: Vec<u8>) {
+    // At the end of a thread there may be nobody left to give to: then it is freed.
+    let _ = SPARE.try_with(|spare| {
+        let Ok(mut spare) = spare.try_borrow_mut() else {
+            return;
+        };
+        for (kept, &(size, most)) in spare.iter_mut().zip(&KEPT) {
+            if storage.len() == size && kept.len() < most {
+                kept.push(storage);
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    async fn fill(buffer: &mut Buffer, source: &mut (impl AsyncRead + Unpin)) -> usize {
+        poll_fn(|context| buffer.poll_fill(source, context))
+            .await
+            .unwrap()
+    }
+
+    fn poll(buffer: &mut Buffer, source: &mut (impl AsyncRead + Unpin)) -> Poll<io::Result<usize>> {
+        buffer.poll_fill(source, &mut Context::from_waker(std::task::Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn bytes_are_read_used_and_moved() {
+        let mut source = &b"hello world"[..];
+        let mut buffer = Buffer::default();
+        assert_eq!(fill(&mut buffer, &mut source).await, 11);
+        buffer.move_down(6, 2, 5);
+        assert_eq!(buffer.bytes(), b"heworldorld");
+        buffer.consume(7);
+        assert_eq!(buffer.bytes(), b"orld");
+        buffer.consume(9);
+        assert!(buffer.is_empty());
+        assert_eq!(fill(&mut buffer, &mut source).await, 0, "the end");
+    }
+
+    #[tokio::test]
+    async fn an_idle_buffer_holds_no_memory() {
+        let (mut near, mut far) = tokio::io::duplex(64);
+        let mut buffer = Buffer::default();
+        assert!(poll(&mut buffer, &mut near).is_pending());
+        assert_eq!(buffer.storage.capacity(), 0);
+        far.write_all(b"x").await.unwrap();
+        assert!(matches!(poll(&mut buffer, &mut near), Poll::Ready(Ok(1))));
+        assert_eq!(buffer.bytes(), b"x");
+        assert!(poll(&mut buffer, &mut near).is_pending());
+        assert_eq!(buffer.bytes(), b"x");
+        buffer.consume(1);
+        assert!(poll(&mut buffer, &mut near).is_pending());
+        assert_eq!(buffer.storage.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_buffer_grows_as_long_as_its_bytes_are_not_used_and_then_no_further() {
+        let data: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
+        let mut source = &data[..];
+        let mut buffer = Buffer::default();
+        assert_eq!(fill(&mut buffer, &mut source).await, SMALL);
+        buffer.consume(10);
+        while buffer.bytes().len() < LARGE {
+            fill(&mut buffer, &mut source).await;
+        }
+        assert_eq!(fill(&mut buffer, &mut source).await, 0);
+        assert_eq!(buffer.bytes(), &data[10..LARGE + 10]);
+    }
+
+    #[tokio::test]
+    async fn a_source_that_fills_the_buffer_gets_a_larger_one() {
+        let data = vec![7; 1 << 20];
+        let mut source = &data[..];
+        let mut buffer = Buffer::default();
+        assert_eq!(fill(&mut buffer, &mut source).await, SMALL);
+        buffer.consume(SMALL);
+        assert_eq!(fill(&mut buffer, &mut source).await, LARGE);
+    }
+
+    #[test]
+    fn bytes_that_came_early_are_held() {
+        assert_eq!(Buffer::holding(b"PRI").bytes(), b"PRI");
+        assert!(Buffer::holding(b"").is_empty());
+        let long = vec![1; SMALL + 5];
+        assert_eq!(Buffer::holding(&long).bytes(), long);
+    }
+}

@@ -1,0 +1,454 @@
+//! One request and its response over one connection to a member. Both directions move at the same time,
+//! in the task of the client. Decides nothing about other members or about the next request.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use landfall_model::listener::Timeouts;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::Then;
+use super::body::Framing;
+use super::head::{
+    MAX_HEAD, RequestFacts, ResponseFacts, ResponseHead, ResponseStyle, Room, Version,
+};
+use super::transfer::{Broken, End, Recode, Transfer};
+use crate::http::buffer::Buffer;
+use crate::http::front::{ClientStream, Front};
+use crate::http::refusal::Refusal;
+use crate::http::watchdog::Watchdog;
+use crate::pool::Lease;
+
+/// An exchange that takes longer listens for the end of its member's drain time. Most are over before
+/// and need not enter themselves in a list that all workers share.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Bytes of a long exchange are counted at least this often.
+const COUNT_EVERY: u64 = 1 << 20;
+
+/// What came of an exchange.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// The client has the response.
+    Whole {
+        /// The connection to the member, where it can be used again.
+        member: Option<TcpStream>,
+        then: Then,
+    },
+    /// The member switched protocols.
+    Switched {
+        member: TcpStream,
+        /// Bytes that came after the head of the response.
+        early: Buffer,
+    },
+}
+
+/// Why there was none, or no whole one.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The member failed before any part of a response, and nothing has gone to the client.
+    Unanswered {
+        /// What the client is told if nobody else answers.
+        refusal: Refusal,
+        /// The request can be sent to another member, or once more.
+        may_retry: bool,
+    },
+    /// Nothing has gone to the client, which is told this.
+    Refused(Refusal),
+    /// The client has a part of the response, or is gone.
+    Broken,
+}
+
+/// An exchange under way.
+pub(super) struct Exchange {
+    member: TcpStream,
+    from_member: Buffer,
+    request: RequestFacts,
+    timeouts: Timeouts,
+    up: Transfer,
+    /// The member takes no more of the request. It may have answered before.
+    up_failed: bool,
+    down: Down,
+    /// Storage for the head of the response.
+    spare: Vec<u8>,
+    started: Instant,
+    client: Side,
+    server: Side,
+    /// Bytes that were read while waiting for heads, and written of interim responses.
+    heads_read: u64,
+    interim_written: u64,
+    counted: Tally,
+}
+
+/// What an exchange works with.
+pub(super) struct Scene<'s, S> {
+    pub(super) front: &'s Front,
+    pub(super) lease: &'s Lease,
+    pub(super) client: &'s mut S,
+    pub(super) input: &'s mut Buffer,
+    pub(super) watchdog: &'s mut Watchdog,
+}
+
+/// Storage of the heads of the request and of the response.
+pub(super) type Heads = (Vec<u8>, Vec<u8>);
+
+enum Down {
+    /// Waiting for the head of a response.
+    Head,
+    /// Passing on an interim response (1xx), after which another head comes.
+    Interim(Transfer),
+    Body {
+        transfer: Transfer,
+        response: ResponseFacts,
+        keep_client: bool,
+    },
+}
+
+enum Finish {
+    Whole { reuse: bool, then: Then },
+    Switched,
+}
+
+/// How long one of the two sides has kept the exchange waiting.
+#[derive(Debug)]
+struct Side {
+    bytes: u64,
+    waits: bool,
+    since: Instant,
+}
+
+/// Bytes that have moved: from and to the client, to and from the member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    from_client: u64,
+    to_client: u64,
+    to_member: u64,
+    from_member: u64,
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// Sends the head in `heads`, then the body that the request announces.
+    pub(super) fn new(
+        member: TcpStream,
+        request: RequestFacts,
+        timeouts: Timeouts,
+        heads: Heads,
+    ) -> Self {
+        let started = Instant::now();
+        Self {
+            member,
+            from_member: Buffer::default(),
+            request,
+            timeouts,
+            up: Transfer::new(heads.0, request.framing, Recode::Raw),
+            up_failed: false,
+            down: Down::Head,
+            spare: heads.1,
+            started,
+            client: Side::new(started),
+            server: Side::new(started),
+            heads_read: 0,
+            interim_written: 0,
+            counted: Tally::default(),
+        }
+    }
+
+    /// Runs to the end of the response. The head of a request without a body comes back intact.
+    pub(super) async fn run<S: ClientStream>(
+        mut self,
+        mut scene: Scene<'_, S>,
+    ) -> (Result<Answered, Failure>, Heads) {
+        let mut cut = pin!(scene.lease.cut());
+        let result = poll_fn(|context| {
+            let result = self.poll(&mut scene, context);
+            self.count(&scene, result.is_ready());
+            match result {
+                Poll::Pending => self
+                    .poll_clock(scene.watchdog, cut.as_mut(), context)
+                    .map(Err),
+                ready @ Poll::Ready(_) => ready,
+            }
+        })
+        .await;
+        let down = match self.down {
+            Down::Head => self.spare,
+            Down::Interim(transfer) | Down::Body { transfer, .. } => transfer.into_head(),
+        };
+        let result = result.map(|finish| match finish {
+            Finish::Switched => Answered::Switched {
+                member: self.member,
+                early: self.from_member,
+            },
+            Finish::Whole { reuse, then } => Answered::Whole {
+                member: reuse.then_some(self.member),
+                then,
+            },
+        });
+        (result, (self.up.into_head(), down))
+    }
+
+    fn poll<S: ClientStream>(
+        &mut self,
+        scene: &mut Scene<'_, S>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Finish, Failure>> {
+        self.poll_up(scene, context)?;
+        loop {
+            match &mut self.down {
+                Down::Head => ready!(self.poll_head(scene.front, context))?,
+                Down::Interim(transfer) => {
+                    let (member, input) = (&mut self.member, &mut self.from_member);
+                    ready!(transfer.poll(member, input, scene.client, context))
+                        .map_err(|_| Failure::Broken)?;
+                    self.interim_written += transfer.written();
+                    if let Down::Interim(transfer) = std::mem::replace(&mut self.down, Down::Head) {
+                        self.spare = transfer.into_head();
+                    }
+                }
+                Down::Body {
+                    transfer,
+                    response,
+                    keep_client,
+                } => {
+                    let (member, input) = (&mut self.member, &mut self.from_member);
+                    ready!(transfer.poll(member, input, scene.client, context))
+                        .map_err(|_| Failure::Broken)?;
+                    if response.status == 101 {
+                        return Poll::Ready(Ok(Finish::Switched));
+                    }
+                    let then = match (self.up.is_done(), keep_client) {
+                        (true, true) => Then::Continue,
+                        (true, false) => Then::Close,
+                        (false, _) => Then::Linger,
+                    };
+                    let reuse =
+                        response.keep_alive && self.up.is_done() && self.from_member.is_empty();
+                    return Poll::Ready(Ok(Finish::Whole { reuse, then }));
+                }
+            }
+        }
+    }
+
+    fn poll_up<S: ClientStream>(
+        &mut self,
+        scene: &mut Scene<'_, S>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Failure> {
+        if self.up_failed {
+            return Ok(());
+        }
+        match self
+            .up
+            .poll(scene.client, scene.input, &mut self.member, context)
+        {
+            Poll::Pending | Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(Broken::Write(_))) => self.up_failed = true,
+            Poll::Ready(Err(Broken::Body(_))) if !self.has_begun() => {
+                return Err(Failure::Refused(Refusal::Malformed("the body is broken")));
+            }
+            Poll::Ready(Err(Broken::Body(_) | Broken::Read(_) | Broken::Ended)) => {
+                return Err(Failure::Broken);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_head(&mut self, front: &Front, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            if self.read_head(front)? {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(self.from_member.poll_fill(&mut self.member, context)) {
+                Ok(0) | Err(_) => return Poll::Ready(Err(self.no_head())),
+                Ok(count) => self.heads_read += count as u64,
+            }
+        }
+    }
+
+    /// Reads the head of a response from what arrived, if it is all there, and begins to pass it on.
+    fn read_head(&mut self, front: &Front) -> Result<bool, Failure> {
+        let bytes = self.from_member.bytes();
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let mut room = Room::new();
+        let head = match ResponseHead::read(bytes, &mut room, self.request) {
+            Ok(Some(head)) => head,
+            Ok(None) if bytes.len() < MAX_HEAD => return Ok(false),
+            Ok(None) | Err(_) => return Err(Failure::Refused(Refusal::MemberFailed)),
+        };
+        let response = head.facts();
+        let version = self.request.version;
+        let mut out = std::mem::take(&mut self.spare);
+        out.clear();
+        if matches!(response.status, 100 | 102..=199) {
+            let style = ResponseStyle {
+                version,
+                keep_alive: true,
+                enchunk: false,
+            };
+            // HTTP/1.0 knows no interim responses.
+            if version == Version::Http11 {
+                head.write(style, &mut out);
+            }
+            self.from_member.consume(response.length);
+            self.down = Down::Interim(Transfer::new(out, Framing::Empty, Recode::Raw));
+            return Ok(true);
+        }
+        let (recode, known_end) = match (response.framing, version) {
+            (Framing::UntilClose, Version::Http11) => (Recode::Enchunk, true),
+            (Framing::UntilClose, Version::Http10) => (Recode::Raw, false),
+            (Framing::Chunked, Version::Http10) => (Recode::Dechunk, false),
+            (Framing::Empty | Framing::Length(_) | Framing::Chunked, _) => (Recode::Raw, true),
+        };
+        // A client that is still sending may never come to its end: what it sends after this response
+        // could not be told from the next request.
+        let keep_client =
+            known_end && self.request.keep_alive && self.up.is_done() && !front.is_draining();
+        let enchunk = recode == Recode::Enchunk;
+        head.write(
+            ResponseStyle {
+                version,
+                keep_alive: keep_client,
+                enchunk,
+            },
+            &mut out,
+        );
+        self.from_member.consume(response.length);
+        let transfer = Transfer::new(out, response.framing, recode);
+        self.down = Down::Body {
+            transfer,
+            response,
+            keep_client,
+        };
+        Ok(true)
+    }
+
+    /// The member ended the connection where a response should have begun.
+    fn no_head(&self) -> Failure {
+        if self.heads_read > 0 {
+            return Failure::Refused(Refusal::MemberFailed);
+        }
+        Failure::Unanswered {
+            refusal: Refusal::MemberFailed,
+            may_retry: self.request.may_be_repeated() || self.up.written() == 0,
+        }
+    }
+
+    /// Whether a part of the final response may have gone to the client.
+    fn has_begun(&self) -> bool {
+        matches!(self.down, Down::Body { .. })
+    }
+
+    fn poll_clock(
+        &mut self,
+        watchdog: &mut Watchdog,
+        mut cut: Pin<&mut impl Future<Output = ()>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Failure> {
+        let now = Instant::now();
+        let up = (!self.up.is_done() && !self.up_failed).then(|| self.up.waits_for());
+        let down = match &self.down {
+            Down::Head => End::Source,
+            Down::Interim(transfer) | Down::Body { transfer, .. } => transfer.waits_for(),
+        };
+        let tally = self.tally();
+        let client_waits = up == Some(End::Source) || down == End::Sink;
+        // As long as the request is not whole, the member need not answer it.
+        let member_waits = up == Some(End::Sink) || (up.is_none() && down == End::Source);
+        self.client
+            .note(tally.from_client + tally.to_client, client_waits, now);
+        self.server
+            .note(tally.from_member + tally.to_member, member_waits, now);
+        loop {
+            let client = self.client.deadline(self.timeouts.client_data);
+            let member = self.server.deadline(self.timeouts.member_data);
+            let now = Instant::now();
+            if client.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(self.fail(Refusal::ClientTimeout));
+            }
+            if member.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(self.fail(Refusal::MemberTimeout));
+            }
+            let long = self.started + LONG;
+            if long <= now && cut.as_mut().poll(context).is_ready() {
+                return Poll::Ready(self.fail(Refusal::MemberFailed));
+            }
+            let deadlines = [client, member, (now < long).then_some(long)];
+            match deadlines.into_iter().flatten().min() {
+                Some(deadline) => ready!(watchdog.poll(deadline, context)),
+                None => return Poll::Pending,
+            }
+        }
+    }
+
+    fn fail(&self, refusal: Refusal) -> Failure {
+        if self.has_begun() {
+            Failure::Broken
+        } else {
+            Failure::Refused(refusal)
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        let (read, written) = match &self.down {
+            Down::Head => (0, 0),
+            Down::Interim(transfer) | Down::Body { transfer, .. } => {
+                (transfer.read(), transfer.written())
+            }
+        };
+        Tally {
+            from_client: self.up.read(),
+            to_client: self.interim_written + written,
+            to_member: self.up.written(),
+            from_member: self.heads_read + read,
+        }
+    }
+
+    fn count<S>(&mut self, scene: &Scene<'_, S>, last: bool) {
+        let (now, before) = (self.tally(), self.counted);
+        let upward = (now.from_client - before.from_client).max(now.to_member - before.to_member);
+        let downward = (now.to_client - before.to_client).max(now.from_member - before.from_member);
+        if !last && upward + downward < COUNT_EVERY {
+            return;
+        }
+        scene.front.listener().counters().mine().passed(
+            now.from_client - before.from_client,
+            now.to_client - before.to_client,
+        );
+        scene.lease.member().counters().mine().passed(
+            now.to_member - before.to_member,
+            now.from_member - before.from_member,
+        );
+        self.counted = now;
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    fn new(since: Instant) -> Self {
+        Self {
+            bytes: 0,
+            waits: false,
+            since,
+        }
+    }
+
+    fn note(&mut self, bytes: u64, waits: bool, now: Instant) {
+        if bytes != self.bytes || (waits && !self.waits) {
+            self.since = now;
+        }
+        (self.bytes, self.waits) = (bytes, waits);
+    }
+
+    /// When the side will have kept everybody waiting for too long; `None` if nobody waits for it.
+    fn deadline(&self, patience: Duration) -> Option<Instant> {
+        self.waits.then(|| self.since + patience)
+    }
+}
