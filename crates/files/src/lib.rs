@@ -31,7 +31,7 @@ mod store;
 mod told;
 mod watch;
 
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_text};
 pub use source::{Manifests, OpenError, Options};
 pub use state::StateError;
 pub use store::{ManifestStore, StoreError};

@@ -26,6 +26,11 @@ pub fn load(paths: &[PathBuf], recursive: bool) -> Loaded {
     load_with(paths, recursive, &mut io::stdin())
 }
 
+/// Reads manifests that somebody sent instead of naming files. Reasons name them `-`.
+pub fn load_text(mut text: &[u8]) -> Loaded {
+    load_with(&[PathBuf::from("-")], false, &mut text)
+}
+
 pub(crate) fn load_with(paths: &[PathBuf], recursive: bool, stdin: &mut dyn io::Read) -> Loaded {
     let mut disk = Disk::new(paths.to_vec(), recursive, None);
     let mut catalog = Catalog::default();

@@ -76,10 +76,11 @@ pub struct Manifests {
     told: Told,
     /// What is wrong with the files, as of the last look.
     file_problems: Problems,
+    /// What is wrong with what is remembered.
+    state_problems: Vec<Reason>,
     settle: Settle,
     routine: Instant,
     unwatched: Option<Reason>,
-    unwritten: Option<Reason>,
 }
 
 /// What blocks: handed to a blocking thread for each look.
@@ -152,10 +153,10 @@ impl Manifests {
             catalog: Catalog::default(),
             told: Told::default(),
             file_problems: Problems::new(),
+            state_problems: Vec::new(),
             settle: Settle::default(),
             routine: Instant::now(),
             unwatched,
-            unwritten: None,
         };
         let seen = manifests.eyes.look(stdin);
         manifests.take_in(seen);
@@ -176,9 +177,11 @@ impl Manifests {
         self.tell_services(teller).await?;
         teller.tell(vec![Fact::Synced]).await?;
         loop {
-            self.remember().await;
+            let is_news = self.remember().await;
             self.tell_services(teller).await?;
-            self.tell_problems(teller).await?;
+            if is_news {
+                self.tell_problems(teller).await?;
+            }
             if self.next_event(teller).await? {
                 self.look().await?;
                 self.tell_objects(teller).await?;
@@ -275,40 +278,38 @@ impl Manifests {
     }
 
     async fn tell_problems(&mut self, teller: &Teller) -> Result<(), Silenced> {
-        let problems = self.problems();
-        teller.tell(self.told.problems(problems)).await
-    }
-
-    fn problems(&self) -> Problems {
         let mut problems = self.file_problems.clone();
         if let Some(reason) = &self.unwatched {
             problems.insert(WATCHING.into(), vec![reason.clone()]);
         }
-        let doubtful: Vec<ServiceKey> = self
-            .store
-            .with(|registry| registry.doubtful().cloned().collect());
-        let mut about_state: Vec<Reason> = self.unwritten.iter().cloned().collect();
-        if !doubtful.is_empty() {
-            about_state.push(in_doubt(&doubtful));
-        }
         if let Some(path) = self.store.state_file()
-            && !about_state.is_empty()
+            && !self.state_problems.is_empty()
         {
-            problems.insert(path.to_string_lossy().into(), about_state);
+            problems.insert(path.to_string_lossy().into(), self.state_problems.clone());
         }
-        problems
+        teller.tell(self.told.problems(problems)).await
     }
 
     /// Makes durable what changed without anybody waiting for it: Services that came and went.
-    async fn remember(&mut self) {
-        let revision = self.store.with(|registry| registry.revision());
-        self.unwritten = match self.store.commit(revision).await {
-            Ok(()) => None,
-            Err(error) => Some(
-                Reason::error(Code::InvalidManifest, error.to_string())
+    /// Returns whether there is something else to tell about it than before.
+    async fn remember(&mut self) -> bool {
+        let (revision, doubtful) = self.store.with(|registry| {
+            let doubtful: Vec<ServiceKey> = registry.doubtful().cloned().collect();
+            (registry.revision(), doubtful)
+        });
+        let mut problems = Vec::new();
+        if let Err(error) = self.store.commit(revision).await {
+            problems.push(
+                Reason::error(Code::StateNotWritten, error.to_string())
                     .remedy("make room or mend the permissions; it is tried again"),
-            ),
-        };
+            );
+        }
+        if !doubtful.is_empty() {
+            problems.push(in_doubt(&doubtful));
+        }
+        let is_news = problems != self.state_problems;
+        self.state_problems = problems;
+        is_news
     }
 }
 
@@ -324,7 +325,7 @@ async fn next_hint(hints: Option<&mut Hints>) -> Hint {
 
 fn unwatched(error: &notify::Error) -> Reason {
     Reason::warning(
-        Code::InvalidManifest,
+        Code::ChangesNoticedLate,
         format!(
             "changes are noticed only every {} s: {error}",
             ROUTINE_UNWATCHED.as_secs()

@@ -159,6 +159,10 @@ codes! {
     ProviderFailed,
     /// The last good version is served, because the newest one has errors.
     ServingPreviousVersion,
+    /// Files can't be watched, so that changes are noticed late.
+    ChangesNoticedLate,
+    /// The state directory can't be written: what happens now would be forgotten at a restart.
+    StateNotWritten,
     /// A change was held back because it would remove too much at once.
     ChangeHeldBack,
     /// The Service is being removed.

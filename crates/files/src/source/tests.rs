@@ -1,1 +1,43 @@
-//! Tests.
+//! Standard input, which a test can't give to the process it runs in.
+
+use std::io::Cursor;
+
+use landfall_model::rows::Fact;
+
+use super::*;
+
+const SERVICE: &str =
+    "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n";
+
+#[tokio::test]
+async fn standard_input_is_read_to_its_end_and_served() {
+    let options = Options {
+        paths: vec!["-".into()],
+        ..Options::default()
+    };
+    let (manifests, _store) = Manifests::open_with(options, &mut Cursor::new(SERVICE)).unwrap();
+    let (sender, mut facts) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let running = tokio::spawn(manifests.run(sender, cancel.clone()));
+    let Some(Fact::Service(row)) = facts.recv().await else {
+        panic!("no Service");
+    };
+    assert_eq!(row.origin_of("spec.ports").unwrap().to_string(), "-:4");
+    assert!(matches!(facts.recv().await, Some(Fact::Synced)));
+    cancel.cancel();
+    running.await.unwrap();
+    assert!(facts.recv().await.is_none());
+}
+
+#[test]
+fn standard_input_can_be_checked() {
+    let paths = ["-".into()];
+    let broken = SERVICE.replace("80", "70000");
+    let loaded = crate::load::load_with(&paths, false, &mut Cursor::new(broken));
+    assert_eq!(loaded.facts.len(), 0);
+    let reasons: Vec<String> = loaded.reasons.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        reasons,
+        ["-:4: spec.ports[0].port: \"70000\": not a port; write a number from 1 to 65535"]
+    );
+}

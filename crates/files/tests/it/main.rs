@@ -1,0 +1,12 @@
+//! Real folders, real edits: what a listener hears.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a stage that can't be set is a failed test"
+)]
+
+mod changes;
+mod lifecycle;
+mod loading;
+mod stage;
