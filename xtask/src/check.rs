@@ -19,10 +19,10 @@ use crate::tools;
 pub const HELP: &str = "\
 Stages, in order:
   lockfile   Cargo.lock fits the manifests, and every crate in it can be had
-  fmt        cargo fmt --check
   sources    sizes of files, #[ignore], todo!, unimplemented!, unsafe outside landfall-sys, paths of one machine
   manifests  banned crates, versions in one place, licence, lints
   layers     a crate uses only what stands below it (ARCHITECTURE.md)
+  fmt        cargo fmt --check
   deny       licences, sources and banned crates of the whole graph (deny.toml)
   clippy     every target of the workspace, warnings are errors
   doc        rustdoc, warnings are errors
@@ -59,23 +59,24 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
         )
         .await?;
     stages
+        .work("sources", again, async { settle(&sources::judge(place)?) })
+        .await?;
+    let metadata = Metadata::read(place).await?;
+    let graph = graph(place).await?;
+    stages
+        .work("manifests", again, async {
+            settle(&manifests::judge(place, &metadata, &graph)?)
+        })
+        .await?;
+    stages
+        .work("layers", again, async { settle(&layers::judge(&metadata)) })
+        .await?;
+    stages
         .run(
             "fmt",
             DEADLINE,
             &mut cargo(place, &["fmt", "--all", "--check"]),
         )
-        .await?;
-    stages
-        .work("sources", again, async { settle(&sources::judge(place)?) })
-        .await?;
-    let metadata = Metadata::read(place).await?;
-    stages
-        .work("manifests", again, async {
-            settle(&manifests::judge(place, &metadata)?)
-        })
-        .await?;
-    stages
-        .work("layers", again, async { settle(&layers::judge(&metadata)) })
         .await?;
 
     let mut deny = tokio::process::Command::new(tools::cargo_deny_program(place));
@@ -109,6 +110,22 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     let mut doc = cargo(place, &["doc", "--locked", "--workspace", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     stages.run("doc", DEADLINE, &mut doc).await
+}
+
+/// Every crate that is built for any target, with any feature. Other than `cargo metadata` and
+/// Cargo.lock it leaves out what only a feature that nobody turns on would need.
+async fn graph(place: &Place) -> anyhow::Result<String> {
+    let mut command = cargo(place, &["tree", "--locked", "--offline", "--workspace"]);
+    command
+        .args([
+            "--all-features",
+            "--target",
+            "all",
+            "--edges",
+            "normal,build,dev",
+        ])
+        .args(["--prefix", "none"]);
+    stage::output(&mut command).await
 }
 
 /// What a rule found.
@@ -146,7 +163,6 @@ pub struct Metadata {
 pub struct Package {
     id: String,
     name: String,
-    version: String,
     license: Option<String>,
     dependencies: Vec<Dependency>,
 }

@@ -147,7 +147,6 @@ mod tests {
         let package = Package {
             id: room.into(),
             name: room.into(),
-            version: "0.1.0".into(),
             license: None,
             dependencies: vec![Dependency {
                 name: used.into(),

@@ -29,17 +29,11 @@ const NOWHERE: &[&str] = &[
     "backoff",
 ];
 
-/// Judges every manifest of the workspace, and the graph.
-pub fn judge(place: &Place, metadata: &Metadata) -> anyhow::Result<Findings> {
+/// Judges every manifest of the workspace, and the graph: a line `name version` per crate, which
+/// may be repeated.
+pub fn judge(place: &Place, metadata: &Metadata, graph: &str) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
-    for package in &metadata.packages {
-        if NOWHERE.contains(&package.name.as_str()) {
-            findings.errors.push(format!(
-                "{} {} is in the dependency graph; `cargo tree --workspace -i {}` shows through whom",
-                package.name, package.version, package.name
-            ));
-        }
-    }
+    judge_graph(graph, &mut findings.errors);
     for package in metadata.ours() {
         for dependency in &package.dependencies {
             if let Some((name, instead)) =
@@ -62,6 +56,18 @@ pub fn judge(place: &Place, metadata: &Metadata) -> anyhow::Result<Findings> {
         judge_text(&path, &text, &mut findings.errors);
     }
     Ok(findings)
+}
+
+fn judge_graph(graph: &str, errors: &mut Vec<String>) {
+    for name in NOWHERE {
+        let used = |line: &str| line.split(' ').next() == Some(name);
+        if graph.lines().any(used) {
+            errors.push(format!(
+                "{name} is in the dependency graph; through whom: cargo tree --workspace --all-features \
+                 --target all -i {name}"
+            ));
+        }
+    }
 }
 
 fn manifest_path(name: &str) -> String {
@@ -131,6 +137,25 @@ mod tests {
                  here say `workspace = true`",
                 "a/Cargo.toml: add `[lints]` with `workspace = true`",
             ]
+        );
+    }
+
+    #[test]
+    fn a_crate_that_has_no_place_in_the_graph_is_named() {
+        let mut errors = Vec::new();
+        judge_graph(
+            "landfall v0.1.0 (/x)\nrustls v0.23.1\nstring v1.0.0\n",
+            &mut errors,
+        );
+        assert_eq!(errors, Vec::<String>::new());
+        judge_graph(
+            "rustls v0.23.1\nring v0.17.14\nring v0.17.14\n",
+            &mut errors,
+        );
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].starts_with("ring is in the dependency graph"),
+            "{errors:?}"
         );
     }
 
