@@ -36,7 +36,7 @@ impl Backoff {
         let mut hasher = DefaultHasher::new();
         (key, failures).hash(&mut hasher);
         let quarter_in_256 = u32::try_from(hasher.finish() % 64).unwrap_or(0);
-        full - full / 256 * quarter_in_256
+        full.saturating_sub(full / 256 * quarter_in_256)
     }
 }
 

@@ -16,6 +16,8 @@ use tokio::sync::watch;
 pub struct Record {
     /// The Service itself.
     pub row: Arc<ServiceRow>,
+    /// The provider instance that serves it.
+    pub instance: usize,
     /// What was last reported of it.
     pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.

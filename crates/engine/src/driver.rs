@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::listener::ListenerKey;
-use landfall_model::provider::Provider;
+use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -27,14 +27,14 @@ use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::resolve::resolve;
-use crate::select::{Belongs, Selection};
+use crate::select::{Belongs, Classes};
 use crate::world::{Affected, World};
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Whose Services.
-    pub selection: Selection,
+    pub classes: Classes,
     /// How many passes at the same time.
     pub concurrency: usize,
     /// Waits after failures.
@@ -56,6 +56,7 @@ pub struct Engine<P, R> {
     pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
+    questions: mpsc::Receiver<oneshot::Sender<World>>,
     passes: JoinSet<(Duration, PassEnd)>,
     running: HashMap<task::Id, ServiceKey>,
 }
@@ -69,8 +70,9 @@ pub struct EngineHandle<P> {
     pub metrics: Arc<Metrics>,
     /// Sign of life of the loop.
     pub pulse: Arc<Pulse>,
-    /// The provider.
-    pub provider: Arc<P>,
+    /// The provider instances, in the order of their classes.
+    pub providers: Arc<[Arc<P>]>,
+    questions: mpsc::Sender<oneshot::Sender<World>>,
 }
 
 /// What the loop remembers of a Service between passes.
@@ -84,10 +86,17 @@ struct Tracked {
     /// Failures in a row.
     failures: u32,
     last_failure: Option<String>,
-    /// Something of it may exist outside.
-    holds: bool,
-    /// The running pass is to remove what an earlier Service of this name held.
+    /// The instance with which something of it may exist outside.
+    holder: Option<usize>,
+    /// The running pass clears the way: for a later Service of this name, or another instance.
     replacing: bool,
+}
+
+/// A pass to be made, and with which instances, one after the other.
+#[derive(Debug)]
+struct Errand {
+    job: Job,
+    instances: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -100,6 +109,10 @@ struct Written {
 /// How often an idle loop says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// Facts that come within this time are decided on together: one edit of a manifest, or one rollout,
+/// is several facts, and a load balancer should not see the states in between.
+const TOGETHER: Duration = Duration::from_millis(10);
+
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
 
@@ -107,9 +120,9 @@ const BATCH: usize = 1024;
 
 impl EngineConfig {
     /// Sane values for a provider on this machine.
-    pub fn new(selection: Selection) -> Self {
+    pub fn new(classes: Classes) -> Self {
         Self {
-            selection,
+            classes,
             concurrency: 16,
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
@@ -126,8 +139,18 @@ impl<P> Clone for EngineHandle<P> {
             book: self.book.clone(),
             metrics: self.metrics.clone(),
             pulse: self.pulse.clone(),
-            provider: self.provider.clone(),
+            providers: self.providers.clone(),
+            questions: self.questions.clone(),
         }
+    }
+}
+
+impl<P> EngineHandle<P> {
+    /// A copy of all facts as of now; `None` once the loop has ended.
+    pub async fn world(&self) -> Option<World> {
+        let (answer, world) = oneshot::channel();
+        self.questions.send(answer).await.ok()?;
+        world.await.ok()
     }
 }
 
@@ -135,12 +158,14 @@ impl<P> Clone for EngineHandle<P> {
 
 impl<P: Provider, R: Report> Engine<P, R> {
     /// An engine that knows nothing yet.
-    pub fn new(config: EngineConfig, provider: Arc<P>, reporter: Arc<R>) -> Self {
+    pub fn new(config: EngineConfig, providers: Vec<Arc<P>>, reporter: Arc<R>) -> Self {
+        let (asking, questions) = mpsc::channel(8);
         let handle = EngineHandle {
+            questions: asking,
             book: Arc::default(),
             metrics: Arc::default(),
             pulse: Arc::default(),
-            provider,
+            providers: providers.into(),
         };
         Self {
             config,
@@ -151,6 +176,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
+            questions,
             passes: JoinSet::new(),
             running: HashMap::new(),
         }
@@ -188,6 +214,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                     self.take_facts(&mut batch);
                 }
+                Some(answer) = self.questions.recv() => {
+                    // Whoever asked may have gone away meanwhile.
+                    let _ = answer.send(self.world.clone());
+                }
                 Some(uid) = wakes.recv() => {
                     if let Some(key) = self.by_uid.get(&uid) {
                         self.queue.push(key);
@@ -215,14 +245,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 continue;
             }
             if first_sync || affected == Affected::Pools {
-                self.pool_problems = self.handle.provider.set_pools(&self.world.pools());
+                self.set_pools();
             }
             if first_sync {
                 self.recall();
             }
             match affected {
                 Affected::Nobody => {}
-                Affected::Services(keys) => keys.iter().for_each(|key| self.queue.push(key)),
+                Affected::Services(keys) => {
+                    let now = Instant::now();
+                    keys.iter()
+                        .for_each(|key| self.queue.push_after(key, TOGETHER, now));
+                }
                 Affected::All | Affected::Pools => {
                     for row in self.world.services() {
                         self.queue.push(&row.key);
@@ -244,14 +278,21 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
     fn recall(&mut self) {
-        let mut claims = Vec::new();
+        let mut claims = vec![Vec::new(); self.handle.providers.len()];
         let mut records = Vec::new();
         for row in self.world.services() {
-            if self.config.selection.judge(row) != Belongs::Ours {
+            let Belongs::Ours(instance) = self.judge(row) else {
                 continue;
-            }
+            };
+            let (Some(provider), Some(claims)) = (
+                self.handle.providers.get(instance),
+                claims.get_mut(instance),
+            ) else {
+                continue;
+            };
             records.push(Record {
                 row: row.clone(),
+                instance,
                 status: row.status.clone(),
                 reasons: Vec::new(),
                 address: None,
@@ -263,7 +304,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             if addresses.is_empty() {
                 continue;
             }
-            let intent = resolve(row, &self.world, self.handle.provider.capabilities()).ok();
+            let intent = resolve(row, &self.world, provider.capabilities()).ok();
             let wish = intent
                 .and_then(|intent| intent.load_balancer)
                 .map(|wish| wish.address);
@@ -287,7 +328,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     .collect(),
             });
         }
-        self.handle.provider.recall(&claims);
+        for (provider, claims) in self.handle.providers.iter().zip(&claims) {
+            provider.recall(claims);
+        }
         self.handle.book.write(|pages| {
             pages.records = records
                 .into_iter()
@@ -302,122 +345,177 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 return;
             };
             match self.prepare(&key) {
-                Some(job) => self.start(key, job),
+                Some(errand) => self.start(key, errand),
                 None => self.queue.finish(&key),
             }
         }
     }
 
-    /// What is to be done for a Service now; `None`: nothing.
-    fn prepare(&mut self, key: &ServiceKey) -> Option<Job> {
-        let row = self.world.service(key).cloned();
-        let belongs = row.as_ref().map(|row| self.config.selection.judge(row));
-        if let Some(job) = self.prepare_replacement(key, row.as_ref()) {
-            return Some(job);
+    fn judge(&self, row: &ServiceRow) -> Belongs {
+        let namespace = self.world.namespace(row.key.namespace());
+        self.config.classes.judge(row, namespace.map(AsRef::as_ref))
+    }
+
+    /// Hands each instance its pools; those that name none are the first one's, because two
+    /// allocators must not give out of one range.
+    fn set_pools(&mut self) {
+        let pools = self.world.pools();
+        let primary = self.config.classes.default().unwrap_or(0);
+        self.pool_problems.clear();
+        for (position, provider) in self.handle.providers.iter().enumerate() {
+            let name = self
+                .config
+                .classes
+                .names()
+                .get(position)
+                .map(String::as_str);
+            let own: Vec<_> = pools
+                .iter()
+                .filter(|pool| match pool.instance.as_deref() {
+                    None => position == primary,
+                    instance => instance == name,
+                })
+                .cloned()
+                .collect();
+            self.pool_problems.extend(provider.set_pools(&own));
         }
-        match (row, belongs) {
-            (Some(row), Some(Belongs::Ours)) if !row.deleting => Some(self.prepare_wish(row)),
-            (Some(row), Some(belongs)) => {
-                let ours_by_record =
-                    row.finalized && (belongs == Belongs::Ours || self.class_may_be_ours(&row));
-                if ours_by_record || self.tracked.get(key).is_some_and(|it| it.holds) {
-                    return Some(self.prepare_removal(row));
-                }
+    }
+
+    /// What is to be done for a Service now; `None`: nothing.
+    fn prepare(&mut self, key: &ServiceKey) -> Option<Errand> {
+        let row = self.world.service(key).cloned();
+        let wanted = row.as_ref().map_or(Belongs::NotOurs, |row| self.judge(row));
+        if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
+            return Some(errand);
+        }
+        let Some(row) = row else {
+            self.forget(key);
+            return None;
+        };
+        match wanted {
+            Belongs::Ours(instance) if !row.deleting => Some(self.prepare_wish(row, instance)),
+            Belongs::Ours(instance) if row.finalized => {
+                Some(self.prepare_removal(row, vec![instance]))
+            }
+            _ if self.may_hold(&row) => {
+                let all = (0..self.handle.providers.len()).collect();
+                Some(self.prepare_removal(row, all))
+            }
+            _ => {
                 self.forget(key);
-                if belongs == Belongs::UnknownClass {
+                if wanted == Belongs::UnknownClass {
                     self.note_unknown_class(&row);
                 }
                 None
             }
-            _ => {
-                let tracked = self.tracked.get(key).filter(|it| it.holds);
-                let intent = tracked.map(|it| Intent::removal(key.clone(), it.uid.clone()));
-                if intent.is_none() {
-                    self.forget(key);
-                }
-                intent.map(|intent| Job {
-                    intent: Some(intent),
-                    row: None,
-                    errors: Vec::new(),
-                    status: ServiceStatus::default(),
-                    last_failure: None,
-                })
-            }
         }
     }
 
-    /// A Service of the same name as an earlier one: what that one held goes first.
-    fn prepare_replacement(
+    /// What an instance holds and shall not hold any more goes first: for a Service that is gone, for
+    /// an earlier one of the same name, or for one that is another instance's now.
+    fn prepare_hand_over(
         &mut self,
         key: &ServiceKey,
         row: Option<&Arc<ServiceRow>>,
-    ) -> Option<Job> {
+        wanted: Belongs,
+    ) -> Option<Errand> {
         let tracked = self.tracked.get_mut(key)?;
-        if !tracked.holds || row.is_none_or(|row| row.uid == tracked.uid) {
-            return None;
+        let holder = tracked.holder?;
+        if let Some(row) = row
+            && row.uid == tracked.uid
+        {
+            return match wanted {
+                Belongs::Ours(instance) if instance == holder => None,
+                Belongs::Ours(_) => {
+                    tracked.replacing = true;
+                    let job = tracked.removal(key, None);
+                    Some(Errand {
+                        job,
+                        instances: vec![holder],
+                    })
+                }
+                _ => Some(Errand {
+                    job: tracked.removal(key, Some(row.clone())),
+                    instances: vec![holder],
+                }),
+            };
         }
-        tracked.replacing = true;
-        Some(Job {
-            intent: Some(Intent::removal(key.clone(), tracked.uid.clone())),
-            row: None,
-            errors: Vec::new(),
-            status: ServiceStatus::default(),
-            last_failure: tracked.last_failure.clone(),
+        tracked.replacing = row.is_some();
+        Some(Errand {
+            job: tracked.removal(key, None),
+            instances: vec![holder],
         })
     }
 
-    fn prepare_wish(&mut self, row: Arc<ServiceRow>) -> Job {
-        let capabilities = self.handle.provider.capabilities();
-        let outcome = resolve(&row, &self.world, capabilities);
+    fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
         let accepted = self
             .tracked
             .get(&row.key)
             .and_then(|tracked| tracked.accepted.clone());
-        let (intent, errors) = match outcome {
-            Ok(intent) => (Some(intent), Vec::new()),
-            // Members follow the facts of today even while the newest options are invalid.
-            Err(mut errors) => {
-                let previous = accepted
-                    .and_then(|accepted| resolve(&accepted, &self.world, capabilities).ok());
-                if previous.is_some() {
-                    errors.push(Reason::info(
-                        Code::ServingPreviousVersion,
-                        "the last valid version of the Service goes on being served",
-                    ));
-                }
-                (previous, errors)
-            }
+        let outcome = match self.handle.providers.get(instance) {
+            Some(provider) => self.resolve(&row, accepted.as_deref(), provider.capabilities()),
+            None => (None, Vec::new()),
         };
+        let (intent, errors) = outcome;
         let tracked = self.track(&row);
         if errors.is_empty() {
             tracked.accepted = Some(row.clone());
         }
-        tracked.holds |= intent.is_some();
-        Job {
+        if intent.is_some() {
+            tracked.holder = Some(instance);
+        }
+        let job = Job {
             intent,
             errors,
             status: tracked.current_status(&row),
             last_failure: tracked.last_failure.clone(),
             row: Some(row),
+            last_of_row: true,
+        };
+        Errand {
+            job,
+            instances: vec![instance],
         }
     }
 
-    fn prepare_removal(&mut self, row: Arc<ServiceRow>) -> Job {
+    /// The wish; of an earlier version where the newest is invalid. Members follow the facts of
+    /// today in either case.
+    fn resolve(
+        &self,
+        row: &ServiceRow,
+        accepted: Option<&ServiceRow>,
+        capabilities: &Capabilities,
+    ) -> (Option<Intent>, Vec<Reason>) {
+        let mut errors = match resolve(row, &self.world, capabilities) {
+            Ok(intent) => return (Some(intent), Vec::new()),
+            Err(errors) => errors,
+        };
+        let previous =
+            accepted.and_then(|accepted| resolve(accepted, &self.world, capabilities).ok());
+        if previous.is_some() {
+            errors.push(Reason::info(
+                Code::ServingPreviousVersion,
+                "the last valid version of the Service goes on being served",
+            ));
+        }
+        (previous, errors)
+    }
+
+    fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> Errand {
         let tracked = self.track(&row);
-        tracked.holds = true;
-        Job {
-            intent: Some(Intent::removal(row.key.clone(), row.uid.clone())),
-            errors: Vec::new(),
-            status: tracked.current_status(&row),
-            last_failure: tracked.last_failure.clone(),
-            row: Some(row),
+        tracked.holder = instances.first().copied();
+        let key = row.key.clone();
+        Errand {
+            job: tracked.removal(&key, Some(row)),
+            instances,
         }
     }
 
-    /// Whether a Service that wants no load balancer (any more) had its finalizer from us: without
-    /// a class that can only be told for the default instance.
-    fn class_may_be_ours(&self, row: &ServiceRow) -> bool {
-        !row.wants_load_balancer && row.class.is_none() && self.config.selection.default
+    /// Whether a Service that wants no load balancer (any more) had its finalizer from us. After a
+    /// restart its class does not tell: the API server clears it with the type. The finalizer is
+    /// shared by all who make load balancers, so our conditions have to be there, too.
+    fn may_hold(&self, row: &ServiceRow) -> bool {
+        !row.wants_load_balancer && row.finalized && !row.status.conditions.is_empty()
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
@@ -431,7 +529,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 written: None,
                 failures: 0,
                 last_failure: None,
-                holds: false,
+                holder: None,
                 replacing: false,
             });
         tracked.uid = row.uid.clone();
@@ -457,11 +555,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         .value(class)
         .remedy(format!(
             "this process serves landfall.dev/{}",
-            self.config.selection.name
+            self.config.classes.names().join(", landfall.dev/")
         ))
         .origin(row.origin_of("spec.loadBalancerClass"));
         let record = Record {
             row: row.clone(),
+            instance: 0,
             status: row.status.clone(),
             reasons: vec![reason],
             address: None,
@@ -474,26 +573,43 @@ impl<P: Provider, R: Report> Engine<P, R> {
         });
     }
 
-    fn start(&mut self, key: ServiceKey, job: Job) {
-        let (provider, reporter) = (self.handle.provider.clone(), self.reporter.clone());
+    fn start(&mut self, key: ServiceKey, errand: Errand) {
+        let Errand { job, instances } = errand;
+        let providers: Vec<Arc<P>> = instances
+            .iter()
+            .filter_map(|instance| self.handle.providers.get(*instance).cloned())
+            .collect();
+        let reporter = self.reporter.clone();
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
-        self.note_start(&job);
+        self.note_start(&job, instances.first().copied().unwrap_or(0));
         let task = self.passes.spawn(async move {
             let started = Instant::now();
-            let pass = Pass {
-                provider: &*provider,
-                reporter: &*reporter,
-                metrics: &metrics,
-                now,
-            };
-            let end = pass.run(job).await;
+            let mut end = PassEnd::nothing(&job);
+            for (position, provider) in providers.iter().enumerate() {
+                let pass = Pass {
+                    provider: &**provider,
+                    reporter: &*reporter,
+                    metrics: &metrics,
+                    now,
+                };
+                let last_of_row = position + 1 == providers.len();
+                end = pass
+                    .run(Job {
+                        last_of_row,
+                        ..job.clone()
+                    })
+                    .await;
+                if end.outcome != Outcome::Removed {
+                    break;
+                }
+            }
             (started.elapsed(), end)
         });
         self.running.insert(task.id(), key);
     }
 
     /// Keeps the row of the record current, so that the book never lags behind the source.
-    fn note_start(&self, job: &Job) {
+    fn note_start(&self, job: &Job, instance: usize) {
         let Some(row) = &job.row else { return };
         let wish = job
             .intent
@@ -507,6 +623,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 .entry(row.key.clone())
                 .or_insert_with(|| Record {
                     row: row.clone(),
+                    instance,
                     status: job.status.clone(),
                     reasons: job.errors.clone(),
                     address: None,
@@ -515,6 +632,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     handled: false,
                 });
             record.row = row.clone();
+            record.instance = instance;
             record.address = address;
             record.left_out = left_out;
         });
@@ -545,7 +663,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Outcome::Busy(after) => self.queue.push_after(&key, after, Instant::now()),
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
-                tracked.holds = false;
+                tracked.holder = None;
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
@@ -601,14 +719,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     async fn audit(&mut self) {
-        match self.handle.provider.audit().await {
-            Ok(changed) => {
-                for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
-                    tracing::info!(service = %key, "the audit found a difference");
-                    self.queue.push(key);
+        for provider in self.handle.providers.iter() {
+            match provider.audit().await {
+                Ok(changed) => {
+                    for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
+                        tracing::info!(service = %key, "the audit found a difference");
+                        self.queue.push(key);
+                    }
                 }
+                Err(error) => tracing::warn!(%error, "the audit failed"),
             }
-            Err(error) => tracing::warn!(%error, "the audit failed"),
         }
     }
 }
@@ -616,6 +736,21 @@ impl<P: Provider, R: Report> Engine<P, R> {
 // === impl Tracked ===
 
 impl Tracked {
+    /// A pass that leaves nothing of what it holds.
+    fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
+        Job {
+            intent: Some(Intent::removal(key.clone(), self.uid.clone())),
+            errors: Vec::new(),
+            status: row
+                .as_ref()
+                .map(|row| self.current_status(row))
+                .unwrap_or_default(),
+            last_failure: self.last_failure.clone(),
+            row,
+            last_of_row: true,
+        }
+    }
+
     /// The status as far as we know: what we wrote, until the source tells something else than what
     /// we wrote it over.
     fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {

@@ -9,7 +9,7 @@ use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::resolve::resolve;
-use crate::select::{Belongs, Selection};
+use crate::select::{Belongs, Classes};
 use crate::world::World;
 
 /// What would happen to one Service.
@@ -24,22 +24,32 @@ pub struct ServicePlan {
     pub reasons: Vec<Reason>,
 }
 
-/// Plans for every Service of the World that is the selection's, by key, then for Services that
-/// are held and no longer there. `sandbox` is changed as if the plans had been carried out.
+/// Plans for Services that are held and no longer there, then for every Service of the World that is
+/// ours, by key. The sandboxes, one per instance, are changed as if the plans had been carried out.
 pub async fn dry_run<P: Provider>(
-    sandbox: &P,
+    sandboxes: &[P],
     world: &World,
-    selection: &Selection,
+    classes: &Classes,
     gone: &[(ServiceKey, Uid)],
 ) -> Vec<ServicePlan> {
     let mut plans = Vec::new();
     for (service, uid) in gone {
-        plans.push(plan_one(sandbox, Intent::removal(service.clone(), uid.clone())).await);
+        for sandbox in sandboxes {
+            let intent = Intent::removal(service.clone(), uid.clone());
+            let plan = plan_one(sandbox, intent).await;
+            if sandboxes.len() == 1 || !plan.steps.is_empty() {
+                plans.push(plan);
+            }
+        }
     }
     for row in world.services() {
-        if selection.judge(row) != Belongs::Ours {
+        let namespace = world.namespace(row.key.namespace());
+        let Belongs::Ours(instance) = classes.judge(row, namespace.map(AsRef::as_ref)) else {
             continue;
-        }
+        };
+        let Some(sandbox) = sandboxes.get(instance) else {
+            continue;
+        };
         plans.push(match resolve(row, world, sandbox.capabilities()) {
             Ok(intent) => plan_one(sandbox, intent).await,
             Err(reasons) => ServicePlan {

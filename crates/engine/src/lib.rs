@@ -27,5 +27,5 @@ pub mod world;
 pub use driver::{Engine, EngineConfig, EngineHandle};
 pub use report::{Report, ReportError};
 pub use resolve::resolve;
-pub use select::Selection;
+pub use select::Classes;
 pub use world::World;

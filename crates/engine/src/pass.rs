@@ -36,6 +36,8 @@ pub struct Job {
     pub status: ServiceStatus,
     /// What the last pass failed of, so that an event tells of each failure once.
     pub last_failure: Option<String>,
+    /// Whether a removal may take the finalizer off: no other instance is asked after this one.
+    pub last_of_row: bool,
 }
 
 /// How a pass ended.
@@ -87,6 +89,22 @@ struct Carried {
     stopped_at: usize,
 }
 
+// === impl PassEnd ===
+
+impl PassEnd {
+    /// The end of a pass that found nothing to do.
+    pub(crate) fn nothing(job: &Job) -> Self {
+        Self {
+            outcome: Outcome::Settled,
+            status: job.status.clone(),
+            reasons: job.errors.clone(),
+            pending: Vec::new(),
+            failure: None,
+            changed: false,
+        }
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
@@ -107,14 +125,7 @@ impl Outcome {
 impl<P: Provider, R: Report> Pass<'_, P, R> {
     /// Runs the job to its end.
     pub(crate) async fn run(&self, job: Job) -> PassEnd {
-        let mut end = PassEnd {
-            outcome: Outcome::Settled,
-            status: job.status.clone(),
-            reasons: job.errors.clone(),
-            pending: Vec::new(),
-            failure: None,
-            changed: false,
-        };
+        let mut end = PassEnd::nothing(&job);
         if let Err(error) = self.converge(&job, &mut end).await {
             let reason = Reason::error(Code::ProviderFailed, error.to_string());
             end.outcome = match error {
@@ -284,7 +295,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return Ok(());
         }
         end.outcome = Outcome::Removed;
-        let Some(row) = &job.row else {
+        let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
         let empty = ServiceStatus::default();

@@ -1,46 +1,151 @@
-//! Which Services are this instance's.
+//! Which Services are this process's, and which of its provider instances serves each.
 
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{NamespaceRow, ServiceRow};
 
 /// The domain of every class that Landfall may serve.
 pub const CLASS_DOMAIN: &str = "landfall.dev/";
 
-/// The Services that one provider instance serves.
+/// On a Namespace: the instance that serves its Services without a class.
+pub const DEFAULT_CLASS_ANNOTATION: &str = "landfall.dev/default-class";
+
+/// The provider instances of this process, by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// Serves the class `landfall.dev/<name>`.
-    pub name: String,
-    /// Serves Services without a class, too.
-    pub default: bool,
+pub struct Classes {
+    names: Vec<String>,
+    default: Option<usize>,
 }
 
 /// Whose a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
-    /// It wants a load balancer from us.
-    Ours,
+    /// It wants a load balancer from this instance of ours.
+    Ours(usize),
     /// It wants none, or not from us.
     NotOurs,
     /// It asks for a class in Landfall's domain that this process does not serve.
     UnknownClass,
 }
 
-// === impl Selection ===
+// === impl Classes ===
 
-impl Selection {
-    /// Whose a Service is, whether or not it is being deleted.
-    pub fn judge(&self, service: &ServiceRow) -> Belongs {
+impl Classes {
+    /// One instance that serves its own class and all Services without one.
+    pub fn only(name: &str) -> Self {
+        Self {
+            names: vec![name.to_owned()],
+            default: Some(0),
+        }
+    }
+
+    /// Several instances; `default` names the one that serves Services without a class.
+    pub fn new(names: Vec<String>, default: Option<&str>) -> Self {
+        let default = default.and_then(|default| names.iter().position(|name| name == default));
+        Self { names, default }
+    }
+
+    /// The names of the instances.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The instance that serves Services without a class, if any does.
+    pub fn default(&self) -> Option<usize> {
+        self.default
+    }
+
+    /// Whose a Service is, whether or not it is being deleted. `namespace` is the Service's.
+    pub fn judge(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Belongs {
         if !service.wants_load_balancer {
             return Belongs::NotOurs;
         }
-        match service.class.as_deref() {
-            None if self.default => Belongs::Ours,
-            None => Belongs::NotOurs,
-            Some(class) => match class.strip_prefix(CLASS_DOMAIN) {
-                Some(name) if name == self.name => Belongs::Ours,
-                Some(_) => Belongs::UnknownClass,
+        if let Some(class) = service.class.as_deref() {
+            return match class.strip_prefix(CLASS_DOMAIN) {
                 None => Belongs::NotOurs,
-            },
+                Some(name) => self.named(name),
+            };
         }
+        let of_namespace =
+            namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
+        match of_namespace {
+            Some(class) => self.named(class.strip_prefix(CLASS_DOMAIN).unwrap_or(class)),
+            None => self.default.map_or(Belongs::NotOurs, Belongs::Ours),
+        }
+    }
+
+    fn named(&self, name: &str) -> Belongs {
+        let position = self.names.iter().position(|known| known == name);
+        position.map_or(Belongs::UnknownClass, Belongs::Ours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use landfall_testkit::svc;
+
+    use super::*;
+
+    fn judge(classes: &Classes, class: Option<&str>, of_namespace: Option<&str>) -> Belongs {
+        let service = svc("web")
+            .port(80)
+            .with(|row| row.class = class.map(Into::into))
+            .row();
+        let namespace = of_namespace.map(|class| NamespaceRow {
+            name: "default".into(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::from([(DEFAULT_CLASS_ANNOTATION.to_owned(), class.to_owned())]),
+        });
+        classes.judge(&service, namespace.as_ref())
+    }
+
+    fn two(default: Option<&str>) -> Classes {
+        Classes::new(vec!["edge".to_owned(), "inner".to_owned()], default)
+    }
+
+    #[test]
+    fn a_class_names_the_instance_and_others_are_not_ours() {
+        let classes = two(None);
+        assert_eq!(
+            judge(&classes, Some("landfall.dev/inner"), None),
+            Belongs::Ours(1)
+        );
+        assert_eq!(
+            judge(&classes, Some("landfall.dev/x"), None),
+            Belongs::UnknownClass
+        );
+        assert_eq!(
+            judge(&classes, Some("example.com/inner"), None),
+            Belongs::NotOurs
+        );
+        assert_eq!(judge(&classes, None, None), Belongs::NotOurs);
+    }
+
+    #[test]
+    fn without_a_class_the_namespace_decides_before_the_process() {
+        let classes = two(Some("edge"));
+        assert_eq!(judge(&classes, None, None), Belongs::Ours(0));
+        assert_eq!(judge(&classes, None, Some("inner")), Belongs::Ours(1));
+        assert_eq!(
+            judge(&classes, None, Some("landfall.dev/inner")),
+            Belongs::Ours(1)
+        );
+        assert_eq!(judge(&classes, None, Some("x")), Belongs::UnknownClass);
+        assert_eq!(
+            judge(&classes, Some("landfall.dev/edge"), Some("inner")),
+            Belongs::Ours(0)
+        );
+    }
+
+    #[test]
+    fn who_wants_no_load_balancer_is_nobodys() {
+        let service = svc("web")
+            .port(80)
+            .with(|row| row.wants_load_balancer = false)
+            .row();
+        assert_eq!(
+            Classes::only("local").judge(&service, None),
+            Belongs::NotOurs
+        );
     }
 }

@@ -119,8 +119,10 @@ pub struct AdminArgs {
 
 /// `landfall get`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  landfall get services\n  landfall get svc -o wide\n  landfall \
-                        get services -o json | jq '.items[].status'")]
+#[command(
+    after_help = "Examples:\n  landfall get services\n  landfall get svc -o wide\n  landfall \
+                        get services -o json | jq '.items[].status'"
+)]
 pub struct GetArgs {
     /// What to list
     #[arg(value_enum)]
@@ -137,7 +139,9 @@ pub struct GetArgs {
 
 /// `landfall explain`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  landfall explain default/web\n  landfall explain shop/api -o json")]
+#[command(
+    after_help = "Examples:\n  landfall explain default/web\n  landfall explain shop/api -o json"
+)]
 pub struct ExplainArgs {
     /// NAMESPACE/NAME of the Service
     #[arg(value_name = "NAMESPACE/NAME")]
@@ -249,7 +253,11 @@ mod tests {
     #[test]
     fn every_command_and_option_explains_itself() {
         fn walk(command: &clap::Command) {
-            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            assert!(
+                command.get_about().is_some(),
+                "{} has no help",
+                command.get_name()
+            );
             for argument in command.get_arguments() {
                 assert!(
                     argument.get_help().is_some(),

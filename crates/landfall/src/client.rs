@@ -71,7 +71,11 @@ impl Admin {
     }
 
     /// Sends manifests and reads a JSON document.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: Vec<u8>) -> Result<T, AskError> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, AskError> {
         self.ask(Method::POST, path, body.into()).await
     }
 
@@ -87,9 +91,10 @@ impl Admin {
                     address: self.address.clone(),
                     why: error.to_string(),
                 }),
-            Ok(Ok((status, bytes))) => {
-                Err(AskError::Refused { status, message: error_message(status, &bytes) })
-            }
+            Ok(Ok((status, bytes))) => Err(AskError::Refused {
+                status,
+                message: error_message(status, &bytes),
+            }),
             Ok(Err(error)) => Err(self.nobody(&format!("{error:#}"))),
             Err(_) => Err(self.nobody("no answer in 30 s")),
         }
@@ -112,7 +117,10 @@ impl Admin {
     }
 
     fn nobody(&self, why: &str) -> AskError {
-        AskError::NobodyThere { address: self.address.clone(), why: why.to_owned() }
+        AskError::NobodyThere {
+            address: self.address.clone(),
+            why: why.to_owned(),
+        }
     }
 }
 

@@ -15,8 +15,11 @@ use crate::{get, table};
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let admin = Admin::at(&args.instance.admin);
-    let path =
-        format!("/api/v1/services/{}/{}", args.service.namespace(), args.service.name());
+    let path = format!(
+        "/api/v1/services/{}/{}",
+        args.service.namespace(),
+        args.service.name()
+    );
     let view: ServiceView = admin.get(&path).await?;
     let text = match args.output {
         TextOutput::Text => explain(&view),
@@ -64,7 +67,11 @@ fn wish(text: &mut String, service: &ServiceView) {
     for condition in &service.status.conditions {
         let mark = if condition.status { "yes" } else { "NO " };
         let short = condition.kind.as_str().trim_start_matches("landfall.dev/");
-        let _ = writeln!(text, "  {mark} {short}: {} ({})", condition.message, condition.reason);
+        let _ = writeln!(
+            text,
+            "  {mark} {short}: {} ({})",
+            condition.message, condition.reason
+        );
     }
     for reason in &service.reasons {
         self::reason(text, reason);
@@ -94,10 +101,20 @@ fn addresses(text: &mut String, service: &ServiceView) {
         return;
     };
     let families: Vec<_> = wish.families.iter().map(|family| family.as_str()).collect();
-    let _ = writeln!(text, "  families: {} ({:?})", families.join(", "), wish.policy);
+    let _ = writeln!(
+        text,
+        "  families: {} ({:?})",
+        families.join(", "),
+        wish.policy
+    );
     if !wish.requested.is_empty() {
         let requested: Vec<_> = wish.requested.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "  requested: {} by {}", requested.join(", "), wish.requested_by);
+        let _ = writeln!(
+            text,
+            "  requested: {} by {}",
+            requested.join(", "),
+            wish.requested_by
+        );
     }
     if let Some(pool) = &wish.pool {
         let _ = writeln!(text, "  only from the pool {pool}");
@@ -120,7 +137,12 @@ fn listener(text: &mut String, listener: &ListenerView) {
         text,
         "  {} on {}; {} open, {} served, {} failed",
         listener.mode,
-        listener.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        listener
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
         listener.traffic.open,
         listener.traffic.connections,
         listener.traffic.failed
@@ -135,14 +157,26 @@ fn listener(text: &mut String, listener: &ListenerView) {
         return;
     }
     let rows = listener.members.iter().map(member).collect();
-    let header = ["    MEMBER", "NAME", "HEALTH", "WEIGHT", "OPEN", "SERVED", "WHY"];
+    let header = [
+        "    MEMBER",
+        "NAME",
+        "HEALTH",
+        "WEIGHT",
+        "OPEN",
+        "SERVED",
+        "WHY",
+    ];
     let _ = writeln!(text, "{}", table::render(&header, rows));
 }
 
 fn pool(listener: &ListenerView) -> String {
     let mut text = listener.algorithm.to_string();
     if let Some(affinity) = listener.affinity {
-        let _ = write!(text, ", a client keeps its member for {}", span(affinity.timeout));
+        let _ = write!(
+            text,
+            ", a client keeps its member for {}",
+            span(affinity.timeout)
+        );
     }
     if let Some(version) = listener.proxy_protocol {
         let _ = write!(text, ", PROXY {version:?} toward members");
@@ -159,7 +193,11 @@ fn pool(listener: &ListenerView) -> String {
 fn monitor(monitor: &Monitor) -> String {
     let what = match &monitor.check {
         Check::Tcp => "TCP connect".to_owned(),
-        Check::Http { method, path, codes } => {
+        Check::Http {
+            method,
+            path,
+            codes,
+        } => {
             format!("HTTP {} {path}, wanted {codes}", method.as_str())
         }
         Check::UdpConnect => "UDP datagram".to_owned(),

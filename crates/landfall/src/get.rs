@@ -19,7 +19,8 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
         None | Some(GetOutput::Wide) => {
             let mut view: InstanceView = admin.get("/api/v1/instance").await?;
             if let Some(namespace) = &args.namespace {
-                view.services.retain(|service| service.key.namespace() == namespace);
+                view.services
+                    .retain(|service| service.key.namespace() == namespace);
             }
             if view.services.is_empty() {
                 "no Services of type LoadBalancer".to_owned()
@@ -29,9 +30,10 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
         }
         Some(format) => {
             let mut services: Value = admin.get("/api/v1/services").await?;
-            if let (Some(namespace), Some(items)) =
-                (&args.namespace, services.get_mut("items").and_then(Value::as_array_mut))
-            {
+            if let (Some(namespace), Some(items)) = (
+                &args.namespace,
+                services.get_mut("items").and_then(Value::as_array_mut),
+            ) {
                 items.retain(|item| {
                     item.pointer("/metadata/namespace").and_then(Value::as_str) == Some(namespace)
                 });
@@ -63,10 +65,14 @@ pub fn list(services: &[ServiceView], wide: bool) -> String {
         ];
         if wide {
             let listeners = &service.listeners;
-            let algorithm = listeners.first().map(|listener| listener.algorithm.to_string());
+            let algorithm = listeners
+                .first()
+                .map(|listener| listener.algorithm.to_string());
             let open: u64 = listeners.iter().map(|listener| listener.traffic.open).sum();
-            let connections: u64 =
-                listeners.iter().map(|listener| listener.traffic.connections).sum();
+            let connections: u64 = listeners
+                .iter()
+                .map(|listener| listener.traffic.connections)
+                .sum();
             row.extend([
                 algorithm.unwrap_or_default(),
                 open.to_string(),
@@ -86,20 +92,36 @@ pub fn address(service: &ServiceView) -> String {
         return "<pending>".to_owned();
     }
     let names = entries.iter().filter_map(|entry| {
-        entry.hostname.clone().or_else(|| entry.ip.map(|address| address.to_string()))
+        entry
+            .hostname
+            .clone()
+            .or_else(|| entry.ip.map(|address| address.to_string()))
     });
     names.collect::<Vec<_>>().join(",")
 }
 
 /// Front ports as `80/TCP,53/UDP`.
 pub fn ports(service: &ServiceView) -> String {
-    let keys: Vec<_> = service.listeners.iter().map(|listener| listener.key.to_string()).collect();
-    if keys.is_empty() { "<none>".to_owned() } else { keys.join(",") }
+    let keys: Vec<_> = service
+        .listeners
+        .iter()
+        .map(|listener| listener.key.to_string())
+        .collect();
+    if keys.is_empty() {
+        "<none>".to_owned()
+    } else {
+        keys.join(",")
+    }
 }
 
 /// One word for how far a Service is.
 pub fn state(service: &ServiceView) -> &'static str {
-    let met = |kind| service.status.condition(kind).is_some_and(|condition| condition.status);
+    let met = |kind| {
+        service
+            .status
+            .condition(kind)
+            .is_some_and(|condition| condition.status)
+    };
     if service.status.conditions.is_empty() {
         "Waiting"
     } else if !met(ConditionType::Accepted) {
@@ -114,6 +136,12 @@ pub fn state(service: &ServiceView) -> &'static str {
 }
 
 fn worst_reason(service: &ServiceView) -> String {
-    let worst = service.reasons.iter().filter(|reason| reason.severity > Severity::Info);
-    worst.map(|reason| reason.code.to_string()).next().unwrap_or_default()
+    let worst = service
+        .reasons
+        .iter()
+        .filter(|reason| reason.severity > Severity::Info);
+    worst
+        .map(|reason| reason.code.to_string())
+        .next()
+        .unwrap_or_default()
 }

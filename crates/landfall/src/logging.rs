@@ -15,7 +15,9 @@ pub fn start(format: LogFormat, quiet: &str) {
         .with_target(false)
         .with_writer(std::io::stderr);
     match format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Text => builder
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
 }

@@ -1,1 +1,81 @@
-fn main() {}
+//! Landfall: gives Kubernetes Services of type LoadBalancer an address that works.
+//!
+//! The binary only assembles: it parses the command line, puts source, engine, provider and admin
+//! endpoint together, and prints.
+
+mod check;
+mod cli;
+mod client;
+mod demo;
+mod desk;
+mod explain;
+mod get;
+mod instance;
+mod logging;
+mod plan;
+mod planning;
+mod shell;
+mod signals;
+mod sources;
+mod table;
+mod up;
+mod view;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+
+/// Threads for everything but traffic: the data plane brings its own.
+const CONTROL_THREADS: usize = 2;
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run(command)),
+        Err(error) => Err(anyhow::Error::new(error).context("starting the runtime")),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "landfall: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; `false`: it worked, and what it looked at is not in order.
+async fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Demo(args) => {
+            logging::start(args.log_format, "warn");
+            demo::run(args).await.map(|()| true)
+        }
+        Command::Up(args) => {
+            logging::start(args.log_format, "info");
+            up::run(args).await.map(|()| true)
+        }
+        Command::Get(args) => get::run(args).await.map(|()| true),
+        Command::Explain(args) => explain::run(args).await.map(|()| true),
+        Command::Plan(args) => plan::run(args).await,
+        Command::Check(args) => check::run(args).await,
+        Command::Completion { shell } => shell::completion(shell).map(|()| true),
+        Command::Man { dir } => shell::man(&dir).map(|()| true),
+    }
+}
+
+/// Whoever read our output has seen enough: `landfall get services | head`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -230,6 +230,8 @@ pub struct SecretRow {
 pub struct PoolRow {
     /// Its name.
     pub name: String,
+    /// The provider instance whose pool it is; `None`: the default one's.
+    pub instance: Option<String>,
     /// Labels, for advertisements that select by them.
     pub labels: BTreeMap<String, String>,
     /// `spec.addresses`: prefixes and `FIRST-LAST` ranges.

@@ -82,7 +82,10 @@ impl Provider for Shelf {
                 plan.push(Step::Take(want.uid.clone(), *free), "it has none");
             }
             (Some(_), None, None) => {
-                return Err(vec![Reason::error(Code::PoolExhausted, "the shelf is empty")]);
+                return Err(vec![Reason::error(
+                    Code::PoolExhausted,
+                    "the shelf is empty",
+                )]);
             }
             (None, Some(_), _) => plan.push(Step::Return(want.uid.clone()), "it wants none"),
             _ => {}
@@ -110,7 +113,10 @@ impl Provider for Shelf {
 
     fn standing(&self, _: &Intent, (held, _): &Self::Observed) -> Standing {
         let ingress = held.map(ingress).unwrap_or_default();
-        Standing { ingress, ..Standing::default() }
+        Standing {
+            ingress,
+            ..Standing::default()
+        }
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
@@ -120,18 +126,29 @@ impl Provider for Shelf {
     fn recall(&self, claims: &[Claim]) {
         for claim in claims {
             for address in &claim.addresses {
-                let std::net::IpAddr::V4(address) = address else { continue };
-                self.held.lock().unwrap().insert(claim.uid.clone(), address.octets()[3]);
+                let std::net::IpAddr::V4(address) = address else {
+                    continue;
+                };
+                self.held
+                    .lock()
+                    .unwrap()
+                    .insert(claim.uid.clone(), address.octets()[3]);
             }
         }
         let held = self.held.lock().unwrap().len();
-        self.recalled.lock().unwrap().push(("recall".to_owned(), held));
+        self.recalled
+            .lock()
+            .unwrap()
+            .push(("recall".to_owned(), held));
     }
 }
 
 fn ingress(last: u8) -> Vec<IngressAddress> {
     let ip = Some(std::net::IpAddr::from([127, 77, 0, last]));
-    vec![IngressAddress { ip, ..IngressAddress::default() }]
+    vec![IngressAddress {
+        ip,
+        ..IngressAddress::default()
+    }]
 }
 
 // === impl Source ===
@@ -157,17 +174,24 @@ impl Source {
                 Fact::Service(Arc::new(row.clone()))
             }
         };
-        self.facts.send(fact).await.map_err(|_| ReportError::Conflict { what: "nobody listens" })
+        self.facts
+            .send(fact)
+            .await
+            .map_err(|_| ReportError::Conflict {
+                what: "nobody listens",
+            })
     }
 }
 
 impl Report for Source {
     async fn add_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        self.change("finalize", &row.key, |row| row.finalized = true).await
+        self.change("finalize", &row.key, |row| row.finalized = true)
+            .await
     }
 
     async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        self.change("unfinalize", &row.key, |row| row.finalized = false).await
+        self.change("unfinalize", &row.key, |row| row.finalized = false)
+            .await
     }
 
     async fn write_status(
@@ -175,7 +199,8 @@ impl Report for Source {
         row: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
-        self.change("status", &row.key, |row| row.status = status.clone()).await
+        self.change("status", &row.key, |row| row.status = status.clone())
+            .await
     }
 
     async fn event(&self, _: &ServiceRow, _: &Event) {}
@@ -194,32 +219,50 @@ impl Lab {
             capabilities: Capabilities::default(),
         });
         let source = Arc::new(Source {
-            rows: Mutex::new(rows.iter().map(|row| (row.key.clone(), (**row).clone())).collect()),
+            rows: Mutex::new(
+                rows.iter()
+                    .map(|row| (row.key.clone(), (**row).clone()))
+                    .collect(),
+            ),
             facts: facts.clone(),
             writes: Mutex::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
-            ..EngineConfig::new(Selection { name: "local".to_owned(), default: true })
+            ..EngineConfig::new(Classes::only("local"))
         };
-        let engine = Engine::new(config, shelf.clone(), source.clone());
+        let engine = Engine::new(config, vec![shelf.clone()], source.clone());
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
         let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
         for row in rows {
             facts.send(Fact::Service(row)).await.unwrap();
         }
         facts.send(Fact::Synced).await.unwrap();
-        Self { shelf, source, handle, wakes, cancel, task }
+        Self {
+            shelf,
+            source,
+            handle,
+            wakes,
+            cancel,
+            task,
+        }
     }
 
     async fn apply(&self, row: Arc<ServiceRow>) {
-        self.source.rows.lock().unwrap().insert(row.key.clone(), (*row).clone());
+        self.source
+            .rows
+            .lock()
+            .unwrap()
+            .insert(row.key.clone(), (*row).clone());
         self.source.facts.send(Fact::Service(row)).await.unwrap();
     }
 
     /// Deletes a Service as the API server does: it goes once its finalizer is off.
     async fn delete(&self, key: &ServiceKey) {
-        self.source.change("delete", key, |row| row.deleting = true).await.unwrap();
+        self.source
+            .change("delete", key, |row| row.deleting = true)
+            .await
+            .unwrap();
     }
 
     /// Waits until the rows of the source satisfy a condition.
@@ -230,7 +273,10 @@ impl Lab {
                 let _ = tokio::time::timeout(Duration::from_millis(20), changes.changed()).await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(20), wait).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(20), wait)
+            .await
+            .is_err()
+        {
             panic!("never: {what}; {:#?}", self.source.rows.lock().unwrap());
         }
     }
@@ -242,7 +288,9 @@ impl Lab {
                 changes.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("ready in 20 s");
+        tokio::time::timeout(Duration::from_secs(20), wait)
+            .await
+            .expect("ready in 20 s");
     }
 
     fn writes(&self) -> Vec<String> {
@@ -272,16 +320,23 @@ fn programmed(rows: &BTreeMap<ServiceKey, ServiceRow>, name: &str) -> bool {
 #[tokio::test]
 async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
     let lab = Lab::start(9, vec![web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
     lab.until_ready().await;
     let writes = lab.writes();
-    lab.wakes.send(lab.source.rows.lock().unwrap()[&key("a")].uid.clone()).await.unwrap();
+    lab.wakes
+        .send(lab.source.rows.lock().unwrap()[&key("a")].uid.clone())
+        .await
+        .unwrap();
     lab.apply(web("b")).await;
-    lab.until("b programmed", |rows| programmed(rows, "b")).await;
-    let about_a = |writes: &[String]| {
-        writes.iter().filter(|write| write.ends_with("/a")).count()
-    };
-    assert_eq!(about_a(&lab.writes()), about_a(&writes), "a woken settled Service writes nothing");
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    let about_a = |writes: &[String]| writes.iter().filter(|write| write.ends_with("/a")).count();
+    assert_eq!(
+        about_a(&lab.writes()),
+        about_a(&writes),
+        "a woken settled Service writes nothing"
+    );
     lab.stop().await;
 }
 
@@ -289,18 +344,33 @@ async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
 async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
     let holder = svc("z-holder").port(80).holding("127.77.0.1").row();
     let lab = Lab::start(9, vec![web("a"), holder]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
-    assert_eq!(*lab.shelf.recalled.lock().unwrap(), [("recall".to_owned(), 1)]);
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(
+        *lab.shelf.recalled.lock().unwrap(),
+        [("recall".to_owned(), 1)]
+    );
     let rows = lab.source.rows.lock().unwrap().clone();
-    let address = |name| rows[&key(name)].status.addresses().next().unwrap().to_string();
-    assert_eq!((address("a"), address("z-holder")), ("127.77.0.2".into(), "127.77.0.1".into()));
+    let address = |name| {
+        rows[&key(name)]
+            .status
+            .addresses()
+            .next()
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(
+        (address("a"), address("z-holder")),
+        ("127.77.0.2".into(), "127.77.0.1".into())
+    );
     lab.stop().await;
 }
 
 #[tokio::test]
 async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
     let lab = Lab::start(1, vec![web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
     lab.apply(web("b")).await;
     lab.until("b is told that nothing is left", |rows| {
         rows[&key("b")]
@@ -310,8 +380,10 @@ async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
     })
     .await;
     lab.delete(&key("a")).await;
-    lab.until("a gone", |rows| !rows.contains_key(&key("a"))).await;
-    lab.until("b programmed", |rows| programmed(rows, "b")).await;
+    lab.until("a gone", |rows| !rows.contains_key(&key("a")))
+        .await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
     assert_eq!(lab.shelf.held.lock().unwrap().len(), 1);
     lab.stop().await;
 }
@@ -319,7 +391,8 @@ async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
 #[tokio::test]
 async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
     let lab = Lab::start(9, vec![web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
     let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
     row.wants_load_balancer = false;
     lab.apply(Arc::new(row)).await;
@@ -335,8 +408,12 @@ async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
 #[tokio::test]
 async fn a_namesake_with_another_identity_does_not_inherit() {
     let lab = Lab::start(9, vec![web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
-    let namesake = svc("a").port(80).with(|row| row.uid = Uid::new("another")).row();
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    let namesake = svc("a")
+        .port(80)
+        .with(|row| row.uid = Uid::new("another"))
+        .row();
     lab.apply(namesake).await;
     lab.until("the namesake is programmed", |rows| {
         programmed(rows, "a") && rows[&key("a")].uid == Uid::new("another")
@@ -350,7 +427,8 @@ async fn a_namesake_with_another_identity_does_not_inherit() {
 #[tokio::test]
 async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
     let lab = Lab::start(9, vec![web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
     let held = lab.shelf.held.lock().unwrap().clone();
     let status = lab.source.rows.lock().unwrap()[&key("a")].status.clone();
     let edit = |annotation: &str, status: &ServiceStatus| {
@@ -365,11 +443,16 @@ async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
     };
     lab.apply(edit("soon", &status)).await;
     let accepted = |rows: &BTreeMap<ServiceKey, ServiceRow>| {
-        rows[&key("a")].status.condition(ConditionType::Accepted).is_some_and(|it| it.status)
+        rows[&key("a")]
+            .status
+            .condition(ConditionType::Accepted)
+            .is_some_and(|it| it.status)
     };
     lab.until("refused", |rows| !accepted(rows)).await;
     assert!(lab.source.rows.lock().unwrap().values().all(|row| {
-        row.status.condition(ConditionType::Programmed).is_some_and(|it| it.status)
+        row.status
+            .condition(ConditionType::Programmed)
+            .is_some_and(|it| it.status)
     }));
     assert_eq!(*lab.shelf.held.lock().unwrap(), held);
     let status = lab.source.rows.lock().unwrap()[&key("a")].status.clone();
@@ -380,12 +463,21 @@ async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
 
 #[tokio::test]
 async fn services_of_other_classes_are_never_touched() {
-    let foreign = svc("foreign").port(80).with(|row| row.class = Some("example.com/lb".into()));
-    let unknown = svc("unknown").port(80).with(|row| row.class = Some("landfall.dev/x".into()));
+    let foreign = svc("foreign")
+        .port(80)
+        .with(|row| row.class = Some("example.com/lb".into()));
+    let unknown = svc("unknown")
+        .port(80)
+        .with(|row| row.class = Some("landfall.dev/x".into()));
     let lab = Lab::start(9, vec![foreign.row(), unknown.row(), web("a")]).await;
-    lab.until("a programmed", |rows| programmed(rows, "a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
     lab.until_ready().await;
-    assert!(lab.writes().iter().all(|write| write.ends_with("/a")), "{:?}", lab.writes());
+    assert!(
+        lab.writes().iter().all(|write| write.ends_with("/a")),
+        "{:?}",
+        lab.writes()
+    );
     let codes = lab.handle.book.read(|pages| {
         let record = pages.records.get(&key("unknown"));
         record.map(|record| record.reasons.iter().map(|it| it.code).collect::<Vec<_>>())

@@ -94,6 +94,7 @@ impl Lab {
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
+            last_of_row: true,
         };
         self.run_job(job).await
     }
@@ -434,6 +435,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         errors: Vec::new(),
         status: outside.status,
         last_failure: first.failure,
+        last_of_row: true,
     };
     again.run_job(job).await;
     assert!(
@@ -488,6 +490,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         errors: vec![error],
         status: outside.status,
         last_failure: None,
+        last_of_row: true,
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Refused);

@@ -43,19 +43,32 @@ struct Identity {
 
 /// Starts all backends; they end with `cancel`.
 pub async fn start(tasks: &TaskTracker, cancel: &CancellationToken) -> anyhow::Result<Backends> {
-    let http = bind_tcp(HTTP_NAMES.len() + 1).await.context("starting the HTTP backends")?;
-    let udp = bind_udp(UDP_NAMES.len()).await.context("starting the UDP backends")?;
-    let http_addresses =
-        http.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    let udp_addresses = udp.iter().map(UdpSocket::local_addr).collect::<Result<Vec<_>, _>>()?;
+    let http = bind_tcp(HTTP_NAMES.len() + 1)
+        .await
+        .context("starting the HTTP backends")?;
+    let udp = bind_udp(UDP_NAMES.len())
+        .await
+        .context("starting the UDP backends")?;
+    let http_addresses = http
+        .iter()
+        .map(TcpListener::local_addr)
+        .collect::<Result<Vec<_>, _>>()?;
+    let udp_addresses = udp
+        .iter()
+        .map(UdpSocket::local_addr)
+        .collect::<Result<Vec<_>, _>>()?;
 
-    let names = HTTP_NAMES.iter().map(|name| (*name, true)).chain([(FAILING_NAME, false)]);
+    let names = HTTP_NAMES
+        .iter()
+        .map(|name| (*name, true))
+        .chain([(FAILING_NAME, false)]);
     for (listener, (name, healthy)) in http.into_iter().zip(names) {
         let router = router(Identity { name, healthy });
         let cancelled = cancel.clone().cancelled_owned();
         tasks.spawn(async move {
-            if let Err(error) =
-                axum::serve(listener, router).with_graceful_shutdown(cancelled).await
+            if let Err(error) = axum::serve(listener, router)
+                .with_graceful_shutdown(cancelled)
+                .await
             {
                 tracing::warn!(%error, "a demo backend stopped");
             }
@@ -65,9 +78,14 @@ pub async fn start(tasks: &TaskTracker, cancel: &CancellationToken) -> anyhow::R
         let cancel = cancel.clone();
         tasks.spawn(async move { cancel.run_until_cancelled(echo(socket, name)).await });
     }
-    let (failing, http) =
-        http_addresses.split_last().context("there is at least one HTTP backend")?;
-    Ok(Backends { http: http.to_vec(), failing: *failing, udp: udp_addresses })
+    let (failing, http) = http_addresses
+        .split_last()
+        .context("there is at least one HTTP backend")?;
+    Ok(Backends {
+        http: http.to_vec(),
+        failing: *failing,
+        udp: udp_addresses,
+    })
 }
 
 fn router(identity: Identity) -> Router {
@@ -81,7 +99,10 @@ async fn health(State(identity): State<Arc<Identity>>) -> (StatusCode, &'static 
     if identity.healthy {
         (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "this backend is sick on purpose\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this backend is sick on purpose\n",
+        )
     }
 }
 

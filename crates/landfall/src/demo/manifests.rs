@@ -48,7 +48,11 @@ fn web(backends: &Backends) -> String {
 
 fn api(backends: &Backends) -> String {
     let mut endpoints = String::new();
-    for (address, rest) in backends.http.iter().zip([" weight=3", " weight=1", " backup"]) {
+    for (address, rest) in backends
+        .http
+        .iter()
+        .zip([" weight=3", " weight=1", " backup"])
+    {
         if !endpoints.is_empty() {
             endpoints.push_str(", ");
         }
@@ -74,7 +78,11 @@ fn api(backends: &Backends) -> String {
 }
 
 fn echo(backends: &Backends) -> String {
-    let pods: Vec<_> = UDP_NAMES.iter().copied().zip(backends.udp.iter().copied()).collect();
+    let pods: Vec<_> = UDP_NAMES
+        .iter()
+        .copied()
+        .zip(backends.udp.iter().copied())
+        .collect();
     let mut text = String::from(
         "# Datagrams: each client port is a flow of its own.\n\
          apiVersion: v1\n\

@@ -92,6 +92,7 @@ impl IpAddressPool {
         findings.metadata(&self.metadata);
         findings.finish(|| PoolRow {
             name,
+            instance: None,
             labels: self.metadata.labels,
             addresses: self.spec.addresses,
             auto_assign: self.spec.auto_assign.unwrap_or(true),

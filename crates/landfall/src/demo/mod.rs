@@ -1,0 +1,173 @@
+//! `landfall demo`: a few Services with their backends in this process, to look around.
+
+mod backends;
+mod manifests;
+mod probe;
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_model::view::{Health, InstanceView};
+use landfall_model::{Protocol, ServiceKey};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cli::DemoArgs;
+use crate::get;
+use crate::instance::{Instance, Options};
+use crate::signals;
+use backends::{Backends, FAILING_NAME};
+
+/// How long the demo may take until everything serves and the failing member is known as such.
+const START: Duration = Duration::from_secs(20);
+
+/// A folder of manifests that goes when the demo goes.
+struct Folder(PathBuf);
+
+/// Runs the demo.
+pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+    let backends = backends::start(&tasks, &cancel).await?;
+    let folder = Folder::with(&manifests::render(&backends))?;
+    // With --once nobody is there to look at the page, and many may run side by side.
+    let admin = if args.once {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    } else {
+        args.admin
+    };
+    let instance = Instance::start(Options {
+        paths: vec![folder.path().to_owned()],
+        recursive: false,
+        pools: vec![free_pool()?],
+        state: None,
+        admin,
+        workers: None,
+    })
+    .await?;
+    let outcome = serve(&args, &instance, &backends, folder.path()).await;
+    instance.stop(Duration::from_secs(1)).await;
+    cancel.cancel();
+    tasks.close();
+    tasks.wait().await;
+    outcome
+}
+
+async fn serve(
+    args: &DemoArgs,
+    instance: &Instance,
+    backends: &Backends,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let view = instance
+        .wait_until(START, settled)
+        .await
+        .context("the demo did not come up; its log lines above say why")?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{}\n", get::list(&view.services, false))?;
+    if args.once {
+        return probe::run(&view, backends).await;
+    }
+    writeln!(out, "Try\n")?;
+    for line in try_lines(&view) {
+        writeln!(out, "  {line}")?;
+    }
+    writeln!(
+        out,
+        "\nStatus page   http://{}/\nManifests     {}   (edit them: changes apply at once)\n\n\
+         Ctrl-C stops the demo.",
+        instance.admin(),
+        folder.display()
+    )?;
+    signals::stop_asked().await;
+    Ok(())
+}
+
+/// Every Service has its address, and the monitor has found the member that is sick on purpose.
+fn settled(view: &InstanceView) -> bool {
+    let sick_is_down = view
+        .services
+        .iter()
+        .filter(|service| service.key == ServiceKey::new("demo", "web"))
+        .flat_map(|service| &service.listeners)
+        .flat_map(|listener| &listener.members)
+        .all(|member| match member.name.as_deref() {
+            Some(FAILING_NAME) => member.health == Health::Down,
+            _ => member.health == Health::Up,
+        });
+    let addressed = view
+        .services
+        .iter()
+        .all(|service| !service.status.ingress.is_empty());
+    view.ready && view.services.len() >= 4 && addressed && sick_is_down
+}
+
+fn try_lines(view: &InstanceView) -> Vec<String> {
+    let mut lines = Vec::new();
+    for service in &view.services {
+        let name = &service.key;
+        for listener in service
+            .listeners
+            .iter()
+            .filter(|listener| !listener.members.is_empty())
+        {
+            for address in service.status.addresses() {
+                let at = SocketAddr::new(address, listener.key.port.get());
+                lines.push(match listener.key.protocol {
+                    Protocol::Udp => {
+                        format!("echo hi | nc -u -w1 {} {}   # {name}", at.ip(), at.port())
+                    }
+                    _ => format!("curl http://{at}/   # {name}"),
+                });
+            }
+        }
+    }
+    lines
+}
+
+/// A /24 of loopback on whose first addresses nobody listens yet, so that a second demo (or an
+/// instance in earnest) beside this one is not in the way.
+fn free_pool() -> anyhow::Result<String> {
+    for third in 0..=255 {
+        let free = (1..=4).all(|last| {
+            let address = IpAddr::V4(Ipv4Addr::new(127, 77, third, last));
+            std::net::TcpListener::bind((address, 8080)).is_ok()
+                && std::net::UdpSocket::bind((address, 8053)).is_ok()
+        });
+        if free {
+            return Ok(format!("127.77.{third}.1-127.77.{third}.254"));
+        }
+    }
+    anyhow::bail!("port 8080 is in use on every address of 127.77.0.0/16 that the demo could use")
+}
+
+// === impl Folder ===
+
+impl Folder {
+    fn with(files: &[(&str, String)]) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("landfall-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("making the folder {}", path.display()))?;
+        let folder = Self(path);
+        for (name, content) in files {
+            let file = folder.0.join(name);
+            std::fs::write(&file, content)
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        Ok(folder)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::debug!(%error, path = %self.0.display(), "a demo folder stays behind");
+        }
+    }
+}

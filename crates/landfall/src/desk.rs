@@ -1,0 +1,82 @@
+//! The admin endpoint's view of the running instance.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use landfall_engine::EngineHandle;
+use landfall_local::Local;
+use landfall_model::view::{InstanceView, MetricsView};
+use landfall_model::wire::service_list;
+use landfall_web::{Heartbeat, PlanError};
+use tokio::sync::watch;
+
+use crate::{planning, view};
+
+/// A loop that has not turned for this long is stuck: it turns every second when idle, and never
+/// waits for anything outside.
+const STUCK: Duration = Duration::from_secs(15);
+
+/// Answers for a running instance.
+#[derive(Debug)]
+pub struct Desk {
+    handle: EngineHandle<Local>,
+    started: String,
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// A desk for this engine; `started` is RFC 3339.
+    pub fn new(handle: EngineHandle<Local>, started: String) -> Self {
+        Self { handle, started }
+    }
+}
+
+impl landfall_web::Instance for Desk {
+    fn view(&self) -> Arc<InstanceView> {
+        Arc::new(view::instance(&self.handle, &self.started))
+    }
+
+    fn metrics(&self) -> MetricsView {
+        self.handle.metrics.view()
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        self.handle.book.changes()
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            age: self.handle.pulse.age(Instant::now()),
+            limit: STUCK,
+        }
+    }
+
+    fn services_json(&self) -> serde_json::Value {
+        self.handle.book.read(|pages| {
+            service_list(
+                pages
+                    .records
+                    .values()
+                    .map(|record| (&*record.row, &record.status)),
+            )
+        })
+    }
+
+    async fn plan(&self, manifests: Vec<u8>, prune: bool) -> Result<serde_json::Value, PlanError> {
+        let loaded = tokio::task::spawn_blocking(move || landfall_files::load_text(&manifests))
+            .await
+            .map_err(|error| PlanError::Unavailable(error.to_string()))?;
+        let Some(world) = self.handle.world().await else {
+            return Err(PlanError::Unavailable(
+                "the instance is stopping".to_owned(),
+            ));
+        };
+        let Some(provider) = self.handle.providers.first() else {
+            return Err(PlanError::Unavailable("the instance serves nothing".to_owned()));
+        };
+        let sandbox = provider.sandbox();
+        let outlook = planning::on_top(world, &sandbox, loaded, prune).await;
+        serde_json::to_value(&outlook).map_err(|error| PlanError::Unavailable(error.to_string()))
+    }
+}

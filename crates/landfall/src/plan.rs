@@ -1,0 +1,90 @@
+//! `landfall plan`: the exact steps that manifests would cause.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use landfall_engine::dry_run::ServicePlan;
+use landfall_model::reason::Severity;
+
+use crate::cli::{PlanArgs, TextOutput};
+use crate::client::{Admin, AskError};
+use crate::planning::{self, Outlook};
+use crate::sources;
+
+/// Runs the command; says whether every wish can be had.
+pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
+    let text = sources::concatenated(&args.filename, args.recursive).await?;
+    let path = if args.prune {
+        "/api/v1/plan?prune=true"
+    } else {
+        "/api/v1/plan"
+    };
+    let asked: Result<Outlook, AskError> = if args.pools.is_empty() {
+        Admin::at(&args.instance.admin)
+            .post(path, text.joined())
+            .await
+    } else {
+        Err(AskError::NobodyThere {
+            address: String::new(),
+            why: String::new(),
+        })
+    };
+    let outlook = match asked {
+        Ok(mut outlook) => {
+            text.place(&mut outlook);
+            outlook
+        }
+        Err(AskError::NobodyThere { .. }) => {
+            planning::from_nothing(text.loaded(), &args.pools).await
+        }
+        Err(error) => return Err(error).context("asking the running instance"),
+    };
+    let text = match args.output {
+        TextOutput::Text => describe(&outlook),
+        TextOutput::Json => serde_json::to_string_pretty(&outlook)?,
+    };
+    writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    let reasons = outlook
+        .plans
+        .iter()
+        .flat_map(|plan| &plan.reasons)
+        .chain(&outlook.problems);
+    Ok(reasons
+        .into_iter()
+        .all(|reason| reason.severity < Severity::Error))
+}
+
+/// The plan for people.
+pub fn describe(outlook: &Outlook) -> String {
+    let mut text = String::new();
+    for problem in &outlook.problems {
+        let _ = writeln!(text, "{}: {problem}", problem.severity);
+    }
+    let against = if outlook.against_instance {
+        "the running instance"
+    } else {
+        "nothing"
+    };
+    let (idle, busy): (Vec<&ServicePlan>, Vec<&ServicePlan>) = outlook
+        .plans
+        .iter()
+        .partition(|plan| plan.steps.is_empty() && plan.reasons.is_empty());
+    for plan in busy {
+        let _ = writeln!(text, "{}", plan.service);
+        for step in &plan.steps {
+            let _ = writeln!(text, "  {}\n      because {}", step.step, step.because);
+        }
+        for reason in &plan.reasons {
+            let _ = writeln!(text, "  {}: {reason}", reason.severity);
+        }
+    }
+    let steps: usize = outlook.plans.iter().map(|plan| plan.steps.len()).sum();
+    let _ = writeln!(
+        text,
+        "{steps} steps for {} Services, {} of them unchanged; planned against {against}",
+        outlook.plans.len(),
+        idle.len()
+    );
+    text
+}

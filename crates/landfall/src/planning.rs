@@ -1,0 +1,118 @@
+//! Plans without doing: what manifests would cause, on a running instance or from nothing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use landfall_config::pools;
+use landfall_engine::dry_run::{ServicePlan, dry_run};
+use landfall_engine::{Classes, World};
+use landfall_files::Loaded;
+use landfall_local::Local;
+use landfall_model::provider::Provider as _;
+use landfall_model::reason::Reason;
+use landfall_model::rows::{Fact, PoolRow, ServiceRow};
+use landfall_model::{ServiceKey, Uid};
+use serde::{Deserialize, Serialize};
+
+/// The name of the provider instance that serves one machine.
+pub const INSTANCE: &str = "local";
+
+/// What manifests would cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outlook {
+    /// Whether it was asked of a running instance; else it was planned from nothing.
+    pub against_instance: bool,
+    /// What is wrong with the manifests and the pools.
+    pub problems: Vec<Reason>,
+    /// Per Service what would be done, and why not.
+    pub plans: Vec<ServicePlan>,
+}
+
+/// The Services that this process serves: its own class, and those without one.
+pub fn classes() -> Classes {
+    Classes::only(INSTANCE)
+}
+
+/// The pools of a command line: those given, or none.
+pub fn flag_pools(ranges: &[String]) -> Option<PoolRow> {
+    (!ranges.is_empty()).then(|| pools::from_flags(ranges))
+}
+
+/// Plans manifests from nothing.
+pub async fn from_nothing(loaded: Loaded, ranges: &[String]) -> Outlook {
+    let mut world = World::default();
+    let mut uids = BTreeSet::new();
+    for fact in loaded.facts {
+        if let Fact::Service(row) = &fact {
+            uids.insert(row.uid.clone());
+        }
+        world.apply(fact);
+    }
+    if let Some(pool) = flag_pools(ranges) {
+        world.apply(Fact::Pool(Arc::new(pool)));
+    } else if world.pools().is_empty() {
+        world.apply(Fact::Pool(Arc::new(pools::fallback())));
+    }
+    let provider = Local::imaginary();
+    let mut problems = loaded.reasons;
+    problems.extend(provider.set_pools(&world.pools()));
+    let plans = dry_run(std::slice::from_ref(&provider), &world, &classes(), &[]).await;
+    Outlook {
+        against_instance: false,
+        problems,
+        plans,
+    }
+}
+
+/// Plans manifests on top of what a running instance knows. With `prune`, Services that are not
+/// among them are taken as deleted.
+pub async fn on_top(mut world: World, sandbox: &Local, loaded: Loaded, prune: bool) -> Outlook {
+    let mut posted = BTreeSet::new();
+    for fact in loaded.facts {
+        match fact {
+            Fact::Service(row) => {
+                posted.insert(row.key.clone());
+                let row = continuing(&row, world.service(&row.key));
+                world.apply(Fact::Service(row));
+            }
+            other => drop(world.apply(other)),
+        }
+    }
+    let gone: Vec<(ServiceKey, Uid)> = world
+        .services()
+        .filter(|row| prune && !posted.contains(&row.key) && row.finalized)
+        .map(|row| (row.key.clone(), row.uid.clone()))
+        .collect();
+    for (key, _) in &gone {
+        world.apply(Fact::ServiceGone(key.clone()));
+    }
+    let mut problems = loaded.reasons;
+    problems.extend(sandbox.set_pools(&world.pools()));
+    let mut plans = dry_run(std::slice::from_ref(sandbox), &world, &classes(), &gone).await;
+    plans.retain(|plan| posted.contains(&plan.service) || !plan.steps.is_empty());
+    Outlook {
+        against_instance: true,
+        problems,
+        plans,
+    }
+}
+
+/// A manifest knows neither the identity nor the status of the Service that it would change.
+fn continuing(row: &Arc<ServiceRow>, known: Option<&Arc<ServiceRow>>) -> Arc<ServiceRow> {
+    match known {
+        None => row.clone(),
+        Some(known) => Arc::new(ServiceRow {
+            uid: known.uid.clone(),
+            finalized: known.finalized,
+            status: known.status.clone(),
+            ..(**row).clone()
+        }),
+    }
+}
+
+/// Reads the manifests of a command. Standard input is read to its end.
+pub async fn read(paths: Vec<PathBuf>, recursive: bool) -> anyhow::Result<Loaded> {
+    Ok(tokio::task::spawn_blocking(move || landfall_files::load(&paths, recursive)).await?)
+}

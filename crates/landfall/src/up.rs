@@ -1,0 +1,60 @@
+//! `landfall up`: serves manifests until told to stop.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_config::dirs;
+
+use crate::cli::UpArgs;
+use crate::get;
+use crate::instance::{Instance, Options};
+use crate::signals;
+
+/// How long a start may take before it is said that something is slow.
+const START: Duration = Duration::from_secs(5);
+
+/// Runs the command.
+pub async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let state = state_dir(args.state)?;
+    let instance = Instance::start(Options {
+        paths: args.filename,
+        recursive: args.recursive,
+        pools: args.pools,
+        state: Some(state),
+        admin: args.admin,
+        workers: args.workers.map(usize::from),
+    })
+    .await?;
+    let mut out = std::io::stdout();
+    match instance.wait_until(START, |view| view.ready).await {
+        Ok(view) if view.services.is_empty() => {
+            writeln!(
+                out,
+                "no Services of type LoadBalancer in these manifests yet"
+            )?;
+        }
+        Ok(view) => writeln!(out, "{}", get::list(&view.services, false))?,
+        Err(_) => writeln!(
+            out,
+            "still starting; `landfall get services` shows how far it is"
+        )?,
+    }
+    writeln!(
+        out,
+        "\nstatus page  http://{}/\nCtrl-C stops",
+        instance.admin()
+    )?;
+    out.flush()?;
+    signals::stop_asked().await;
+    instance.stop(Duration::from_secs(args.grace)).await;
+    Ok(())
+}
+
+fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let is_root = landfall_sys::limits::is_root();
+    given
+        .or_else(|| dirs::state_dir(is_root, |name| std::env::var(name).ok()))
+        .context("no place to remember addresses in: name one with --state DIR")
+}

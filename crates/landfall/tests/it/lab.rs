@@ -1,0 +1,542 @@
+//! A Landfall of one's own: the real binary with its folder of manifests, its state directory and its
+//! addresses. It ends with the test, whichever way that ends.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::status::ConditionType;
+use landfall_model::view::{InstanceView, ListenerView, ServiceView};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client;
+use crate::ranges::Ranges;
+
+/// More than anything takes on a busy machine. Nothing waits this long unless it fails.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// From one look at a condition to the next.
+pub const LOOK: Duration = Duration::from_millis(10);
+
+/// A running instance, or one that can be started.
+#[derive(Debug)]
+pub struct Lab {
+    pub ranges: Ranges,
+    home: TempDir,
+    arguments: Vec<String>,
+    running: Option<Running>,
+    starts: usize,
+}
+
+/// A started program.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    admin: Option<SocketAddr>,
+    stdout: Captured,
+    stderr: Captured,
+}
+
+/// What a program has written so far.
+#[derive(Debug)]
+struct Captured {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+// === impl Lab ===
+
+impl Lab {
+    /// A lab with an empty folder of manifests, not started.
+    pub fn new() -> Self {
+        let home = TempDir::with_prefix("landfall-it-").unwrap();
+        fs::create_dir(home.path().join("manifests")).unwrap();
+        fs::create_dir(home.path().join("fresh")).unwrap();
+        let ranges = Ranges::claim();
+        let arguments = vec!["--pool".to_owned(), ranges.pool_cidr()];
+        Self {
+            ranges,
+            home,
+            arguments,
+            running: None,
+            starts: 0,
+        }
+    }
+
+    /// With other options of `up` than the pool of its own.
+    pub fn options(mut self, options: &[&str]) -> Self {
+        self.arguments = options.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// With further options of `up`.
+    pub fn also(mut self, options: &[&str]) -> Self {
+        self.arguments
+            .extend(options.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With this manifest in its folder.
+    pub fn with(self, name: &str, text: &str) -> Self {
+        self.write(name, text);
+        self
+    }
+
+    /// Starts it and waits until it has said where it answers.
+    pub async fn started(mut self) -> Self {
+        self.start().await;
+        self
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.home.path().join("manifests")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.home.path().join("state")
+    }
+
+    /// A path in the lab's own directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// How a reason names a file of the lab.
+    pub fn origin(&self, name: &str, line: u32) -> String {
+        format!("{}:{line}", self.file(name).display())
+    }
+
+    /// Puts a manifest into the folder in one go, as editors do.
+    pub fn write(&self, name: &str, text: &str) {
+        let fresh = self.home.path().join("fresh").join(name);
+        fs::write(&fresh, text).unwrap();
+        fs::rename(&fresh, self.file(name)).unwrap();
+    }
+
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.file(name)).unwrap();
+    }
+
+    /// The arguments of `up`.
+    fn up(&self) -> Vec<String> {
+        let path = |path: PathBuf| path.to_str().unwrap().to_owned();
+        let mut arguments: Vec<String> = [
+            "up",
+            "--filename",
+            &path(self.folder()),
+            "--state",
+            &path(self.state()),
+            "--admin",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(self.arguments.iter().cloned());
+        arguments
+    }
+
+    /// Starts it and does not wait.
+    pub fn spawn(&mut self) {
+        assert!(self.running.is_none(), "it runs already");
+        let arguments = self.up();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = program(self.home.path(), &arguments);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        self.starts += 1;
+        self.running = Some(Running::of(child));
+    }
+
+    /// Starts it and waits until it has said where it answers.
+    pub async fn start(&mut self) {
+        self.spawn();
+        self.found().await;
+    }
+
+    /// Waits until it has said where it answers, which is once it is ready (or slow to be).
+    pub async fn found(&mut self) {
+        let began = Instant::now();
+        loop {
+            let running = self.running.as_mut().expect("it was started");
+            if let Some(address) = running.announced() {
+                running.admin = Some(address);
+                return;
+            }
+            let ended = running.child.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended while it started: {ended:?}");
+            assert!(began.elapsed() < DEADLINE, "it did not say where it answers");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Where the admin endpoint answers.
+    pub fn admin(&self) -> SocketAddr {
+        let running = self.running.as_ref().expect("it runs");
+        running.admin.expect("it has said where it answers")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let child = &self.running.as_ref().expect("it runs").child;
+        let pid = Pid::from_child(child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Whether it has ended by itself or by a signal.
+    pub fn has_ended(&mut self) -> bool {
+        let running = self.running.as_mut().expect("it runs");
+        running.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub async fn end(&mut self) -> Ended {
+        let began = Instant::now();
+        while !self.has_ended() {
+            assert!(began.elapsed() < DEADLINE, "it did not end");
+            tokio::time::sleep(LOOK).await;
+        }
+        let mut running = self.running.take().expect("it was started");
+        let status = running.child.wait().unwrap();
+        Ended {
+            status,
+            stdout: running.stdout.whole(),
+            stderr: running.stderr.whole(),
+        }
+    }
+
+    /// Ends it as a crash would.
+    pub async fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let ended = self.end().await;
+        assert_eq!(ended.status.signal(), Some(9), "{}", ended.stderr);
+    }
+
+    /// Ends it as an administrator would.
+    pub async fn stop(&mut self) -> Ended {
+        self.signal(Signal::TERM);
+        let ended = self.end().await;
+        assert!(ended.status.success(), "{:?}: {}", ended.status, ended.stderr);
+        ended
+    }
+
+    /// Its log lines so far.
+    pub fn log(&self) -> Vec<Value> {
+        let text = self.running.as_ref().expect("it runs").stderr.text();
+        let lines = text.lines().map(|line| {
+            let parsed = serde_json::from_str(line);
+            parsed.unwrap_or_else(|error| panic!("{line:?} is no JSON: {error}"))
+        });
+        lines.collect()
+    }
+
+    /// What it has written to standard output so far.
+    pub fn stdout(&self) -> String {
+        self.running.as_ref().expect("it runs").stdout.text()
+    }
+
+    /// A JSON document of the admin endpoint.
+    pub async fn json(&self, path: &str) -> Value {
+        let answer = client::http(self.admin(), path).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    /// A text of the admin endpoint.
+    pub async fn text(&self, path: &str) -> String {
+        let answer = client::http(self.admin(), path).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    /// Everything it knows.
+    pub async fn view(&self) -> InstanceView {
+        serde_json::from_value(self.json("/api/v1/instance").await).unwrap()
+    }
+
+    /// What it knows of one Service.
+    pub async fn service(&self, key: &str) -> ServiceView {
+        let view = self.view().await;
+        find(&view, key).cloned().expect("the Service is known")
+    }
+
+    /// Waits for something to be true of everything it knows; returns what was looked for.
+    pub async fn wait<T>(&self, what: &str, look: impl Fn(&InstanceView) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            let view = self.view().await;
+            if let Some(found) = look(&view) {
+                return found;
+            }
+            if began.elapsed() > DEADLINE {
+                let view = serde_json::to_string_pretty(&view).unwrap();
+                panic!("{what}: not so after {DEADLINE:?}\n{view}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits for something to be true of a Service; returns the Service as it is then.
+    pub async fn until(
+        &self,
+        key: &str,
+        what: &str,
+        met: impl Fn(&ServiceView) -> bool,
+    ) -> ServiceView {
+        let what = format!("{key} {what}");
+        self.wait(&what, |view| {
+            find(view, key).filter(|service| met(service)).cloned()
+        })
+        .await
+    }
+
+    /// Waits until traffic flows to a Service.
+    pub async fn ready(&self, key: &str) -> ServiceView {
+        self.until(key, "is ready", is_ready).await
+    }
+
+    /// Waits until a Service is known no more.
+    pub async fn gone(&self, key: &str) {
+        let gone = |view: &InstanceView| find(view, key).is_none().then_some(());
+        self.wait(&format!("{key} is gone"), gone).await;
+    }
+
+    /// Waits until a reason of this code is told of a Service.
+    pub async fn reason(&self, key: &str, code: Code) -> Reason {
+        let what = format!("{key} tells {code}");
+        self.wait(&what, |view| {
+            let service = find(view, key)?;
+            let mut reasons = service.reasons.iter();
+            reasons.find(|reason| reason.code == code).cloned()
+        })
+        .await
+    }
+
+    /// Waits until a reason of this code is told of the manifests or pools.
+    pub async fn problem(&self, code: Code) -> Reason {
+        self.wait(&format!("{code} is told"), |view| {
+            let mut problems = view.problems.iter();
+            problems.find(|reason| reason.code == code).cloned()
+        })
+        .await
+    }
+
+    /// Waits until the folder as it is now would change nothing any more.
+    pub async fn settled(&self) {
+        let began = Instant::now();
+        loop {
+            let plan = self.landfall(&["plan", "-o", "json", "-f"], &[&self.folder()]).await;
+            let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+            assert_eq!(plan["againstInstance"], true);
+            let plans = plan["plans"].as_array().unwrap();
+            if plans.iter().all(|plan| plan["steps"] == serde_json::json!([])) {
+                return;
+            }
+            assert!(began.elapsed() < DEADLINE, "still to be done: {plan:#}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Runs a command of the binary against this instance.
+    pub async fn landfall(&self, arguments: &[&str], paths: &[&Path]) -> Ended {
+        let mut arguments = arguments.to_vec();
+        arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
+        let mut command = program(self.home.path(), &arguments);
+        if let Some(admin) = self.running.as_ref().and_then(|running| running.admin) {
+            command.env("LANDFALL_ADMIN", admin.to_string());
+        }
+        run(command, "").await
+    }
+
+    /// The text with everything taken out of it that differs from run to run.
+    pub fn hide(&self, text: &str) -> String {
+        let mut text = self.ranges.hide(text);
+        text = text.replace(self.home.path().to_str().unwrap(), "LAB");
+        if let Some(admin) = self.running.as_ref().and_then(|running| running.admin) {
+            text = text.replace(&admin.to_string(), "ADMIN");
+        }
+        text
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        // It may have ended already; then there is nobody to kill.
+        let _ = running.child.kill();
+        let status = running.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- landfall, start {}: {status:?}", self.starts);
+            eprintln!("--- standard output\n{}", running.stdout.text());
+            eprintln!("--- standard error\n{}", running.stderr.text());
+        }
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn of(mut child: Child) -> Self {
+        let stdout = Captured::of(child.stdout.take().unwrap());
+        let stderr = Captured::of(child.stderr.take().unwrap());
+        Self {
+            child,
+            admin: None,
+            stdout,
+            stderr,
+        }
+    }
+
+    fn announced(&self) -> Option<SocketAddr> {
+        let text = self.stdout.text();
+        let (_, rest) = text.split_once("status page  http://")?;
+        let (address, _) = rest.split_once('/')?;
+        Some(address.parse().unwrap())
+    }
+}
+
+// === impl Captured ===
+
+impl Captured {
+    /// Reads on a thread that ends with the program.
+    fn of(pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let into = text.clone();
+        let reader = std::thread::spawn(move || {
+            let mut pipe = BufReader::new(pipe);
+            let mut line = String::new();
+            while pipe.read_line(&mut line).is_ok_and(|length| length > 0) {
+                into.lock().unwrap().push_str(&line);
+                line.clear();
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// Everything, once the program has ended.
+    fn whole(self) -> String {
+        self.reader.join().unwrap();
+        let text = self.text.lock().unwrap();
+        text.clone()
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    /// The exit code; a signal is none.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// Asserts that it succeeded, and hands over what it printed.
+    pub fn good(self) -> String {
+        assert_eq!(self.code(), Some(0), "{}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+}
+
+/// The binary with these arguments, knowing nothing of the world around the test.
+pub fn program(home: &Path, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command
+        .args(arguments)
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        .env("RUST_BACKTRACE", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs a program to its end.
+pub async fn run(command: std::process::Command, stdin: &str) -> Ended {
+    use tokio::io::AsyncWriteExt as _;
+    let mut command = tokio::process::Command::from(command);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let feed = async move {
+        // A program that does not read its input may be gone before it was given.
+        let _ = pipe.write_all(stdin.as_bytes()).await;
+    };
+    let both = async { tokio::join!(feed, child.wait_with_output()).1 };
+    let output = tokio::time::timeout(DEADLINE * 2, both)
+        .await
+        .expect("the command ends")
+        .unwrap();
+    Ended {
+        status: output.status,
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A Service among those of an instance.
+pub fn find<'a>(view: &'a InstanceView, key: &str) -> Option<&'a ServiceView> {
+    let key: ServiceKey = key.parse().unwrap();
+    view.services.iter().find(|service| service.key == key)
+}
+
+/// Whether a condition is met.
+pub fn met(service: &ServiceView, kind: ConditionType) -> bool {
+    let condition = service.status.condition(kind);
+    condition.is_some_and(|condition| condition.status)
+}
+
+/// Whether every condition is met.
+pub fn is_ready(service: &ServiceView) -> bool {
+    ConditionType::ALL.iter().all(|kind| met(service, *kind))
+}
+
+/// The code of a condition, with its truth.
+pub fn condition(service: &ServiceView, kind: ConditionType) -> (bool, Code) {
+    let condition = service.status.condition(kind).expect("it was reported");
+    (condition.status, condition.reason)
+}
+
+/// Where clients connect to for a port of the Service.
+pub fn at(service: &ServiceView, port: u16) -> SocketAddr {
+    let address = service.status.addresses().next();
+    SocketAddr::new(address.expect("it has an address"), port)
+}
+
+/// A listener by its port.
+pub fn listener(service: &ServiceView, port: u16) -> &ListenerView {
+    let mut listeners = service.listeners.iter();
+    listeners
+        .find(|listener| listener.key.port.get() == port)
+        .expect("the listener is there")
+}
