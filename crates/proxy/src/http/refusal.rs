@@ -80,23 +80,29 @@ impl Refusal {
     /// The whole response for an HTTP/1 client, which asked with `HEAD` or not.
     pub(super) fn write(self, to_head: bool, keep_alive: bool, out: &mut Vec<u8>) {
         let (status, body) = (self.status(), self.body());
-        let mut text = format!(
-            "HTTP/1.1 {} {}\r\n",
-            status.as_u16(),
-            status.canonical_reason().unwrap_or("")
-        );
+        let mut line = |parts: [&str; 4]| {
+            parts
+                .iter()
+                .for_each(|part| out.extend_from_slice(part.as_bytes()));
+            out.extend_from_slice(b"\r\n");
+        };
+        line([
+            "HTTP/1.1 ",
+            status.as_str(),
+            " ",
+            status.canonical_reason().unwrap_or_default(),
+        ]);
         for (name, value) in self.fields() {
-            text += &format!("{name}: {value}\r\n");
+            line([name, ": ", &value, ""]);
         }
-        text += &format!("content-length: {}\r\n", body.len());
+        line(["content-length: ", &body.len().to_string(), "", ""]);
         if !keep_alive {
-            text += "connection: close\r\n";
+            line(["connection: ", "close", "", ""]);
         }
-        text += "\r\n";
+        line([""; 4]);
         if !to_head {
-            text += &body;
+            out.extend_from_slice(body.as_bytes());
         }
-        out.extend_from_slice(text.as_bytes());
     }
 
     /// The same for HTTP/2.

@@ -35,7 +35,7 @@ struct Way {
 
 /// Passes bytes between a client and a member, each with what was read from it before.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
-    (client, mut from_client): (&mut S, &mut Buffer),
+    (client, from_client): (&mut S, &mut Buffer),
     (mut member, mut from_member): (TcpStream, Buffer),
     watchdog: &mut Watchdog,
     lease: &Lease,
@@ -46,7 +46,7 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     let mut moved = (0, Instant::now());
     poll_fn(|context| {
         let polls = (
-            up.poll(client, &mut from_client, &mut member, context),
+            up.poll(client, from_client, &mut member, context),
             down.poll(&mut member, &mut from_member, client, context),
         );
         let in_order = match polls {

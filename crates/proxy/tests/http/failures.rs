@@ -1,0 +1,333 @@
+//! Members that fail, and clients that do.
+
+use std::time::Duration;
+
+use landfall_proxy::Health;
+use landfall_proxy::counters::Refusal;
+
+use crate::scene::member::Puppet;
+use crate::scene::{Scene, Server, nobody, until};
+
+#[tokio::test]
+async fn without_a_member_the_client_is_told_to_come_back() {
+    let scene = Scene::start(&[]).await;
+    let mut client = scene.client().await;
+    for _ in 0..2 {
+        let response = client.get("/").await;
+        assert_eq!(response.status, 503);
+        assert_eq!(response.field("retry-after"), Some("5"));
+        assert_eq!(response.text(), "no member can serve at present\n");
+    }
+    assert_eq!(
+        scene.state.counters().totals().refused(Refusal::NoMember),
+        2
+    );
+    client
+        .send("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .await;
+    let head = client.head().await;
+    assert_eq!(
+        (head.status, head.field("connection")),
+        (503, Some("close"))
+    );
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_reached_is_passed_over() {
+    let member = Server::echo("only").await;
+    let scene = Scene::start(&[nobody(), member.address]).await;
+    let mut client = scene.client().await;
+    for _ in 0..6 {
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+            .await;
+        let response = client.response().await;
+        assert_eq!(response.status, 200);
+        assert!(response.text().ends_with("\n\nbody"));
+    }
+    assert_eq!(member.requests(), 6);
+    assert!(scene.state.counters().totals().connect_failures >= 1);
+}
+
+#[tokio::test]
+async fn when_no_member_can_be_reached_the_gateway_is_bad() {
+    let scene = Scene::start(&[nobody(), nobody()]).await;
+    let mut client = scene.client().await;
+    let response = client.get("/").await;
+    assert_eq!(
+        (response.status, response.text()),
+        (502, "the member that was to answer failed\n")
+    );
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+        .await;
+    let response = client.response().await;
+    assert_eq!(
+        (response.status, response.field("connection")),
+        (502, Some("close"))
+    );
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_member_that_is_silent_for_too_long_is_a_time_out() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.timeouts.member_data = Duration::from_millis(200);
+    })
+    .await;
+    let mut client = scene.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut served = member.accept().await;
+    let response = client.response().await;
+    assert_eq!(response.status, 504);
+    assert_eq!(
+        response.text(),
+        "the member that was to answer took too long\n"
+    );
+    served.request().await.unwrap();
+    served.closed().await;
+    assert_eq!(response.field("connection"), None, "the client may go on");
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_take_connections_is_a_time_out() {
+    // A full accept queue: the kernel drops what comes after.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let mut fillers = Vec::new();
+    for _ in 0..4 {
+        let filler = tokio::net::TcpStream::connect(address);
+        fillers.push(tokio::time::timeout(Duration::from_millis(100), filler).await);
+    }
+    let scene = Scene::start_with(&[address], |listener| {
+        listener.timeouts.member_connect = Duration::from_millis(150);
+    })
+    .await;
+    assert_eq!(scene.get("/").await.status, 504);
+}
+
+#[tokio::test]
+async fn a_client_that_stops_in_its_request_is_given_up() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.timeouts.client_data = Duration::from_millis(150);
+    })
+    .await;
+    // In the head: answered, without a member.
+    let mut client = scene.client().await;
+    client.send("GET / HTTP/1.1\r\nHost:").await;
+    let response = client.response().await;
+    assert_eq!(
+        (response.status, response.field("connection")),
+        (408, Some("close"))
+    );
+    client.closed().await;
+    // In the body: answered, and the member learns that the rest won't come.
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        .await;
+    let mut served = member.accept().await;
+    assert_eq!(client.response().await.status, 408);
+    assert!(served.rest().await.ends_with(b"half"));
+    // Between requests: just ended.
+    let mut client = scene.client().await;
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_slow_but_steady_client_is_not_given_up() {
+    let member = Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.timeouts.client_data = Duration::from_millis(400);
+    })
+    .await;
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
+        .await;
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.send("x").await;
+    }
+    assert_eq!(client.response().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_connection_that_the_member_closed_meanwhile_costs_no_request() {
+    // Closes each connection after one answer, without saying so before.
+    let member = Server::fixed("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true).await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    for _ in 0..50 {
+        assert_eq!(client.get("/").await.status, 200);
+    }
+    assert_eq!(member.requests(), 50);
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_dies_under_a_request_is_replaced_only_if_that_does_no_harm() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for (request, repeated) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
+            false,
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", false),
+        (
+            "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
+            false,
+        ),
+    ] {
+        let mut client = scene.client().await;
+        client.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut served = member.accept().await;
+        served.request().await.unwrap();
+        served.send(ok).await;
+        assert_eq!(client.response().await.status, 200);
+        // The next request arrives, and the member dies.
+        client.send(request).await;
+        served.request().await.unwrap();
+        drop(served);
+        if repeated {
+            let mut again = member.accept().await;
+            again.request().await.unwrap();
+            again
+                .send(format!(
+                    "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                ))
+                .await;
+            assert_eq!(client.response().await.status, 201);
+        } else {
+            assert_eq!(client.response().await.status, 502, "{request:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_kills_a_member_is_tried_elsewhere_only_if_that_does_no_harm() {
+    let killed = Server::start(|mut conversation| async move {
+        conversation.request().await;
+    })
+    .await;
+    let member = Server::echo("other").await;
+    let scene = Scene::start(&[killed.address, member.address]).await;
+    let mut client = scene.client().await;
+    assert_eq!(client.get("/").await.field("x-member"), Some("other"));
+    assert_eq!((killed.requests(), member.requests()), (1, 1));
+
+    let scene = Scene::start(&[killed.address, member.address]).await;
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        .await;
+    assert_eq!(client.response().await.status, 502);
+    assert_eq!((killed.requests(), member.requests()), (2, 1));
+    assert_eq!(client.get("/").await.status, 200, "the client goes on");
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_does_not_look_whole() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nhalf",
+    ] {
+        let member = Server::fixed(answer, true).await;
+        let scene = Scene::start(&[member.address]).await;
+        let mut client = scene.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(client.is_reset().await, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_none_is_a_bad_gateway() {
+    for answer in [
+        "SSH-2.0-OpenSSH_9.2p1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n folded: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nhalf a he",
+    ] {
+        let member = Server::fixed(answer, true).await;
+        let scene = Scene::start(&[member.address]).await;
+        let mut client = scene.client().await;
+        let response = client.get("/").await;
+        assert_eq!(
+            (response.status, response.field("connection")),
+            (502, None),
+            "{answer:?}"
+        );
+        assert_eq!(client.get("/").await.status, 502);
+    }
+    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(70_000));
+    let member = Server::fixed(endless, false).await;
+    let scene = Scene::start(&[member.address]).await;
+    assert_eq!(scene.get("/").await.status, 502);
+}
+
+#[tokio::test]
+async fn a_member_that_says_more_than_its_answer_is_not_asked_again_on_that_connection() {
+    let extra = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let member = Server::fixed(extra, false).await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    for _ in 0..3 {
+        assert_eq!(client.get("/").await.text(), "ok");
+    }
+    assert_eq!(member.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_member_that_is_down_gets_nothing_and_its_kept_connections_are_closed() {
+    let mut sick = Puppet::start().await;
+    let well = Server::echo("well").await;
+    let scene = Scene::start_with(&[sick.address, well.address], |listener| {
+        let check = landfall_model::listener::Check::Tcp;
+        listener.pool.monitor = Some(landfall_model::listener::Monitor::new(check));
+    })
+    .await;
+    let mut client = scene.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut served = sick.accept().await;
+    served.request().await.unwrap();
+    served
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .await;
+    assert_eq!(client.response().await.status, 200);
+
+    scene
+        .state
+        .pool()
+        .set_health(sick.address, Health::Down, "test");
+    for _ in 0..4 {
+        assert_eq!(client.get("/").await.field("x-member"), Some("well"));
+    }
+    served.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_exchange_along() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        .await;
+    let mut served = member.accept().await;
+    while !served.line().await.is_empty() {}
+    drop(client);
+    served.is_reset().await;
+    let pool = scene.state.pool();
+    until("the member is free again", || pool.members()[0].open() == 0).await;
+}
