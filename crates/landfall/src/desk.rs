@@ -73,7 +73,9 @@ impl landfall_web::Instance for Desk {
             ));
         };
         let Some(provider) = self.handle.providers.first() else {
-            return Err(PlanError::Unavailable("the instance serves nothing".to_owned()));
+            return Err(PlanError::Unavailable(
+                "the instance serves nothing".to_owned(),
+            ));
         };
         let sandbox = provider.sandbox();
         let outlook = planning::on_top(world, &sandbox, loaded, prune).await;

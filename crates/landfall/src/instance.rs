@@ -1,6 +1,7 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ pub struct Options {
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
     /// Threads that carry traffic; `None`: one per core.
-    pub workers: Option<usize>,
+    pub workers: Option<NonZeroUsize>,
 }
 
 /// What is running.
@@ -155,10 +156,21 @@ impl Instance {
 
     /// Stops deciding, then lets connections end for as long as `grace`. Addresses stay claimed.
     pub async fn stop(self, grace: Duration) {
-        self.cancel.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.proxy.shutdown(grace).await;
+        let Self {
+            handle,
+            proxy,
+            tasks,
+            cancel,
+            ..
+        } = self;
+        cancel.cancel();
+        tasks.close();
+        tasks.wait().await;
+        drop(handle);
+        match Arc::into_inner(proxy) {
+            Some(proxy) => proxy.shutdown(grace).await,
+            None => tracing::error!("the data plane is still in use; connections are cut"),
+        }
     }
 }
 

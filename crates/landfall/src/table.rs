@@ -5,7 +5,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 /// Renders rows under a header.
 pub fn render(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().copied());
     for row in rows {

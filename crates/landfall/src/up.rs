@@ -1,6 +1,7 @@
 //! `landfall up`: serves manifests until told to stop.
 
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +25,9 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         pools: args.pools,
         state: Some(state),
         admin: args.admin,
-        workers: args.workers.map(usize::from),
+        workers: args
+            .workers
+            .and_then(|workers| NonZeroUsize::new(workers.into())),
     })
     .await?;
     let mut out = std::io::stdout();

@@ -26,7 +26,11 @@ pub fn instance(handle: &EngineHandle<Local>, started: &str) -> InstanceView {
             ready: waiting.is_empty(),
             waiting,
             problems: pages.problems.clone(),
-            pools: handle.providers.iter().flat_map(|provider| provider.pools()).collect(),
+            pools: handle
+                .providers
+                .iter()
+                .flat_map(|provider| provider.pools())
+                .collect(),
             services: pages
                 .records
                 .values()
@@ -47,7 +51,9 @@ fn service(handle: &EngineHandle<Local>, record: &Record) -> ServiceView {
         status: record.status.clone(),
         reasons: placed(&record.reasons, record),
         address: record.address.clone(),
-        listeners: provider.map(|provider| provider.live(&row.uid)).unwrap_or_default(),
+        listeners: provider
+            .map(|provider| provider.live(&row.uid))
+            .unwrap_or_default(),
         left_out: record.left_out.clone(),
         pending: record.pending.clone(),
     }

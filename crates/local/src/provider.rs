@@ -106,7 +106,7 @@ impl Local {
         listener: &Arc<Listener>,
     ) -> Result<Applied, ProviderError> {
         let outcome = match &self.carrier {
-            Carrier::DataPlane(proxy) => proxy.apply(id, service.clone(), listener).await.map(drop),
+            Carrier::DataPlane(proxy) => proxy.apply(id, service, listener).await.map(drop),
             Carrier::Nobody => Ok(()),
         };
         match outcome {
@@ -227,7 +227,7 @@ impl Provider for Local {
         let state = self.state();
         let mut lost: Vec<Uid> = state
             .all()
-            .filter(|(_, id, opened)| opened.problem.is_none() && proxy.listener(**id).is_none())
+            .filter(|(_, id, opened)| opened.problem.is_none() && proxy.find(**id).is_none())
             .map(|(uid, _, _)| uid.clone())
             .collect();
         lost.dedup();

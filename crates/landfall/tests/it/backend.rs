@@ -201,7 +201,11 @@ async fn echo_lines(stream: TcpStream, name: String, open: Open) {
     };
     let mut line = String::new();
     let mut first = true;
-    while stream.read_line(&mut line).await.is_ok_and(|length| length > 0) {
+    while stream
+        .read_line(&mut line)
+        .await
+        .is_ok_and(|length| length > 0)
+    {
         if std::mem::take(&mut first) {
             open.served();
         }

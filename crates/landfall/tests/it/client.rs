@@ -90,7 +90,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     /// Sends a line and waits for its answer.
     pub async fn say(&mut self, text: &str) -> io::Result<Said> {
         within(async {
-            self.stream.write_all(format!("{text}\n").as_bytes()).await?;
+            self.stream
+                .write_all(format!("{text}\n").as_bytes())
+                .await?;
             self.stream.flush().await?;
             let mut line = String::new();
             self.stream.read_line(&mut line).await?;

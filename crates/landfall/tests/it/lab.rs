@@ -187,7 +187,10 @@ impl Lab {
             }
             let ended = running.child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended while it started: {ended:?}");
-            assert!(began.elapsed() < DEADLINE, "it did not say where it answers");
+            assert!(
+                began.elapsed() < DEADLINE,
+                "it did not say where it answers"
+            );
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -237,7 +240,12 @@ impl Lab {
     pub async fn stop(&mut self) -> Ended {
         self.signal(Signal::TERM);
         let ended = self.end().await;
-        assert!(ended.status.success(), "{:?}: {}", ended.status, ended.stderr);
+        assert!(
+            ended.status.success(),
+            "{:?}: {}",
+            ended.status,
+            ended.stderr
+        );
         ended
     }
 
@@ -346,11 +354,16 @@ impl Lab {
     pub async fn settled(&self) {
         let began = Instant::now();
         loop {
-            let plan = self.landfall(&["plan", "-o", "json", "-f"], &[&self.folder()]).await;
+            let plan = self
+                .landfall(&["plan", "-o", "json", "-f"], &[&self.folder()])
+                .await;
             let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
             assert_eq!(plan["againstInstance"], true);
             let plans = plan["plans"].as_array().unwrap();
-            if plans.iter().all(|plan| plan["steps"] == serde_json::json!([])) {
+            if plans
+                .iter()
+                .all(|plan| plan["steps"] == serde_json::json!([]))
+            {
                 return;
             }
             assert!(began.elapsed() < DEADLINE, "still to be done: {plan:#}");

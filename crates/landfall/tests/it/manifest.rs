@@ -26,7 +26,12 @@ pub fn svc(name: &str) -> Svc {
 }
 
 /// An EndpointSlice for the port `name` of a Service: pods by name and address.
-pub fn slice(service: &str, port_name: &str, protocol: &str, pods: &[(&str, SocketAddr)]) -> String {
+pub fn slice(
+    service: &str,
+    port_name: &str,
+    protocol: &str,
+    pods: &[(&str, SocketAddr)],
+) -> String {
     let port = pods.first().map_or(1, |(_, address)| address.port());
     let mut text = format!(
         "apiVersion: discovery.k8s.io/v1\n\
@@ -84,7 +89,10 @@ pub fn tls_secret(name: &str, chain: &str, key: &str) -> String {
 
 /// The number, counted from 1, of the only line that contains `word`.
 pub fn line_of(text: &str, word: &str) -> u32 {
-    let mut lines = text.lines().zip(1..).filter(|(line, _)| line.contains(word));
+    let mut lines = text
+        .lines()
+        .zip(1..)
+        .filter(|(line, _)| line.contains(word));
     let (_, number) = lines.next().expect("the word stands in the text");
     assert_eq!(lines.next(), None, "{word} stands in more than one line");
     number

@@ -1,0 +1,470 @@
+//! What can't be had gets a reason that names file, key, value and remedy, everywhere the same; all
+//! other Services go on being served; and mending it heals it.
+
+use std::net::{SocketAddr, TcpListener};
+
+use landfall_model::reason::{Code, Origin, Reason, Severity};
+use landfall_model::status::ConditionType;
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::client;
+use crate::lab::{Lab, at, condition, find, is_ready, met};
+use crate::manifest::{line_of, pool, svc, Svc};
+
+/// A running instance with a Service that must go on being served, whatever happens beside it.
+struct Scene {
+    lab: Lab,
+    backend: Backend,
+    witness: SocketAddr,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    async fn set() -> Self {
+        Self::of(Lab::new()).await
+    }
+
+    async fn of(mut lab: Lab) -> Self {
+        let backend = Backend::lines("pod", lab.ranges.backend(1, 3001)).await;
+        let witness = svc("witness").tcp(7000).members(&[backend.address]);
+        lab.write("witness.yaml", &witness.yaml());
+        lab.start().await;
+        let witness = at(&lab.ready("default/witness").await, 7000);
+        Self {
+            lab,
+            backend,
+            witness,
+        }
+    }
+
+    /// A Service of the scene's member.
+    fn web(&self) -> Svc {
+        svc("web").tcp(8080).members(&[self.backend.address])
+    }
+
+    async fn witness_serves(&self) {
+        let witness = self.lab.service("default/witness").await;
+        assert!(is_ready(&witness), "{witness:?}");
+        assert_eq!(witness.reasons, []);
+        assert_eq!(client::who(self.witness).await.unwrap(), "pod");
+    }
+
+    /// The reason of `web`, as everybody tells it: the API, `explain`, and `check`, which fails.
+    async fn told(&self, code: Code) -> Reason {
+        let reason = self.lab.reason("default/web", code).await;
+        assert!(!reason.remedy.is_empty(), "no remedy: {reason}");
+        self.explained(&reason).await;
+        self.witness_serves().await;
+        reason
+    }
+
+    async fn explained(&self, reason: &Reason) {
+        let text = self.lab.landfall(&["explain", "default/web"], &[]).await.good();
+        let head = format!("{} {}: ", reason.severity, reason.code);
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| line.starts_with(&head));
+        let line = line.unwrap_or_else(|| panic!("{head} is not explained:\n{text}"));
+        let origin = reason.origin.as_ref().map(ToString::to_string);
+        let value = reason.value.as_ref().map(|value| format!("{value:?}"));
+        let parts = [origin, reason.field.clone(), value, Some(reason.message.clone())];
+        for part in parts.into_iter().flatten() {
+            assert!(line.contains(&part), "{part} is missing in\n{line}");
+        }
+        assert_eq!(lines.next(), Some(reason.remedy.as_str()), "{text}");
+    }
+
+    /// `check` finds the very same, and nothing else.
+    async fn checked(&self, reason: &Reason) {
+        let arguments = ["check", "--pool", &self.lab.ranges.pool_cidr(), "-f"];
+        let ended = self.lab.landfall(&arguments, &[&self.lab.folder()]).await;
+        let code = i32::from(reason.severity == Severity::Error);
+        assert_eq!(ended.code(), Some(code), "{}{}", ended.stdout, ended.stderr);
+        let expected = format!("{} {}: {reason} (default/web)", reason.severity, reason.code);
+        let found: Vec<&str> = ended.stdout.lines().collect();
+        let (summary, findings) = found.split_last().unwrap();
+        assert_eq!(findings, [expected], "{summary}");
+    }
+
+    /// After mending, nothing is left to say.
+    async fn healed(&self) -> SocketAddr {
+        let healed = |service: &landfall_model::view::ServiceView| {
+            is_ready(service) && service.reasons.is_empty()
+        };
+        let web = self.lab.until("default/web", "is healed", healed).await;
+        let target = at(&web, 8080);
+        assert_eq!(client::who(target).await.unwrap(), "pod");
+        self.witness_serves().await;
+        let checked = self.lab.landfall(&["check", "-f"], &[&self.lab.folder()]).await;
+        assert!(checked.good().ends_with("0 errors, 0 warnings\n"));
+        target
+    }
+}
+
+fn origin(lab: &Lab, name: &str, line: u32) -> Option<Origin> {
+    Some(Origin {
+        file: lab.file(name).to_str().unwrap().into(),
+        line,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
+    let scene = Scene::set().await;
+    let text = scene
+        .web()
+        .spec("loadBalancerSourceRanges:\n  - 127.0.0.0/8\n  - 10.0.0.0/33")
+        .yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::InvalidSourceRange).await;
+    assert_eq!(reason.severity, Severity::Error);
+    assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerSourceRanges[1]"));
+    assert_eq!(reason.value.as_deref(), Some("10.0.0.0/33"));
+    let line = line_of(&text, "10.0.0.0/33");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    let web = scene.lab.service("default/web").await;
+    for kind in ConditionType::ALL {
+        assert_eq!(condition(&web, kind), (false, Code::InvalidSourceRange));
+    }
+    scene.lab.write("web.yaml", &text.replace("10.0.0.0/33", "10.0.0.0/24"));
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
+    let scene = Scene::set().await;
+    let address = scene.lab.ranges.pool(77).to_string();
+    let first = svc("first").tcp(8080).members(&[scene.backend.address]);
+    let first = first.option("addresses", &address).yaml();
+    scene.lab.write("first.yaml", &first);
+    scene.lab.ready("default/first").await;
+    let text = scene.web().option("addresses", &address).yaml();
+    scene.lab.write("web.yaml", &text);
+
+    let reason = scene.told(Code::AddressInUse).await;
+    assert_eq!(reason.severity, Severity::Error);
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/addresses]")
+    );
+    assert_eq!(reason.value.as_deref(), Some(address.as_str()));
+    assert_eq!(reason.message, format!("{address} is held by default/first"));
+    let line = line_of(&text, "landfall.dev/addresses");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    let first = scene.lab.ready("default/first").await;
+    assert_eq!(first.reasons, []);
+    assert_eq!(client::who(at(&first, 8080)).await.unwrap(), "pod");
+
+    // The first one goes, and the second one gets what it asked for.
+    scene.lab.remove("first.yaml");
+    let target = scene.healed().await;
+    assert_eq!(target.ip().to_string(), address);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
+    let scene = Scene::set().await;
+    // The next free address is the one after the witness's.
+    let address = scene.lab.ranges.pool(50);
+    let squatter = TcpListener::bind((address, 8080)).unwrap();
+    let text = svc("web")
+        .port("taken", "TCP", 8080)
+        .port("free", "TCP", 8081)
+        .members(&[scene.backend.address])
+        .option("addresses", &address.to_string())
+        .yaml();
+    scene.lab.write("web.yaml", &text);
+
+    let reason = scene.told(Code::PortInUse).await;
+    assert_eq!(reason.message, format!("{address}:8080/TCP is in use by another process"));
+    assert!(reason.remedy.contains("ss -ltnup"), "{reason}");
+    let web = scene.lab.service("default/web").await;
+    assert_eq!(condition(&web, ConditionType::Accepted), (true, Code::Accepted));
+    assert_eq!(condition(&web, ConditionType::Addressed), (true, Code::Assigned));
+    assert_eq!(condition(&web, ConditionType::Programmed), (false, Code::PortInUse));
+    // The other port of the Service does not suffer.
+    assert_eq!(client::who((address, 8081).into()).await.unwrap(), "pod");
+    assert_eq!(web.listeners.iter().filter(|it| it.problem.is_some()).count(), 1);
+
+    drop(squatter);
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_not() {
+    let lab = Lab::new();
+    let range = format!("{}-{}", lab.ranges.pool(10), lab.ranges.pool(11));
+    let scene = Scene::of(lab.options(&["--pool", &range])).await;
+    let other = svc("other").tcp(8080).members(&[scene.backend.address]).yaml();
+    scene.lab.write("other.yaml", &other);
+    scene.lab.ready("default/other").await;
+    scene.lab.write("web.yaml", &scene.web().yaml());
+
+    let reason = scene.told(Code::PoolExhausted).await;
+    assert_eq!(reason.severity, Severity::Error);
+    assert!(reason.message.contains("default"), "{reason}");
+    assert!(reason.remedy.contains("add"), "{reason}");
+    let web = scene.lab.service("default/web").await;
+    assert_eq!(condition(&web, ConditionType::Accepted), (true, Code::Accepted));
+    assert_eq!(condition(&web, ConditionType::Addressed), (false, Code::PoolExhausted));
+    let arguments = ["check", "--pool", &range, "-f"];
+    let ended = scene.lab.landfall(&arguments, &[&scene.lab.folder()]).await;
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.stdout.contains("error PoolExhausted: "), "{}", ended.stdout);
+
+    scene.lab.remove("other.yaml");
+    let view = scene.lab.ready("default/web").await;
+    assert_eq!(at(&view, 8080).ip(), scene.lab.ranges.pool(11));
+    assert_eq!(client::who(at(&view, 8080)).await.unwrap(), "pod");
+    scene.witness_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow() {
+    let scene = Scene::set().await;
+    let second = Backend::lines("second", scene.lab.ranges.backend(2, 3001)).await;
+    let text = svc("web").port("line", "TCP", 8080).option("drain", "30s").yaml();
+    let slice = |pods: &[(&str, SocketAddr)]| crate::manifest::slice("web", "line", "TCP", pods);
+    scene.lab.write("web.yaml", &text);
+    scene.lab.write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
+    let target = at(&scene.lab.ready("default/web").await, 8080);
+
+    let bad = text.replace("\"30s\"", "\"soon\"").replace("8080", "8081");
+    scene.lab.write("web.yaml", &bad);
+    let reason = scene.told(Code::InvalidAnnotation).await;
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/drain]")
+    );
+    assert_eq!(reason.value.as_deref(), Some("soon"));
+    let line = line_of(&bad, "landfall.dev/drain");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    let web = scene.lab.service("default/web").await;
+    assert_eq!(
+        condition(&web, ConditionType::Accepted),
+        (false, Code::InvalidAnnotation)
+    );
+    assert_eq!(condition(&web, ConditionType::Programmed), (true, Code::Ready));
+    assert!(web.reasons.iter().any(|it| it.code == Code::ServingPreviousVersion));
+    assert_eq!(client::who(target).await.unwrap(), "pod");
+
+    // Members are today's, although the newest options are invalid.
+    scene.lab.write("slice.yaml", &slice(&[("second", second.address)]));
+    scene
+        .lab
+        .until("default/web", "has its new member", |service| {
+            let members = service.listeners.iter().flat_map(|it| &it.members);
+            members.into_iter().any(|it| it.address == second.address)
+        })
+        .await;
+    assert_eq!(client::who(target).await.unwrap(), "second");
+
+    scene.lab.write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
+    scene.lab.write("web.yaml", &text);
+    assert_eq!(scene.healed().await, target);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_annotation_is_answered_with_the_one_that_was_meant() {
+    let scene = Scene::set().await;
+    let text = scene.web().option("algoritm", "SOURCE_IP").yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::UnknownAnnotation).await;
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/algoritm]")
+    );
+    assert_eq!(reason.value.as_deref(), Some("SOURCE_IP"));
+    assert!(
+        reason.remedy.contains("did you mean landfall.dev/algorithm"),
+        "{reason}"
+    );
+    let line = line_of(&text, "algoritm");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    scene.lab.write("web.yaml", &text.replace("algoritm", "algorithm"));
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sctp_port_is_refused_with_a_way_out() {
+    let scene = Scene::set().await;
+    let text = svc("web")
+        .port("main", "TCP", 8080)
+        .port("signal", "SCTP", 8090)
+        .members(&[scene.backend.address])
+        .yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::ProtocolNotSupported).await;
+    assert_eq!(reason.field.as_deref(), Some("spec.ports[1].protocol"));
+    assert_eq!(reason.value.as_deref(), Some("SCTP"));
+    let line = line_of(&text, "SCTP");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    scene.lab.write("web.yaml", &text.replace("SCTP", "UDP"));
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_certificate_is_asked_for_by_name() {
+    let scene = Scene::set().await;
+    let text = scene
+        .web()
+        .option("mode", "tls")
+        .option("tls-secret", "web-tls")
+        .yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::CertificateNotFound).await;
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/tls-secret]")
+    );
+    assert_eq!(reason.value.as_deref(), Some("web-tls"));
+    assert_eq!(reason.message, "there is no Secret default/web-tls");
+    let line = line_of(&text, "tls-secret");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    scene.checked(&reason).await;
+    scene.lab.write("web.yaml", &scene.web().yaml());
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_class_that_nobody_serves_is_told_and_not_touched() {
+    let scene = Scene::set().await;
+    let text = scene.web().spec("loadBalancerClass: landfall.dev/locale").yaml();
+    scene.lab.write("web.yaml", &text);
+    let told = |view: &landfall_model::view::InstanceView| {
+        let of_service = find(view, "default/web").map(|it| it.reasons.clone());
+        let mut all = view.problems.iter().chain(of_service.iter().flatten());
+        all.find(|reason| reason.code == Code::UnknownClass).cloned()
+    };
+    let reason = scene.lab.wait("the class is told", told).await;
+    assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerClass"));
+    assert_eq!(reason.value.as_deref(), Some("landfall.dev/locale"));
+    assert!(reason.remedy.contains("landfall.dev/local"), "{reason}");
+    let line = line_of(&text, "loadBalancerClass");
+    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    let ended = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    assert!(ended.stdout.contains(&reason.to_string()), "{}", ended.stdout);
+    scene.witness_serves().await;
+
+    // A class of somebody else is none of our business.
+    let foreign = text.replace("landfall.dev/locale", "example.org/other");
+    scene.lab.write("web.yaml", &foreign);
+    scene.lab.gone("default/web").await;
+    let listed = scene.lab.landfall(&["get", "services"], &[]).await.good();
+    assert!(!listed.contains("web"), "{listed}");
+
+    scene.lab.write("web.yaml", &text.replace("locale", "local"));
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
+    let scene = Scene::set().await;
+    let good = scene.web().yaml();
+    scene.lab.write("web.yaml", &good);
+    let target = scene.healed().await;
+
+    let broken = good.replace("  ports:", "  ports: [");
+    scene.lab.write("web.yaml", &broken);
+    let problem = scene.lab.problem(Code::InvalidManifest).await;
+    assert_eq!(problem.severity, Severity::Error);
+    let place = problem.origin.clone().expect("it names file and line");
+    assert_eq!(*place.file, *scene.lab.file("web.yaml").to_str().unwrap());
+    assert!(place.line >= line_of(&broken, "ports: ["), "{problem}");
+    let kept = scene.lab.problem(Code::ServingPreviousVersion).await;
+    assert!(kept.message.contains("default/web"), "{kept}");
+    assert_eq!(client::who(target).await.unwrap(), "pod");
+    scene.witness_serves().await;
+    let ended = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    assert_eq!(ended.code(), Some(1));
+    let expected = format!("error InvalidManifest: {problem}\n");
+    assert!(ended.stdout.contains(&expected), "{}", ended.stdout);
+
+    // A second document in the same file is not the broken one's hostage.
+    let second = svc("second").tcp(8080).members(&[scene.backend.address]).yaml();
+    scene.lab.write("web.yaml", &format!("{second}---\n{broken}"));
+    let second = scene.lab.ready("default/second").await;
+    assert_eq!(client::who(at(&second, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::who(target).await.unwrap(), "pod");
+
+    scene.lab.write("web.yaml", &good);
+    assert_eq!(scene.healed().await, target);
+    let mended = |view: &landfall_model::view::InstanceView| {
+        view.problems.is_empty().then_some(())
+    };
+    scene.lab.wait("nothing is wrong any more", mended).await;
+    scene.lab.gone("default/second").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_of_the_wrong_type_is_named_by_its_path() {
+    let scene = Scene::set().await;
+    let text = scene.web().yaml().replace("{port: 8080}", "{port: eighty}");
+    scene.lab.write("web.yaml", &text);
+    let problem = scene.lab.problem(Code::InvalidManifest).await;
+    assert_eq!(problem.field.as_deref(), Some("spec.ports[0].port"));
+    assert_eq!(problem.value.as_deref(), Some("eighty"));
+    let line = line_of(&text, "eighty");
+    assert_eq!(problem.origin, origin(&scene.lab, "web.yaml", line));
+    scene.witness_serves().await;
+    scene.lab.write("web.yaml", &scene.web().yaml());
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_written_wrongly_stays_as_it_was() {
+    let lab = Lab::new();
+    let range = |last: u8| format!("{}-{}", lab.ranges.pool(1), lab.ranges.pool(last));
+    let good = pool("edge", &[range(20)], &[]);
+    lab.write("pool.yaml", &good);
+    let backwards = format!("{}-{}", lab.ranges.pool(20), lab.ranges.pool(1));
+    let scene = Scene::of(lab.options(&[])).await;
+    let bad = pool("edge", std::slice::from_ref(&backwards), &[]);
+    scene.lab.write("pool.yaml", &bad);
+    let problem = scene.lab.problem(Code::InvalidPool).await;
+    assert!(problem.message.contains(&backwards), "{problem}");
+    assert!(!problem.remedy.is_empty(), "{problem}");
+    let place = problem.origin.clone().expect("it names file and line");
+    assert_eq!(*place.file, *scene.lab.file("pool.yaml").to_str().unwrap());
+    scene.witness_serves().await;
+    // New Services get addresses of the pool as it was.
+    scene.lab.write("web.yaml", &scene.web().yaml());
+    let web = scene.lab.ready("default/web").await;
+    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    let checked = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    assert_eq!(checked.code(), Some(1));
+    assert!(checked.stdout.contains("error InvalidPool: "), "{}", checked.stdout);
+    scene.lab.write("pool.yaml", &good);
+    scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reasons_are_counted_in_the_metrics_by_their_codes() {
+    let scene = Scene::set().await;
+    let text = scene.web().option("algoritm", "SOURCE_IP").yaml();
+    scene.lab.write("web.yaml", &text);
+    scene.told(Code::UnknownAnnotation).await;
+    let metrics = scene.lab.text("/metrics").await;
+    let lines: Vec<&str> = metrics
+        .lines()
+        .filter(|line| line.contains("UnknownAnnotation"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{metrics}");
+    assert!(lines[0].ends_with(" 1"), "{lines:?}");
+    let listed = scene.lab.json("/api/v1/services").await;
+    let items = listed["items"].as_array().unwrap();
+    let web: &Value = items.iter().find(|it| it["metadata"]["name"] == "web").unwrap();
+    let accepted = &web["status"]["conditions"][0];
+    assert_eq!(accepted["type"], "landfall.dev/Accepted");
+    assert_eq!(accepted["status"], "False");
+    assert_eq!(accepted["reason"], "UnknownAnnotation");
+    let web = scene.lab.service("default/web").await;
+    assert!(!met(&web, ConditionType::Accepted));
+}
