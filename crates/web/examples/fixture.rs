@@ -63,6 +63,19 @@ struct Shoot {
 /// Sparklines and rates need some looks at the counters: pictures are taken after this many.
 const LOOKS: usize = 6;
 
+/// What is outside the window may not be drawn yet, so the window holds all of the picture.
+const TALL: u32 = 4000;
+
+/// From the top to the end of the last card that fits into a picture.
+const WHOLE_CARDS: &str = "[0, Math.max(...[...document.querySelectorAll('.card')]\
+    .map(one => one.getBoundingClientRect().bottom + scrollY + 5)\
+    .filter(bottom => bottom <= 1500), 600)]";
+
+/// What a telephone shows of the first Service that has members.
+const ONE_PATH: &str = "(() => { const member = document.querySelector('.member'); \
+    const top = member ? member.closest('.card').getBoundingClientRect().top + scrollY - 8 : 0; \
+    return [top, top + 860]; })()";
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Command::parse() {
@@ -137,14 +150,20 @@ impl Shoot {
         let browser = Browser::start().await?;
         let desk = Screen {
             scale: 1.5,
+            height: TALL,
             ..Screen::DESK
         };
+        let phone = Screen {
+            scale: 1.5,
+            height: TALL,
+            ..Screen::PHONE
+        };
         let pictures = [
-            ("status-light.png", desk, 1800),
-            ("status-dark.png", desk.dark(), 1800),
-            ("status-phone.png", Screen::PHONE, 1900),
+            ("status-light.png", desk, WHOLE_CARDS),
+            ("status-dark.png", desk.dark(), WHOLE_CARDS),
+            ("status-phone.png", phone, ONE_PATH),
         ];
-        for (name, screen, height) in pictures {
+        for (name, screen, part) in pictures {
             let page = browser.page(screen).await?;
             page.go(&address).await?;
             page.wait_for(&format!(
@@ -161,8 +180,9 @@ impl Shoot {
                  .filter(one => one.name.endsWith('/api/v1/instance')).length >= {LOOKS}"
             ))
             .await?;
+            let (from, to): (f64, f64) = page.eval(part).await?;
             let file = self.to.join(name);
-            page.screenshot(&file, Some(height)).await?;
+            page.screenshot(&file, from, to).await?;
             println!("{}", file.display());
         }
         cancel.cancel();

@@ -7,8 +7,10 @@
 mod page;
 mod pipe;
 
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -25,7 +27,7 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 pub enum BrowserError {
     /// There is no browser on this machine.
     #[error(
-        "no Chromium found: run xtask/browser/install.sh (Debian: apt-get install chromium), or name \
+        "no Chromium found: run cargo xtask install (Debian: apt-get install chromium), or name \
          the program in the environment variable CHROMIUM"
     )]
     Missing,
@@ -51,15 +53,16 @@ pub enum BrowserError {
     Timeout(String),
 }
 
-/// A running headless Chromium with a profile of its own. Killed when dropped.
+/// A running headless Chromium with a profile of its own. Ends when dropped, or when the test does.
 pub struct Browser {
     pipe: Pipe,
     _process: Child,
-    _profile: Profile,
 }
 
-/// A directory that is removed when dropped.
-struct Profile(PathBuf);
+/// Chromium reads commands from descriptor 3 and writes answers to 4: the shell puts our pipes there.
+/// It ends when they close, however the test has ended, and then its profile is removed.
+const LAUNCH: &str = "profile=$1; shift; \
+    \"$0\" --user-data-dir=\"$profile\" \"$@\" 3<&0 4>&1 </dev/null >&2; rm -rf \"$profile\"";
 
 /// What keeps the browser quiet and reproducible: no first-run pages, no calls home, no GPU.
 const FLAGS: &[&str] = &[
@@ -89,16 +92,20 @@ const FLAGS: &[&str] = &[
 /// Where the program may be, in the order in which it is looked for.
 const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
-/// The browser's program.
+/// The browser's program: what the environment variable CHROMIUM names, or the first that is in PATH.
 ///
 /// # Errors
 /// When there is none.
 pub fn find_chromium() -> Result<PathBuf, BrowserError> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    find(std::env::var_os("CHROMIUM"), &path)
+}
+
+fn find(named: Option<OsString>, path: &OsStr) -> Result<PathBuf, BrowserError> {
+    if let Some(named) = named {
         return Ok(named.into());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    let folders: Vec<_> = std::env::split_paths(path).collect();
     let mut candidates = PROGRAMS.iter().flat_map(|name| {
         let folders = folders.iter();
         folders.map(move |folder| folder.join(name))
@@ -117,25 +124,21 @@ impl Browser {
     /// When there is none, or it does not answer.
     pub async fn start() -> Result<Self, BrowserError> {
         let program = find_chromium()?;
-        let profile = Profile::new()?;
-        // Chromium reads commands from descriptor 3 and writes answers to 4. The shell puts our
-        // pipes there, and is itself replaced by the browser.
+        let profile = new_profile()?;
         let mut process = Command::new("sh")
-            .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2"])
+            .args(["-c", LAUNCH])
             .arg(program)
+            .arg(&profile)
             .args(FLAGS)
-            .arg(format!("--user-data-dir={}", profile.0.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .env("HOME", &profile.0)
-            .kill_on_drop(true)
+            .env("HOME", &profile)
             .spawn()?;
         let pipe = Pipe::open(&mut process)?;
         let browser = Self {
             pipe,
             _process: process,
-            _profile: profile,
         };
         browser
             .pipe
@@ -175,23 +178,35 @@ impl Browser {
     }
 }
 
-// === impl Profile ===
-
-impl Profile {
-    fn new() -> std::io::Result<Self> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("landfall-browser-{}-{number}", std::process::id());
-        let path: &Path = &std::env::temp_dir().join(name);
-        std::fs::create_dir_all(path)?;
-        Ok(Self(path.to_owned()))
-    }
+/// An empty directory of this process's own.
+fn new_profile() -> std::io::Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("landfall-browser-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&path)?;
+    Ok(path)
 }
 
-impl Drop for Profile {
-    fn drop(&mut self) {
-        // The dying browser may still write; what it leaves is in the temporary folder.
-        let _ = std::fs::remove_dir_all(&self.0);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_browser_is_told_what_to_install() {
+        let error = find(None, OsStr::new("/nowhere:/nowhere/else")).unwrap_err();
+        assert!(
+            error.to_string().contains("apt-get install chromium"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_named_browser_is_taken_as_it_is() {
+        let named = Some(OsString::from("/opt/chromium"));
+        assert_eq!(
+            find(named, OsStr::new("")).unwrap(),
+            PathBuf::from("/opt/chromium")
+        );
     }
 }

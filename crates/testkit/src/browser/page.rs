@@ -207,19 +207,22 @@ impl Page {
         Ok(())
     }
 
-    /// Writes a picture (PNG) of the page down to the given height; `None`: of all of it.
+    /// Writes a picture (PNG) of the whole width of the page, from one height to another (in CSS
+    /// pixels from its top).
     ///
     /// # Errors
     /// When the browser refuses or the file can't be written.
-    pub async fn screenshot(&self, file: &Path, height: Option<u32>) -> Result<(), BrowserError> {
-        let size: (f64, f64) = self
-            .eval("[innerWidth, document.documentElement.scrollHeight]")
+    pub async fn screenshot(&self, file: &Path, from: f64, to: f64) -> Result<(), BrowserError> {
+        let width: f64 = self
+            .eval(
+                "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => \
+                 done(innerWidth))))",
+            )
             .await?;
-        let height = height.map_or(size.1, |most| size.1.min(most.into()));
         let params = json!({
             "format": "png",
             "captureBeyondViewport": true,
-            "clip": {"x": 0, "y": 0, "width": size.0, "height": height, "scale": 1},
+            "clip": {"x": 0, "y": from, "width": width, "height": to - from, "scale": 1},
         });
         let shot = self.call("Page.captureScreenshot", params).await?;
         let data = shot["data"].as_str().unwrap_or_default();

@@ -112,7 +112,7 @@ pub fn broken() -> InstanceView {
             })),
         ],
         services: vec![
-            address_in_use(),
+            mail(),
             pool_exhausted(),
             no_healthy(),
             port_in_use(),
@@ -155,7 +155,13 @@ pub fn many(count: usize) -> InstanceView {
     };
     InstanceView {
         services: (0..count).map(one).collect(),
-        pools: pools(count as u64, 0),
+        pools: vec![PoolView {
+            name: "default".into(),
+            addresses: vec!["10.64.0.0/16".into()],
+            assigned_ipv4: count as u64,
+            available_ipv4: 65_536_u64.saturating_sub(count as u64),
+            ..PoolView::default()
+        }],
         ..empty()
     }
 }
@@ -327,20 +333,12 @@ fn mail() -> ServiceView {
              landfall.dev/sharing-key and different ports",
         )
         .origin(Some(origin(96)));
-    refused(
-        service("shop/mail", "192.0.2.1", 91),
-        ConditionType::Addressed,
-        conflict,
-    )
-}
-
-fn address_in_use() -> ServiceView {
-    let mut service = mail();
+    let mut service = service("shop/mail", "192.0.2.1", 91);
     service.address = Some(landfall_model::AddressWish {
         requested: vec!["192.0.2.1".parse().expect("an address")],
         ..wish()
     });
-    service
+    refused(service, ConditionType::Addressed, conflict)
 }
 
 fn pool_exhausted() -> ServiceView {

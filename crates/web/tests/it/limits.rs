@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -86,4 +87,62 @@ async fn it_ends_soon_even_with_readers_that_never_leave() {
         .expect("it ends");
     drop(idle);
     assert!(TcpStream::connect(served.address).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_ends_is_given_up() {
+    let served = Served::new(scenes::empty()).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(b"GET /healthz HTT").await.unwrap();
+    let began = tokio::time::Instant::now();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    let waited = began.elapsed().as_secs();
+    assert!((65..70).contains(&waited), "closed after {waited} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_is_given_up() {
+    let served = Served::new(scenes::empty()).await;
+    let began = tokio::time::Instant::now();
+    let request = "POST /api/v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nkind";
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut part = vec![0; 4096];
+    let count = stream.read(&mut part).await.unwrap();
+    let answer = crate::harness::Answer::parse(&String::from_utf8_lossy(&part[..count]));
+    assert_eq!(answer.refusal(), (408, "Timeout".into()));
+    let waited = began.elapsed().as_secs();
+    assert!((30..35).contains(&waited), "answered after {waited} s");
+}
+
+#[tokio::test]
+async fn only_so_many_plans_are_taken_on_at_once() {
+    let served = Served::new(scenes::empty()).await;
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let head = "POST /api/v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    let refused = async {
+        while served.ask("POST", "/api/v1/plan", &[], "more").await.status != 503 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, refused)
+        .await
+        .expect("the fifth is refused");
+    for stream in &mut waiting {
+        stream.write_all(b"some").await.unwrap();
+        let mut part = vec![0; 4096];
+        let count = stream.read(&mut part).await.unwrap();
+        let answer = crate::harness::Answer::parse(&String::from_utf8_lossy(&part[..count]));
+        assert_eq!(answer.json(), json!({"bytes": 4, "prune": false}));
+    }
+    assert_eq!(
+        served.ask("POST", "/api/v1/plan", &[], "more").await.status,
+        200
+    );
 }

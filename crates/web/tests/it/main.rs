@@ -9,9 +9,12 @@
 mod browser;
 mod contrast;
 mod events;
+mod finding;
 mod harness;
 mod limits;
+mod live;
 mod metrics;
+mod page;
 mod routes;
 #[path = "../../examples/stage/mod.rs"]
 mod stage;
