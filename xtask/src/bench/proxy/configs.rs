@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
+use super::machine;
 use super::scenario::Sizes;
 use crate::debian;
 
@@ -73,11 +74,16 @@ pub fn haproxy(
     splice: bool,
 ) -> Result<String, std::fmt::Error> {
     let mut out = String::from("global\n  nbthread 1\n");
-    writeln!(out, "  maxconn {}", sizes.idle + 1000)?;
+    // Two files each, and it insists on the limit that it computes from this.
+    writeln!(out, "  maxconn {}", sizes.idle + 100)?;
     if let Some(buffer) = buffer {
         writeln!(out, "  tune.bufsize {buffer}")?;
     }
-    out.push_str("\ndefaults\n  balance roundrobin\n  timeout connect 5s\n  timeout client 10m\n");
+    if splice {
+        // Two more files each, and by itself it wants a pipe for every fourth connection.
+        out.push_str("  maxpipes 32\n");
+    }
+    out.push_str("\ndefaults\n  balance roundrobin\n  timeout connect 30s\n  timeout client 10m\n");
     out.push_str("  timeout server 10m\n  timeout http-keep-alive 10m\n");
     if splice {
         out.push_str("  option splice-request\n  option splice-response\n");
@@ -123,13 +129,9 @@ pub fn nginx(
         folder.display()
     )?;
     // A connection through nginx counts twice; it takes memory for all of them at start.
-    writeln!(out, "worker_rlimit_nofile {};", 2 * sizes.idle + 2000)?;
-    writeln!(
-        out,
-        "events {{\n  worker_connections {};\n}}",
-        2 * sizes.idle + 1000
-    )?;
-    out.push_str("\nstream {\n  proxy_connect_timeout 5s;\n  proxy_timeout 10m;\n");
+    let connections = machine::files(sizes.idle) - 100;
+    writeln!(out, "events {{\n  worker_connections {connections};\n}}")?;
+    out.push_str("\nstream {\n  proxy_connect_timeout 30s;\n  proxy_timeout 10m;\n");
     if let Some(buffer) = buffer {
         writeln!(out, "  proxy_buffer_size {buffer};")?;
     }
@@ -156,7 +158,7 @@ pub fn nginx(
     write!(
         out,
         "  server {{\n    listen {} backlog=4096;\n    location / {{\n      proxy_pass http://{};\n      \
-         proxy_http_version 1.1;\n      proxy_connect_timeout 5s;\n      proxy_read_timeout 10m;\n      \
+         proxy_http_version 1.1;\n      proxy_connect_timeout 30s;\n      proxy_read_timeout 10m;\n      \
          proxy_set_header Connection \"\";\n      proxy_set_header Host $http_host;\n      \
          proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
          proxy_set_header X-Forwarded-Proto http;\n      \
@@ -180,6 +182,7 @@ pub fn landfall(addresses: Addresses) -> Result<String, std::fmt::Error> {
     let mut out = String::from(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: bench\n  annotations:\n    \
          landfall.dev/mode.http: http\n    landfall.dev/timeout-client-data: 10m\n    \
+         landfall.dev/timeout-member-connect: 30s\n    \
          landfall.dev/timeout-member-data: 10m\n",
     );
     for work in Work::ALL {

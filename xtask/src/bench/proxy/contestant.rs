@@ -242,12 +242,12 @@ fn version(program: &Path, option: &str) -> anyhow::Result<String> {
 impl Instance {
     /// CPU time that it has used so far, in seconds.
     pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        process::cpu_seconds(&self.pids).with_context(|| self.last_words())
+        process::cpu_seconds(&self.pids)
     }
 
     /// Memory of the process that carries traffic, in bytes. nginx's other process only waits.
     pub fn resident(&self) -> anyhow::Result<f64> {
-        process::resident(&[self.worker]).with_context(|| self.last_words())
+        process::resident(&[self.worker])
     }
 
     /// Asks it to end, and waits until it has.
@@ -298,7 +298,8 @@ impl Instance {
         Ok(())
     }
 
-    fn last_words(&self) -> String {
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         let last = lines

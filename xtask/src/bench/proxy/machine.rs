@@ -6,8 +6,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-/// Files that this process needs beside one per connection.
-const SPARE_FILES: u64 = 2_000;
+/// Files that a process needs beside those of idle connections: listeners, logs, other connections.
+const SPARE_FILES: u64 = 400;
 
 /// What was found and prepared.
 #[derive(Clone, Debug)]
@@ -90,10 +90,16 @@ impl Machine {
     }
 }
 
+/// How many files a process may have to open: an idle connection ends twice in this process, in a
+/// client and in a member, and twice in a proxy.
+pub fn files(idle: usize) -> u64 {
+    2 * idle as u64 + SPARE_FILES
+}
+
 /// Raises the limit on open files as far as is wanted and allowed; answers how many idle
 /// connections it is good for.
 fn raise_files(idle: usize) -> usize {
-    let wanted = 2 * idle as u64 + SPARE_FILES;
+    let wanted = files(idle);
     let now = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);
     if !enough(now.current) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -113,8 +114,8 @@ impl Sizes {
     pub fn within(mut self, machine: &Machine) -> Self {
         if self.idle > machine.idle_limit {
             eprintln!(
-                "warning: the limit on open files allows {} idle connections instead of {}; as root it is \
-                 raised by itself, else: ulimit -n 24000",
+                "warning: {} idle connections instead of {}: more files can't be opened; raise the hard limit \
+                 (ulimit -Hn) and repeat",
                 machine.idle_limit, self.idle
             );
             self.idle = machine.idle_limit;
@@ -226,7 +227,7 @@ impl Scenario {
         instance: &Instance,
         sizes: &Sizes,
     ) -> anyhow::Result<Vec<(Figure, f64)>> {
-        match self {
+        let measured = match self {
             Self::Bulk => bulk(instance, sizes).await,
             Self::Connect => connections(instance, Work::Small, sizes).await,
             Self::HttpConnect => connections(instance, Work::Http, sizes).await,
@@ -235,7 +236,14 @@ impl Scenario {
             Self::Paced => exchanges(instance, Work::Small, Some(sizes.rate), sizes).await,
             Self::HttpPaced => exchanges(instance, Work::Http, Some(sizes.rate), sizes).await,
             Self::Memory => memory(instance, sizes).await,
-        }
+        };
+        measured.with_context(|| {
+            format!(
+                "{} failed at {self}\n{}",
+                instance.contestant,
+                instance.last_words()
+            )
+        })
     }
 }
 
