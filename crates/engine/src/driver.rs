@@ -126,9 +126,15 @@ impl EngineConfig {
             concurrency: 16,
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
-            now: Timestamp::now,
+            now: seconds,
         }
     }
+}
+
+/// Now, as precise as Kubernetes keeps it: a status must read back as it was written.
+fn seconds() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 // === impl EngineHandle ===

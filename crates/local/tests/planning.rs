@@ -1,0 +1,339 @@
+//! The provider's decisions, carried out on an imaginary machine: no socket is opened here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use landfall_engine::{World, resolve};
+use landfall_local::Local;
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::listener::ListenerKey;
+use landfall_model::provider::Provider;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
+use landfall_testkit::svc;
+use proptest::prelude::*;
+
+fn machine(ranges: &[&str]) -> Local {
+    let local = Local::imaginary();
+    assert_eq!(set_pool(&local, ranges), []);
+    local
+}
+
+fn set_pool(local: &Local, ranges: &[&str]) -> Vec<Reason> {
+    let pool = PoolRow {
+        name: "default".to_owned(),
+        addresses: ranges.iter().map(ToString::to_string).collect(),
+        auto_assign: true,
+        ..PoolRow::default()
+    };
+    local.set_pools(&[Arc::new(pool)])
+}
+
+fn wish(row: &ServiceRow, local: &Local) -> Intent {
+    resolve(row, &World::default(), local.capabilities()).expect("a valid Service")
+}
+
+fn removal(row: &ServiceRow) -> Intent {
+    Intent::removal(row.key.clone(), row.uid.clone())
+}
+
+/// The steps that an intent needs now, as text.
+async fn plan(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reason>> {
+    let observed = local.observe(intent).await.expect("observing can't fail");
+    Ok(local
+        .plan(intent, &observed)?
+        .steps
+        .iter()
+        .map(|it| it.step.to_string())
+        .collect())
+}
+
+/// Carries an intent out and returns the steps that it took. What is planned once must not be
+/// planned again.
+async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reason>> {
+    let observed = local.observe(intent).await.expect("observing can't fail");
+    let steps = local.plan(intent, &observed)?.steps;
+    for planned in &steps {
+        local
+            .apply(&planned.step)
+            .await
+            .expect("an imaginary machine can't fail");
+    }
+    match plan(local, intent).await {
+        Ok(again) => assert_eq!(again, [] as [&str; 0], "planned twice"),
+        // It gave up what it held, and now it is told why.
+        Err(_) => assert!(held(local, intent).await.is_empty()),
+    }
+    Ok(steps
+        .iter()
+        .map(|planned| planned.step.to_string())
+        .collect())
+}
+
+async fn held(local: &Local, intent: &Intent) -> Vec<String> {
+    let observed = local.observe(intent).await.expect("observing can't fail");
+    observed.held.iter().map(ToString::to_string).collect()
+}
+
+async fn codes_of_remarks(local: &Local, intent: &Intent) -> Vec<Code> {
+    let observed = local.observe(intent).await.expect("observing can't fail");
+    local
+        .standing(intent, &observed)
+        .remarks
+        .iter()
+        .map(|remark| remark.code)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_service_claims_then_opens_and_leaves_in_reverse() {
+    let local = machine(&["127.77.0.0/30"]);
+    let row = svc("web")
+        .named_port("http", 80)
+        .named_port("alt", 81)
+        .row();
+    assert_eq!(
+        settle(&local, &wish(&row, &local)).await.unwrap(),
+        [
+            "claim 127.77.0.0 from pool default",
+            "open 127.77.0.0:80/TCP (stream, 0 members)",
+            "open 127.77.0.0:81/TCP (stream, 0 members)",
+        ]
+    );
+    assert_eq!(
+        settle(&local, &removal(&row)).await.unwrap(),
+        [
+            "close 127.77.0.0:80/TCP",
+            "close 127.77.0.0:81/TCP",
+            "release 127.77.0.0"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn members_and_options_change_in_place() {
+    let local = machine(&["127.77.0.0/30"]);
+    let with = |endpoints: &str, algorithm: &str| {
+        svc("web")
+            .port(80)
+            .annotated("landfall.dev/endpoints", endpoints)
+            .annotated("landfall.dev/algorithm", algorithm)
+            .row()
+    };
+    settle(&local, &wish(&with("10.0.0.1:1", "ROUND_ROBIN"), &local))
+        .await
+        .unwrap();
+    assert_eq!(
+        settle(&local, &wish(&with("10.0.0.2:1", "SOURCE_IP"), &local))
+            .await
+            .unwrap(),
+        ["change 127.77.0.0:80/TCP: +10.0.0.2:1; -10.0.0.1:1; algorithm ROUND_ROBIN -> SOURCE_IP"]
+    );
+}
+
+#[tokio::test]
+async fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
+    let local = machine(&["127.77.0.0/30"]);
+    let holder = svc("holder").port(80).row();
+    settle(&local, &wish(&holder, &local)).await.unwrap();
+    let row = svc("web").port(80).row();
+    settle(&local, &wish(&row, &local)).await.unwrap();
+    let asking = svc("web")
+        .port(80)
+        .annotated("landfall.dev/addresses", "127.77.0.0")
+        .row();
+    let asking = wish(&asking, &local);
+    assert_eq!(settle(&local, &asking).await.unwrap(), [] as [&str; 0]);
+    assert_eq!(held(&local, &asking).await, ["127.77.0.1"]);
+    assert_eq!(
+        codes_of_remarks(&local, &asking).await,
+        [Code::AddressInUse]
+    );
+}
+
+#[tokio::test]
+async fn a_requested_address_moves_claim_and_listeners() {
+    let local = machine(&["127.77.0.0/29"]);
+    settle(&local, &wish(&svc("web").port(80).row(), &local))
+        .await
+        .unwrap();
+    let asking = svc("web")
+        .port(80)
+        .annotated("landfall.dev/addresses", "127.77.0.5")
+        .row();
+    assert_eq!(
+        settle(&local, &wish(&asking, &local)).await.unwrap(),
+        [
+            "claim 127.77.0.5 from pool default",
+            "open 127.77.0.5:80/TCP (stream, 0 members)",
+            "close 127.77.0.0:80/TCP",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_names_where_the_address_was_asked_for() {
+    let local = machine(&["127.77.0.0/30"]);
+    let row = svc("web").port(80).load_balancer_ip("192.0.2.1").row();
+    let reasons = plan(&local, &wish(&row, &local)).await.unwrap_err();
+    assert_eq!(reasons.len(), 1);
+    assert_eq!(reasons[0].code, Code::AddressNotInPool);
+    assert_eq!(reasons[0].field.as_deref(), Some("spec.loadBalancerIP"));
+    assert_eq!(reasons[0].value.as_deref(), Some("192.0.2.1"));
+    assert!(
+        reasons[0].remedy.contains("default"),
+        "{}",
+        reasons[0].remedy
+    );
+}
+
+#[tokio::test]
+async fn a_full_pool_refuses_until_somebody_leaves() {
+    let local = machine(&["127.77.0.1-127.77.0.1"]);
+    let (first, second) = (svc("a").port(80).row(), svc("b").port(80).row());
+    settle(&local, &wish(&first, &local)).await.unwrap();
+    let refused = plan(&local, &wish(&second, &local)).await.unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    settle(&local, &removal(&first)).await.unwrap();
+    assert_eq!(
+        settle(&local, &wish(&second, &local)).await.unwrap().len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn dual_stack_opens_each_port_on_both_addresses() {
+    let local = machine(&["127.77.0.0/30", "fd00::/126"]);
+    let row = svc("web")
+        .port(80)
+        .families(&[Family::V6, Family::V4], FamilyPolicy::RequireDualStack)
+        .row();
+    assert_eq!(
+        settle(&local, &wish(&row, &local)).await.unwrap(),
+        [
+            "claim 127.77.0.0, fd00:: from pool default",
+            "open 127.77.0.0:80/TCP (stream, 0 members)",
+            "open [fd00::]:80/TCP (stream, 0 members)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_shares_tells_its_new_port_before_it_opens_it() {
+    let local = machine(&["127.77.0.0/30"]);
+    let sharing = |name: &str, port| {
+        svc(name)
+            .port(port)
+            .annotated("landfall.dev/sharing-key", "k")
+            .row()
+    };
+    settle(&local, &wish(&sharing("a", 80), &local))
+        .await
+        .unwrap();
+    settle(&local, &wish(&sharing("b", 81), &local))
+        .await
+        .unwrap();
+    let moved = wish(&sharing("b", 82), &local);
+    assert_eq!(
+        settle(&local, &moved).await.unwrap()[0],
+        "claim 127.77.0.0 from pool default"
+    );
+    let clashing = wish(&sharing("b", 80), &local);
+    settle(&local, &clashing).await.unwrap();
+    assert_ne!(
+        held(&local, &clashing).await,
+        ["127.77.0.0"],
+        "port 80 there is a's"
+    );
+}
+
+#[tokio::test]
+async fn claims_on_record_come_back_as_they_were() {
+    let local = machine(&["127.77.0.0/29"]);
+    let row = svc("web").port(80).row();
+    local.recall(&[Claim {
+        service: row.key.clone(),
+        uid: row.uid.clone(),
+        addresses: vec!["127.77.0.6".parse().unwrap()],
+        requested: Vec::new(),
+        sharing_key: None,
+        backend_key: String::new(),
+        ports: vec![ListenerKey {
+            protocol: landfall_model::Protocol::Tcp,
+            port: 80.try_into().unwrap(),
+        }],
+    }]);
+    assert_eq!(
+        settle(&local, &wish(&row, &local)).await.unwrap(),
+        ["open 127.77.0.6:80/TCP (stream, 0 members)"]
+    );
+}
+
+#[tokio::test]
+async fn a_pool_with_a_typo_leaves_the_pool_as_it_was() {
+    let local = machine(&["127.77.0.0/30"]);
+    let row = svc("web").port(80).row();
+    settle(&local, &wish(&row, &local)).await.unwrap();
+    let problems = set_pool(&local, &["127.77.0.0/33"]);
+    assert_eq!(
+        problems.iter().map(|it| it.code).collect::<Vec<_>>(),
+        [Code::InvalidPool]
+    );
+    assert_eq!(
+        settle(&local, &wish(&row, &local)).await.unwrap(),
+        [] as [&str; 0]
+    );
+    let other = svc("other").port(80).row();
+    assert_eq!(
+        settle(&local, &wish(&other, &local)).await.unwrap().len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_sandbox_changes_nothing_outside_itself() {
+    let local = machine(&["127.77.0.0/30"]);
+    let row = svc("web").port(80).row();
+    settle(&local.sandbox(), &wish(&row, &local)).await.unwrap();
+    assert!(held(&local, &wish(&row, &local)).await.is_empty());
+}
+
+proptest! {
+    /// Whatever Services come, change and go, a carried-out plan leaves nothing to do, and no port of
+    /// an address is two Services' at once.
+    #[test]
+    fn plans_settle_and_nobody_shares_a_listener(
+        acts in prop::collection::vec((0..6u8, 0..4u16, 0..4u8, any::<bool>()), 1..40)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let local = machine(&["127.77.0.0/30"]);
+            let mut rows = std::collections::BTreeMap::new();
+            for (name, port, asked, stays) in acts {
+                let name = format!("s{name}");
+                let mut service = svc(&name).port(80 + port);
+                if asked < 3 {
+                    let address = format!("127.77.0.{asked}");
+                    service = service.annotated("landfall.dev/addresses", &address);
+                }
+                if port % 2 == 0 {
+                    service = service.annotated("landfall.dev/sharing-key", "k");
+                }
+                let row = service.row();
+                let intent = if stays { wish(&row, &local) } else { removal(&row) };
+                rows.insert(name, intent.clone());
+                // A refusal is as good an outcome; it must only be the same the next time.
+                if let Err(reasons) = settle(&local, &intent).await {
+                    assert!(plan(&local, &intent).await.is_err(), "{reasons:?}");
+                }
+                let mut listeners = BTreeSet::new();
+                for intent in rows.values() {
+                    let observed = local.observe(intent).await.unwrap();
+                    for id in observed.listeners.keys() {
+                        assert!(listeners.insert(*id), "{id} is open twice");
+                    }
+                }
+            }
+        });
+    }
+}
