@@ -37,7 +37,9 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             })?;
             proxy::run(place, &args)
         }
-        Bench::Ipam => replace(ci::cargo(place, &["bench", "-p", "landfall-ipam"]).into_std()),
+        Bench::Ipam => replace(
+            ci::cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std(),
+        ),
     }
 }
 

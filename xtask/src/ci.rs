@@ -62,7 +62,17 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     demo.current_dir(&place.root).args(["demo", "--once"]);
     stages.run("demo", RUN_DEADLINE, &mut demo).await?;
 
-    let mut fill = cargo(place, &["bench", "--locked", "-p", "landfall-ipam"]);
+    let mut fill = cargo(
+        place,
+        &[
+            "bench",
+            "--locked",
+            "-p",
+            "landfall-ipam",
+            "--bench",
+            "fill",
+        ],
+    );
     stages.run("bench ipam", BUILD_DEADLINE, &mut fill).await?;
 
     let mut peers = Command::new(release.join("xtask"));
