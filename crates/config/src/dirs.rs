@@ -28,7 +28,9 @@ mod tests {
 
     fn dir(is_root: bool, env: &[(&str, &str)]) -> Option<String> {
         let look_up = |name: &str| {
-            env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            env.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
         };
         state_dir(is_root, look_up).map(|path| path.display().to_string())
     }
@@ -38,10 +40,22 @@ mod tests {
         let home = ("HOME", "/home/ada");
         let xdg = ("XDG_STATE_HOME", "/srv/state");
         let systemd = ("STATE_DIRECTORY", "/var/lib/lb:/other");
-        assert_eq!(dir(false, &[home]).as_deref(), Some("/home/ada/.local/state/landfall"));
-        assert_eq!(dir(false, &[home, xdg]).as_deref(), Some("/srv/state/landfall"));
-        assert_eq!(dir(true, &[home, xdg]).as_deref(), Some("/var/lib/landfall"));
-        assert_eq!(dir(true, &[home, xdg, systemd]).as_deref(), Some("/var/lib/lb"));
+        assert_eq!(
+            dir(false, &[home]).as_deref(),
+            Some("/home/ada/.local/state/landfall")
+        );
+        assert_eq!(
+            dir(false, &[home, xdg]).as_deref(),
+            Some("/srv/state/landfall")
+        );
+        assert_eq!(
+            dir(true, &[home, xdg]).as_deref(),
+            Some("/var/lib/landfall")
+        );
+        assert_eq!(
+            dir(true, &[home, xdg, systemd]).as_deref(),
+            Some("/var/lib/lb")
+        );
     }
 
     #[test]

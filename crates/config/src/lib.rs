@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod dirs;
+pub mod file;
 pub mod pools;

@@ -21,5 +21,8 @@ pub fn from_flags(ranges: &[String]) -> PoolRow {
 /// The pool of an instance that was given none. Its first and last address are left out because
 /// many people take .0 and .255 for a mistake.
 pub fn fallback() -> PoolRow {
-    PoolRow { avoid_buggy: true, ..from_flags(&[DEFAULT_POOL.to_owned()]) }
+    PoolRow {
+        avoid_buggy: true,
+        ..from_flags(&[DEFAULT_POOL.to_owned()])
+    }
 }

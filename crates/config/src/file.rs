@@ -1,0 +1,380 @@
+//! `landfall.yaml`: the provider instances of a process.
+//!
+//! The types that parse the file are the ones that its JSON schema is made from, so the two can't
+//! disagree. What is well-formed and makes no sense (two instances of one name, two defaults) is
+//! found by [`parse`].
+
+use std::collections::BTreeSet;
+
+use landfall_model::rows::{PoolAllocation, PoolRow, Selector};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What `landfall.yaml` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "landfall.yaml")]
+pub struct Config {
+    /// The provider instances of this process; at least one.
+    #[schemars(length(min = 1))]
+    pub instances: Vec<Instance>,
+}
+
+/// One provider instance: it serves the class `landfall.dev/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Instance {
+    /// Its name: lower-case letters, digits and `-`; unique.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
+    pub name: String,
+    /// What makes its load balancers.
+    pub provider: ProviderKind,
+    /// Whether it serves Services without a class, too. At most one instance may.
+    #[serde(default)]
+    pub default: bool,
+    /// Address pools that are this instance's alone, beside the `IPAddressPool` objects that the
+    /// default instance takes.
+    #[serde(default)]
+    pub pools: Vec<PoolConfig>,
+}
+
+/// The kinds of providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// Addresses of this machine, traffic through this process.
+    Local,
+}
+
+/// An address pool: the `spec` of MetalLB's `IPAddressPool`, with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolConfig {
+    /// Its name, unique over all instances.
+    pub name: String,
+    /// Prefixes (`192.0.2.0/28`) and ranges (`192.0.2.1-192.0.2.9`).
+    #[schemars(length(min = 1))]
+    pub addresses: Vec<String>,
+    /// False: only for Services that ask for the pool or an address in it.
+    #[serde(default = "yes")]
+    pub auto_assign: bool,
+    /// Leave out IPv4 addresses that end in .0 or .255.
+    #[serde(rename = "avoidBuggyIPs", default)]
+    pub avoid_buggy_ips: bool,
+    /// Whom it serves, and how eagerly.
+    #[serde(default)]
+    pub service_allocation: Option<AllocationConfig>,
+}
+
+/// Whom a pool serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AllocationConfig {
+    /// Lower goes first; 0 is last.
+    pub priority: i64,
+    /// Exact names.
+    pub namespaces: Vec<String>,
+    /// Selectors on namespace labels; any may match.
+    pub namespace_selectors: Vec<SelectorConfig>,
+    /// Selectors on Service labels; any may match.
+    pub service_selectors: Vec<SelectorConfig>,
+}
+
+/// A Kubernetes label selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SelectorConfig {
+    /// Labels that must be there with these values.
+    pub match_labels: std::collections::BTreeMap<String, String>,
+    /// Demands on single labels.
+    pub match_expressions: Vec<ExpressionConfig>,
+}
+
+/// One demand on a label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExpressionConfig {
+    /// Label key.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    pub operator: String,
+    /// Values, for the first two.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+/// A file that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// It is no YAML, or a key is unknown, missing or of the wrong type.
+    #[error("{file}{at}: {why}", at = place(*line))]
+    Syntax {
+        /// The file.
+        file: String,
+        /// The line, where one can be told.
+        line: Option<u64>,
+        /// What is wrong.
+        why: String,
+    },
+    /// It is well-formed and makes no sense.
+    #[error("{file}: {key}: {value:?}: {why}")]
+    Meaning {
+        /// The file.
+        file: String,
+        /// The key.
+        key: String,
+        /// What stands there.
+        value: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}
+
+/// Reads the text of a file; `file` is how errors name it.
+pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+    let config: Config = serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax {
+        file: file.to_owned(),
+        line: error.location().map(|location| location.line()),
+        why: first_line(&error.to_string()),
+    })?;
+    let refuse = |key: String, value: &str, why: &str| {
+        Err(ConfigError::Meaning {
+            file: file.to_owned(),
+            key,
+            value: value.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    if config.instances.is_empty() {
+        return refuse("instances".to_owned(), "[]", "name at least one instance");
+    }
+    let (mut names, mut pools) = (BTreeSet::new(), BTreeSet::new());
+    let mut default: Option<&str> = None;
+    for (index, instance) in config.instances.iter().enumerate() {
+        let at = |key: &str| format!("instances[{index}].{key}");
+        if !is_label(&instance.name) {
+            let why = "not a name; use lower-case letters, digits and -, at most 63";
+            return refuse(at("name"), &instance.name, why);
+        }
+        if !names.insert(&instance.name) {
+            return refuse(
+                at("name"),
+                &instance.name,
+                "there is another instance of this name",
+            );
+        }
+        if let (true, Some(other)) = (instance.default, default) {
+            let why = format!("{other} is the default already; only one can be");
+            return refuse(at("default"), "true", &why);
+        }
+        if instance.default {
+            default = Some(&instance.name);
+        }
+        for (position, pool) in instance.pools.iter().enumerate() {
+            if !pools.insert(&pool.name) {
+                let key = at(&format!("pools[{position}].name"));
+                return refuse(key, &pool.name, "there is another pool of this name");
+            }
+        }
+    }
+    Ok(config)
+}
+
+/// The JSON schema of the file (draft 2020-12).
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Config);
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+// === impl Config ===
+
+impl Config {
+    /// One instance of the given name that serves everything.
+    pub fn only(name: &str) -> Self {
+        let instance = Instance {
+            name: name.to_owned(),
+            provider: ProviderKind::Local,
+            default: true,
+            pools: Vec::new(),
+        };
+        Self {
+            instances: vec![instance],
+        }
+    }
+
+    /// The names of the instances, and that of the default one.
+    pub fn names(&self) -> (Vec<String>, Option<&str>) {
+        let names = self
+            .instances
+            .iter()
+            .map(|instance| instance.name.clone())
+            .collect();
+        let default = self.instances.iter().find(|instance| instance.default);
+        (names, default.map(|instance| instance.name.as_str()))
+    }
+
+    /// The pools of all instances.
+    pub fn pools(&self) -> Vec<PoolRow> {
+        let rows = self
+            .instances
+            .iter()
+            .flat_map(|instance| instance.pools.iter().map(|pool| pool.row(&instance.name)));
+        rows.collect()
+    }
+}
+
+// === impl PoolConfig ===
+
+impl PoolConfig {
+    fn row(&self, instance: &str) -> PoolRow {
+        PoolRow {
+            name: self.name.clone(),
+            instance: Some(instance.to_owned()),
+            addresses: self.addresses.clone(),
+            auto_assign: self.auto_assign,
+            avoid_buggy: self.avoid_buggy_ips,
+            allocation: self.service_allocation.as_ref().map(AllocationConfig::row),
+            ..PoolRow::default()
+        }
+    }
+}
+
+impl AllocationConfig {
+    fn row(&self) -> PoolAllocation {
+        let selectors = |all: &[SelectorConfig]| all.iter().map(SelectorConfig::row).collect();
+        PoolAllocation {
+            priority: self.priority,
+            namespaces: self.namespaces.clone(),
+            namespace_selectors: selectors(&self.namespace_selectors),
+            service_selectors: selectors(&self.service_selectors),
+        }
+    }
+}
+
+impl SelectorConfig {
+    fn row(&self) -> Selector {
+        let expressions = self.match_expressions.iter();
+        Selector {
+            match_labels: self.match_labels.clone(),
+            match_expressions: expressions
+                .map(|it| (it.key.clone(), it.operator.clone(), it.values.clone()))
+                .collect(),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn place(line: Option<u64>) -> String {
+    line.map(|line| format!(":{line}")).unwrap_or_default()
+}
+
+/// The parser adds a picture of the place; a log line wants the sentence.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or(text).to_owned()
+}
+
+fn is_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let edge = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-' && inner(*byte));
+    let bytes = name.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().copied().all(inner)
+        && edge(bytes.first())
+        && edge(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+instances:
+- name: edge
+  provider: local
+  default: true
+  pools:
+  - name: public
+    addresses: [192.0.2.0/28]
+    avoidBuggyIPs: true
+    serviceAllocation: {priority: 10, namespaces: [shop]}
+- name: inner
+  provider: local
+";
+
+    fn refused(text: &str) -> String {
+        parse("landfall.yaml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn instances_and_their_pools_are_read() {
+        let config = parse("landfall.yaml", GOOD).unwrap();
+        assert_eq!(
+            config.names(),
+            (vec!["edge".to_owned(), "inner".to_owned()], Some("edge"))
+        );
+        let pools = config.pools();
+        assert_eq!(pools.len(), 1);
+        assert_eq!(pools[0].instance.as_deref(), Some("edge"));
+        assert!(pools[0].auto_assign && pools[0].avoid_buggy);
+        assert_eq!(pools[0].allocation.as_ref().unwrap().priority, 10);
+    }
+
+    #[test]
+    fn a_typo_is_told_with_its_line() {
+        let text = GOOD.replace("  default: true", "  defualt: true");
+        let error = refused(&text);
+        assert!(
+            error.starts_with("landfall.yaml:4") && error.contains("defualt"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_with_its_line() {
+        let error = refused(&GOOD.replace("priority: 10", "priority: high"));
+        assert!(error.starts_with("landfall.yaml:9"), "{error}");
+    }
+
+    #[test]
+    fn contradictions_name_key_and_value() {
+        for (from, to, key) in [
+            ("name: inner", "name: edge", "instances[1].name: \"edge\""),
+            ("name: inner", "name: Inner", "instances[1].name: \"Inner\""),
+            (
+                "name: inner",
+                "default: true\n  name: inner",
+                "instances[1].default: \"true\"",
+            ),
+        ] {
+            let error = refused(&GOOD.replace(from, to));
+            assert!(error.contains(key), "{error}");
+        }
+        assert!(refused("instances: []").contains("at least one"));
+    }
+
+    #[test]
+    fn broken_yaml_is_an_error_and_no_panic() {
+        for text in ["", "{", "instances: 5", "- a", "instances: [{}]", "\t"] {
+            assert!(parse("landfall.yaml", text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_every_key() {
+        let schema = schema();
+        for key in [
+            "instances",
+            "provider",
+            "avoidBuggyIPs",
+            "serviceAllocation",
+            "matchLabels",
+        ] {
+            assert!(schema.contains(&format!("\"{key}\"")), "{key}");
+        }
+    }
+}
