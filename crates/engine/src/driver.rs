@@ -15,7 +15,7 @@ use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +57,9 @@ pub struct Engine<P, R> {
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
     questions: mpsc::Receiver<oneshot::Sender<World>>,
+    leading: watch::Receiver<bool>,
+    /// Whether claims were recalled and passes are made.
+    at_work: bool,
     passes: JoinSet<(Duration, PassEnd)>,
     running: HashMap<task::Id, ServiceKey>,
 }
@@ -183,9 +186,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
             questions,
+            leading: watch::Sender::new(true).subscribe(),
+            at_work: false,
             passes: JoinSet::new(),
             running: HashMap::new(),
         }
+    }
+
+    /// Makes passes only while this says true. An engine that led and does not any more stops for
+    /// good: what it remembers of the outside may be wrong by the time it leads again.
+    #[must_use]
+    pub fn led_by(mut self, leading: watch::Receiver<bool>) -> Self {
+        self.leading = leading;
+        self
     }
 
     /// What the rest of the process may see.
@@ -220,6 +233,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                     self.take_facts(&mut batch);
                 }
+                // A sender that is gone leaves its last word standing.
+                Ok(()) = self.leading.changed() => {
+                    if !*self.leading.borrow_and_update() && self.at_work {
+                        tracing::warn!("another replica may lead by now; nothing more is written");
+                        self.passes.abort_all();
+                        return;
+                    }
+                    self.begin();
+                }
                 Some(answer) = self.questions.recv() => {
                     // Whoever asked may have gone away meanwhile.
                     let _ = answer.send(self.world.clone());
@@ -235,7 +257,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
                     if due.is_some() => {}
                 _ = beat.tick() => self.handle.pulse.beat(Instant::now()),
-                _ = audit.tick(), if self.world.synced() => self.audit().await,
+                _ = audit.tick(), if self.at_work => self.audit().await,
             }
         }
         while let Some(end) = self.passes.join_next_with_id().await {
@@ -244,32 +266,48 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn take_facts(&mut self, batch: &mut Vec<Fact>) {
+        let now = Instant::now();
         for fact in batch.drain(..) {
-            let first_sync = matches!(fact, Fact::Synced) && !self.world.synced();
             let affected = self.world.apply(fact);
-            if !self.world.synced() {
+            if !self.at_work {
                 continue;
-            }
-            if first_sync || affected == Affected::Pools {
-                self.set_pools();
-            }
-            if first_sync {
-                self.recall();
             }
             match affected {
                 Affected::Nobody => {}
                 Affected::Services(keys) => {
-                    let now = Instant::now();
                     keys.iter()
                         .for_each(|key| self.queue.push_after(key, TOGETHER, now));
                 }
-                Affected::All | Affected::Pools => {
-                    for row in self.world.services() {
-                        self.queue.push(&row.key);
-                    }
+                Affected::All => self.push_all(),
+                Affected::Pools => {
+                    self.set_pools();
+                    self.push_all();
                 }
             }
         }
+        self.note_problems();
+        self.begin();
+    }
+
+    fn push_all(&mut self) {
+        for row in self.world.services() {
+            self.queue.push(&row.key);
+        }
+    }
+
+    /// Goes to work as soon as everything is known and this replica leads.
+    fn begin(&mut self) {
+        if self.at_work || !self.world.synced() || !*self.leading.borrow() {
+            return;
+        }
+        self.at_work = true;
+        self.set_pools();
+        self.recall();
+        self.push_all();
+        self.note_problems();
+    }
+
+    fn note_problems(&self) {
         self.handle.book.write(|pages| {
             pages.problems = self
                 .world
@@ -346,7 +384,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn start_passes(&mut self) {
-        while self.world.synced() && self.passes.len() < self.config.concurrency {
+        while self.at_work && self.passes.len() < self.config.concurrency {
             let Some(key) = self.queue.take(Instant::now()) else {
                 return;
             };

@@ -210,6 +210,14 @@ impl Report for Source {
 
 impl Lab {
     async fn start(size: u8, rows: Vec<Arc<ServiceRow>>) -> Self {
+        Self::start_led(size, rows, watch::Sender::new(true).subscribe()).await
+    }
+
+    async fn start_led(
+        size: u8,
+        rows: Vec<Arc<ServiceRow>>,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
         let shelf = Arc::new(Shelf {
@@ -231,7 +239,7 @@ impl Lab {
             now: || Timestamp::UNIX_EPOCH,
             ..EngineConfig::new(Classes::only("local"))
         };
-        let engine = Engine::new(config, vec![shelf.clone()], source.clone());
+        let engine = Engine::new(config, vec![shelf.clone()], source.clone()).led_by(leading);
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
         let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
         for row in rows {
@@ -497,5 +505,77 @@ async fn many_services_converge_whatever_the_order_and_each_holds_one_address() 
     let held: std::collections::BTreeSet<u8> =
         lab.shelf.held.lock().unwrap().values().copied().collect();
     assert_eq!(held.len(), 100);
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
+    let (lead, leading) = watch::channel(false);
+    let lab = Lab::start_led(9, vec![web("a")], leading).await;
+    lab.until_ready().await;
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    lead.send_replace(true);
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lead.send_replace(false);
+    let Lab { source, task, .. } = lab;
+    task.await.expect("the engine ends when it leads no more");
+    let writes = source.writes.lock().unwrap().len();
+    assert!(source.facts.is_closed(), "nobody listens to facts any more");
+    assert_eq!(source.writes.lock().unwrap().len(), writes);
+}
+
+#[tokio::test]
+async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first() {
+    let shelf = || {
+        Arc::new(Shelf {
+            held: Mutex::default(),
+            recalled: Mutex::default(),
+            size: 9,
+            capabilities: Capabilities::default(),
+        })
+    };
+    let (edge, inner) = (shelf(), shelf());
+    let (facts, receiver) = mpsc::channel(64);
+    let (_wakes, woken) = mpsc::channel(1);
+    let source = Arc::new(Source {
+        rows: Mutex::default(),
+        facts: facts.clone(),
+        writes: Mutex::default(),
+    });
+    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
+    let providers = vec![edge.clone(), inner.clone()];
+    let engine = Engine::new(EngineConfig::new(classes), providers, source.clone());
+    let cancel = CancellationToken::new();
+    let lab = Lab {
+        shelf: edge.clone(),
+        source,
+        handle: engine.handle(),
+        wakes: mpsc::channel(1).0,
+        task: tokio::spawn(engine.run(receiver, woken, cancel.clone())),
+        cancel,
+    };
+    lab.apply(web("a")).await;
+    facts.send(Fact::Synced).await.unwrap();
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(
+        (
+            edge.held.lock().unwrap().len(),
+            inner.held.lock().unwrap().len()
+        ),
+        (1, 0)
+    );
+    let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    row.class = Some("landfall.dev/inner".into());
+    lab.apply(Arc::new(row)).await;
+    let moved = async {
+        while edge.held.lock().unwrap().len() + 1 != inner.held.lock().unwrap().len() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), moved)
+        .await
+        .expect("it moves in 20 s");
     lab.stop().await;
 }
