@@ -89,7 +89,7 @@ pub struct UpArgs {
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
-    /// IPAddressPool among the manifests: 127.77.0.0/24, which needs no privileges
+    /// IPAddressPool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
     /// Where addresses are remembered over restarts

@@ -187,7 +187,7 @@ fn judge_flags(pool: Option<&PoolRow>) -> anyhow::Result<()> {
 }
 
 /// Passes facts on and adds the pool of the command line; where neither it nor a manifest named a
-/// pool by the time everything is known, the default one.
+/// pool that serves everybody by the time everything is known, the default one.
 async fn with_pools(
     mut told: mpsc::Receiver<Fact>,
     facts: mpsc::Sender<Fact>,
@@ -200,7 +200,7 @@ async fn with_pools(
         return;
     }
     while let Some(fact) = told.recv().await {
-        has_pool |= matches!(fact, Fact::Pool(_));
+        has_pool |= matches!(&fact, Fact::Pool(pool) if pool.auto_assign);
         if matches!(fact, Fact::Synced) && !has_pool {
             let fallback = Fact::Pool(Arc::new(pools::fallback()));
             if facts.send(fallback).await.is_err() {

@@ -52,7 +52,7 @@ pub async fn from_nothing(loaded: Loaded, ranges: &[String]) -> Outlook {
     }
     if let Some(pool) = flag_pools(ranges) {
         world.apply(Fact::Pool(Arc::new(pool)));
-    } else if world.pools().is_empty() {
+    } else if !world.pools().iter().any(|pool| pool.auto_assign) {
         world.apply(Fact::Pool(Arc::new(pools::fallback())));
     }
     let provider = Local::imaginary();

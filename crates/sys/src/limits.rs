@@ -21,6 +21,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Whether the process runs with the rights of root.
+pub fn is_root() -> bool {
+    // SAFETY: the call takes nothing and can't fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
