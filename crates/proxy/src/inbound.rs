@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound {
     /// The client: named by the PROXY protocol header of a trusted peer, else the peer itself.
-    /// Allowed sources, SOURCE_IP, affinity and forwarding headers go by this one.
+    /// Allowed sources, `SOURCE_IP`, affinity and forwarding headers go by this one.
     pub client: SocketAddr,
     /// The other end of the TCP connection.
     pub peer: SocketAddr,

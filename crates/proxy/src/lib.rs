@@ -16,16 +16,21 @@
 
 pub mod counters;
 pub mod dial;
+mod engine;
 pub mod http;
 pub mod inbound;
 pub mod listener;
 pub mod monitor;
 pub mod pool;
+pub mod proxy;
 pub mod proxy_protocol;
 mod recency;
+mod relay;
 pub mod sources;
 pub mod tls;
+mod worker;
 
 pub use inbound::Inbound;
 pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
 pub use pool::{Health, Lease, PoolState};
+pub use proxy::{Applied, ListenerStatus, Proxy, ProxyConfig};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use landfall_model::listener::{AllowedSources, Listener};
+use landfall_model::listener::{AllowedSources, Listener, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::counters::{ListenerCounters, Shards};
 use crate::inbound::Inbound;
 use crate::pool::{Leaving, PoolState};
 use crate::sources::SourceSet;
+use crate::tls::{CertificateError, Termination};
 
 /// What tells listeners apart: the address and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +63,15 @@ pub enum ListenError {
         /// The listener's mode.
         mode: &'static str,
     },
+    /// A certificate cannot be used.
+    #[error("{id} cannot end TLS")]
+    Certificate {
+        /// What was to be opened.
+        id: ListenerId,
+        /// Which, and why.
+        #[source]
+        source: CertificateError,
+    },
     /// Another failure of the operating system.
     #[error("{id} cannot be opened")]
     Other {
@@ -84,6 +94,8 @@ pub enum ListenError {
 pub struct ListenerConfig {
     /// The configuration itself.
     pub listener: Listener,
+    /// What ends TLS, for modes that do.
+    pub termination: Option<Arc<Termination>>,
     allowed: Option<SourceSet>,
     trusted: SourceSet,
 }
@@ -151,6 +163,7 @@ impl ListenError {
             Self::AddressNotHere { .. } => "AddressNotHere",
             Self::Sctp { .. } => "SctpUnsupported",
             Self::NeedsTcp { .. } => "ModeNeedsTcp",
+            Self::Certificate { .. } => "CertificateUnusable",
             Self::Other { .. } => "ListenFailed",
             Self::ShuttingDown { .. } => "ShuttingDown",
         }
@@ -162,7 +175,16 @@ impl ListenError {
 impl ListenerConfig {
     /// Works out what connections will need.
     pub fn new(id: ListenerId, listener: &Listener) -> Result<Self, ListenError> {
-        let stream = matches!(listener.mode, landfall_model::listener::Mode::Stream);
+        Self::after(None, id, listener)
+    }
+
+    /// As [`Self::new`], keeping of the configuration before what did not change.
+    pub fn after(
+        before: Option<&Self>,
+        id: ListenerId,
+        listener: &Listener,
+    ) -> Result<Self, ListenError> {
+        let stream = matches!(listener.mode, Mode::Stream);
         match listener.key.protocol {
             Protocol::Sctp => return Err(ListenError::Sctp { id }),
             Protocol::Udp if !stream => {
@@ -178,8 +200,12 @@ impl ListenerConfig {
             AllowedSources::Only(prefixes) => Some(SourceSet::new(prefixes)),
         };
         let trusted = SourceSet::new(&listener.accept_proxy_from);
+        let before = before.and_then(|before| before.termination.as_ref());
+        let termination = Termination::of_mode(&listener.mode, before)
+            .map_err(|source| ListenError::Certificate { id, source })?;
         Ok(Self {
             listener: listener.clone(),
+            termination,
             allowed,
             trusted,
         })
@@ -320,12 +346,27 @@ impl Gate {
     /// Takes a place unless all are taken.
     pub fn enter(self: &Arc<Self>) -> Option<Place> {
         let limit = self.limit.load(Ordering::SeqCst);
-        let taken = self.open.fetch_add(1, Ordering::SeqCst);
-        if taken < limit {
-            return Some(Place(self.clone()));
+        // Not "add, and take back if too many": that would wake others who wait, for nothing.
+        let taken = self
+            .open
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| {
+                (open < limit).then_some(open + 1)
+            });
+        taken.ok().map(|_| Place(self.clone()))
+    }
+
+    /// Waits until nothing is open. Only for listeners that take nothing new.
+    pub async fn drained(&self) {
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let _waiting = Waiting(self);
+            freed.as_mut().enable();
+            if self.open.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            freed.await;
         }
-        self.leave();
-        None
     }
 
     /// Waits until a place may be free; take it with [`Self::enter`].

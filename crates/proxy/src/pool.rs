@@ -44,7 +44,15 @@ pub struct PoolState {
 pub struct Lease {
     member: Arc<MemberState>,
     cuts: u32,
-    remembered: Option<(IpAddr, Duration, Arc<Mutex<Recency<IpAddr, Remembered>>>)>,
+    remembered: Option<Box<Remembering>>,
+}
+
+/// What a lease does for affinity when it ends.
+#[derive(Debug)]
+struct Remembering {
+    client: IpAddr,
+    timeout: Duration,
+    table: Arc<Mutex<Recency<IpAddr, Remembered>>>,
 }
 
 /// A member that began to leave. Its connections are to be cut when the drain time has passed.
@@ -89,7 +97,7 @@ struct Snapshot {
     serving: Vec<Choice>,
     /// Turns over `serving`.
     turns: Mutex<Turns>,
-    /// Where LEAST_CONNECTIONS starts looking, so that equals take turns.
+    /// Where `LEAST_CONNECTIONS` starts looking, so that equals take turns.
     start: AtomicUsize,
 }
 
@@ -236,10 +244,12 @@ impl PoolState {
         };
         drop(table);
         let table = self.affinity.clone();
-        Some(Lease::new(
-            &member,
-            Some((address, affinity.timeout, table)),
-        ))
+        let remembering = Remembering {
+            client: address,
+            timeout: affinity.timeout,
+            table,
+        };
+        Some(Lease::new(&member, Some(Box::new(remembering))))
     }
 
     /// The members that belong to the pool, in the configuration's order.
@@ -410,28 +420,24 @@ impl Snapshot {
 
 /// The first tier that has members.
 fn serving(members: &[Entry], monitored: bool) -> Vec<Choice> {
-    let tiers: [&dyn Fn(&Entry, Health) -> bool; 5] = [
-        &|entry, health| !entry.draining && !entry.backup && health == Health::Up,
-        &|entry, _| !entry.draining && !entry.backup,
-        &|entry, health| !entry.draining && health == Health::Up,
-        &|entry, _| !entry.draining,
-        &|_, _| true,
-    ];
-    let usable = |entry: &&Entry| entry.weight > 0 && entry.health(monitored) != Health::Down;
-    tiers
-        .into_iter()
-        .map(|tier| {
-            let chosen = members.iter().filter(usable);
-            let chosen = chosen.filter(|entry| tier(entry, entry.health(monitored)));
-            chosen
-                .map(|entry| Choice {
-                    state: entry.state.clone(),
-                    weight: entry.weight,
-                })
-                .collect::<Vec<_>>()
+    let tier = |entry: &Entry| {
+        let health = entry.health(monitored);
+        (entry.weight > 0 && health != Health::Down).then_some((
+            entry.draining,
+            entry.backup && !entry.draining,
+            health != Health::Up,
+        ))
+    };
+    let first = members.iter().filter_map(tier).min();
+    let chosen = members
+        .iter()
+        .filter(|entry| first.is_some() && tier(entry) == first);
+    chosen
+        .map(|entry| Choice {
+            state: entry.state.clone(),
+            weight: entry.weight,
         })
-        .find(|tier| !tier.is_empty())
-        .unwrap_or_default()
+        .collect()
 }
 
 // === impl Entry ===
@@ -468,10 +474,7 @@ impl Entry {
 // === impl Lease ===
 
 impl Lease {
-    fn new(
-        member: &Arc<MemberState>,
-        remembered: Option<(IpAddr, Duration, Arc<Mutex<Recency<IpAddr, Remembered>>>)>,
-    ) -> Self {
+    fn new(member: &Arc<MemberState>, remembered: Option<Box<Remembering>>) -> Self {
         member.enter();
         Self {
             member: member.clone(),
@@ -516,7 +519,12 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.exit();
-        if let Some((client, timeout, table)) = self.remembered.take() {
+        if let Some(remembering) = self.remembered.take() {
+            let Remembering {
+                client,
+                timeout,
+                table,
+            } = *remembering;
             // Idle time counts from the end of the last connection.
             let mut table = lock(&table);
             if let Some(known) = table.touch(&client)

@@ -206,14 +206,11 @@ impl Header {
     }
 
     fn write_v1(&mut self, from: IpAddr, to: IpAddr, ports: (u16, u16)) {
-        let line = match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                format!("PROXY TCP4 {from} {to} {} {}\r\n", ports.0, ports.1)
-            }
-            _ => {
-                let (from, to) = (as_v6(from), as_v6(to));
-                format!("PROXY TCP6 {from} {to} {} {}\r\n", ports.0, ports.1)
-            }
+        let line = if let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) {
+            format!("PROXY TCP4 {from} {to} {} {}\r\n", ports.0, ports.1)
+        } else {
+            let (from, to) = (as_v6(from), as_v6(to));
+            format!("PROXY TCP6 {from} {to} {} {}\r\n", ports.0, ports.1)
         };
         self.push(line.as_bytes());
     }
@@ -221,17 +218,14 @@ impl Header {
     fn write_v2(&mut self, transport: Protocol, from: IpAddr, to: IpAddr, ports: (u16, u16)) {
         let kind = if transport == Protocol::Udp { 2 } else { 1 };
         self.push(V2);
-        match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                self.push(&[0x21, 0x10 | kind, 0, 12]);
-                self.push(&from.octets());
-                self.push(&to.octets());
-            }
-            _ => {
-                self.push(&[0x21, 0x20 | kind, 0, 36]);
-                self.push(&as_v6(from).octets());
-                self.push(&as_v6(to).octets());
-            }
+        if let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) {
+            self.push(&[0x21, 0x10 | kind, 0, 12]);
+            self.push(&from.octets());
+            self.push(&to.octets());
+        } else {
+            self.push(&[0x21, 0x20 | kind, 0, 36]);
+            self.push(&as_v6(from).octets());
+            self.push(&as_v6(to).octets());
         }
         self.push(&ports.0.to_be_bytes());
         self.push(&ports.1.to_be_bytes());

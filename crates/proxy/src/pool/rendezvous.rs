@@ -1,4 +1,4 @@
-//! Choice by hash of the client (SOURCE_IP, SOURCE_IP_PORT): weighted rendezvous. Pure and stable: the
+//! Choice by hash of the client (`SOURCE_IP`, `SOURCE_IP_PORT`): weighted rendezvous. Pure and stable: the
 //! same members give the same answer after a restart and in another process, and a member that comes
 //! or goes moves only the clients that it gains or had.
 

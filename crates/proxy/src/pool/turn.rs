@@ -1,4 +1,4 @@
-//! Weighted turns: who is next in ROUND_ROBIN. Pure.
+//! Weighted turns: who is next in `ROUND_ROBIN`. Pure.
 //!
 //! Every member has a virtual time at which it is due next; the earliest is chosen and moves on by
 //! `CYCLE / weight`. Starting at half a step spreads a member's turns evenly over the cycle, and in one
@@ -31,6 +31,7 @@ struct Due {
 
 impl Turns {
     /// Turns of members with the given weights; zero counts as one.
+    #[cfg(test)]
     pub(super) fn new(weights: impl IntoIterator<Item = u16>) -> Self {
         Self::resume(weights.into_iter().map(|weight| (weight, None)))
     }

@@ -1,0 +1,255 @@
+//! Taking new connections from a listening socket, and letting them in or not. Pauses while the
+//! listener's connection limit is reached, so that what is too much waits in the kernel's queue, and
+//! while the process has no descriptors left.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::listener::Mode;
+use landfall_sys::epoll::Watch;
+use landfall_sys::stream::Stream;
+
+use super::connection::Connection;
+use super::pump::would_block;
+use super::slab::Key;
+use super::{Command, Engine, Subject, client_token, tasks};
+use crate::counters::Refusal;
+use crate::http::Front;
+use crate::inbound::Inbound;
+use crate::listener::{ListenerId, ListenerState, Place};
+
+/// How many connections one listener may accept before other events have their turn.
+const SHARE: usize = 64;
+
+/// How long to wait for descriptors when there are none.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket of this worker.
+#[derive(Debug)]
+pub(super) struct Acceptor {
+    socket: TcpListener,
+    listener: Arc<ListenerState>,
+    /// Shared by the HTTP connections of this listener on this worker.
+    front: Option<Arc<Front>>,
+    paused: bool,
+}
+
+impl Engine {
+    pub(super) fn open_acceptor(
+        &mut self,
+        listener: Arc<ListenerState>,
+        socket: TcpListener,
+    ) -> io::Result<()> {
+        let acceptor = Acceptor {
+            socket,
+            listener,
+            front: None,
+            paused: false,
+        };
+        let key = self.acceptors.insert_with(|_| acceptor);
+        let Some(acceptor) = self.acceptors.get_mut(key) else {
+            return Ok(());
+        };
+        let token = Subject::Acceptor(key).token();
+        let added = self
+            .tools
+            .epoll
+            .add(&acceptor.socket, token, Watch::Reading);
+        if added.is_err() {
+            self.acceptors.remove(key);
+        }
+        added
+    }
+
+    /// Closes the sockets of a listener. Whoever is in their queue already is let in first.
+    pub(super) fn close_acceptors(&mut self, id: ListenerId) {
+        for key in self
+            .acceptors
+            .keys_where(|acceptor| acceptor.listener.id() == id)
+        {
+            while self.accept_some(key) == Accepted::More {}
+            self.acceptors.remove(key);
+        }
+    }
+
+    pub(super) fn resume_acceptor(&mut self, key: Key) {
+        if let Some(acceptor) = self.acceptors.get_mut(key) {
+            acceptor.paused = false;
+            self.eager.push(key);
+        }
+    }
+
+    /// Accepts what waits.
+    pub(super) fn accept(&mut self, key: Key) {
+        match self.accept_some(key) {
+            Accepted::All => {}
+            Accepted::More => self.eager.push(key),
+            Accepted::Full(listener) => {
+                let resume = self.resume.clone();
+                let closing = listener.closing().clone();
+                self.tasks.spawn(async move {
+                    tokio::select! {
+                        () = closing.cancelled() => {}
+                        () = listener.gate().freed() => {
+                            let _ = resume.send(Command::Resume(key)).await;
+                        }
+                    }
+                });
+            }
+            Accepted::Shortage => {
+                let resume = self.resume.clone();
+                self.tasks.spawn(async move {
+                    tokio::time::sleep(SHORTAGE_PAUSE).await;
+                    let _ = resume.send(Command::Resume(key)).await;
+                });
+            }
+        }
+    }
+
+    fn accept_some(&mut self, key: Key) -> Accepted {
+        for _ in 0..SHARE {
+            let Some(acceptor) = self.acceptors.get_mut(key) else {
+                return Accepted::All;
+            };
+            if acceptor.paused {
+                return Accepted::All;
+            }
+            let listener = acceptor.listener.clone();
+            let Some(place) = listener.gate().enter() else {
+                acceptor.paused = true;
+                return Accepted::Full(listener);
+            };
+            match Stream::accept(&acceptor.socket) {
+                Ok((stream, peer)) => {
+                    if let Some(peer) = peer.get() {
+                        self.admit(key, stream, peer, listener, place);
+                    }
+                }
+                Err(error) if would_block(&error) => return Accepted::All,
+                Err(error) if is_shortage(&error) => {
+                    acceptor.paused = true;
+                    tracing::warn!(listener = %listener.id(), %error, "accepting pauses");
+                    return Accepted::Shortage;
+                }
+                // The connection was gone before it was taken.
+                Err(error) => {
+                    tracing::debug!(listener = %listener.id(), %error, "nothing accepted");
+                }
+            }
+        }
+        Accepted::More
+    }
+
+    fn admit(
+        &mut self,
+        acceptor: Key,
+        stream: Stream,
+        peer: SocketAddr,
+        listener: Arc<ListenerState>,
+        place: Place,
+    ) {
+        if listener.config().trusts(peer.ip()) {
+            self.await_greeting(acceptor, stream, peer, listener, place);
+        } else {
+            let inbound = listener.inbound(peer);
+            self.welcome(acceptor, stream, inbound, listener, place);
+        }
+    }
+
+    /// Lets a client in whose identity is known.
+    pub(super) fn welcome(
+        &mut self,
+        acceptor: Key,
+        stream: Stream,
+        mut inbound: Inbound,
+        listener: Arc<ListenerState>,
+        place: Place,
+    ) {
+        let config = listener.config();
+        if !config.allows(inbound.client.ip()) {
+            listener.counters().mine().refused(Refusal::Source);
+            return;
+        }
+        if matches!(config.listener.mode, Mode::Stream) {
+            drop(config);
+            self.begin(stream, &inbound, listener, place);
+            return;
+        }
+        inbound.secure = config.termination.is_some();
+        let task = tasks::Task {
+            front: config
+                .listener
+                .mode
+                .http()
+                .and_then(|_| self.front(acceptor)),
+            config: listener.config_full(),
+            inbound,
+            place,
+        };
+        drop(config);
+        self.tasks.spawn(task.run(stream, listener));
+    }
+
+    fn begin(
+        &mut self,
+        stream: Stream,
+        inbound: &Inbound,
+        listener: Arc<ListenerState>,
+        place: Place,
+    ) {
+        let now = self.tools.now;
+        let key = self
+            .connections
+            .insert_with(|key| Connection::new(key, stream, inbound, listener, place, now));
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let added = self
+            .tools
+            .epoll
+            .add(connection.client(), client_token(key), Watch::Reading);
+        if let Err(error) = added {
+            tracing::warn!(%error, "a connection cannot be watched");
+            self.connections.remove(key);
+        } else if connection.is_fresh() {
+            self.fresh.push(key);
+        } else {
+            connection.alarm = connection.deadline();
+            self.connection_times.set(key.index, connection.alarm);
+        }
+    }
+
+    fn front(&mut self, acceptor: Key) -> Option<Arc<Front>> {
+        let acceptor = self.acceptors.get_mut(acceptor)?;
+        let front = acceptor
+            .front
+            .get_or_insert_with(|| Arc::new(Front::new(acceptor.listener.clone())));
+        Some(front.clone())
+    }
+}
+
+/// How far accepting went.
+#[derive(Debug)]
+enum Accepted {
+    /// Nobody waits any more, or accepting pauses already.
+    All,
+    /// More may wait.
+    More,
+    /// The connection limit is reached.
+    Full(Arc<ListenerState>),
+    /// There are no descriptors or no memory.
+    Shortage,
+}
+
+impl PartialEq for Accepted {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM.
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+}

@@ -1,0 +1,134 @@
+//! Connections of trusted peers before their PROXY header is complete. The header is looked at where
+//! it is, in the kernel's queue, and exactly its bytes are taken out; whoever gets the connection next
+//! finds only what the client sent.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use landfall_model::Protocol;
+use landfall_sys::epoll::{Event, Watch};
+use landfall_sys::stream::Stream;
+
+use super::pump::would_block;
+use super::slab::Key;
+use super::{Engine, Subject};
+use crate::counters::Refusal;
+use crate::listener::{ListenerState, Place};
+use crate::proxy_protocol::{MAX_HEADER, Origin, Parsed};
+
+/// How long a trusted peer may take for its header, in milliseconds. It is the first thing that it
+/// sends, and it knows it before it connects.
+const PATIENCE: u64 = 3_000;
+
+/// A connection that must begin with a header.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    acceptor: Key,
+    stream: Stream,
+    peer: SocketAddr,
+    listener: Arc<ListenerState>,
+    place: Place,
+}
+
+impl Engine {
+    pub(super) fn await_greeting(
+        &mut self,
+        acceptor: Key,
+        stream: Stream,
+        peer: SocketAddr,
+        listener: Arc<ListenerState>,
+        place: Place,
+    ) {
+        let greeting = Greeting {
+            acceptor,
+            stream,
+            peer,
+            listener,
+            place,
+        };
+        let key = self.greetings.insert_with(|_| greeting);
+        let Some(greeting) = self.greetings.get_mut(key) else {
+            return;
+        };
+        let token = Subject::Greeting(key).token();
+        if self
+            .tools
+            .epoll
+            .add(&greeting.stream, token, Watch::Reading)
+            .is_err()
+        {
+            self.greetings.remove(key);
+            return;
+        }
+        self.greeting_times
+            .set(key.index, self.tools.now + PATIENCE);
+    }
+
+    /// News of a peer that has a header to send.
+    pub(super) fn greet(&mut self, key: Key, event: Event) {
+        let Some(greeting) = self.greetings.get_mut(key) else {
+            return;
+        };
+        let room = self.tools.room.get_mut(..MAX_HEADER).unwrap_or_default();
+        let seen = match greeting.stream.peek(room) {
+            Ok(count) => room.get(..count).unwrap_or_default(),
+            Err(error) if would_block(&error) => return,
+            Err(_) => return self.refuse_greeting(key),
+        };
+        match Parsed::read(seen, Protocol::Tcp) {
+            Parsed::Header(origin, length) => {
+                let taken = greeting
+                    .stream
+                    .receive(room.get_mut(..length).unwrap_or_default());
+                if taken.is_ok_and(|count| count == length) {
+                    self.accept_greeting(key, origin);
+                } else {
+                    self.refuse_greeting(key);
+                }
+            }
+            Parsed::Incomplete if !event.is_read_closed() => {}
+            Parsed::Incomplete | Parsed::Invalid => self.refuse_greeting(key),
+        }
+    }
+
+    pub(super) fn refuse_greeting(&mut self, key: Key) {
+        self.greeting_times.clear(key.index);
+        if let Some(greeting) = self.greetings.remove(key) {
+            let (listener, peer) = (greeting.listener.id(), greeting.peer);
+            tracing::debug!(%listener, %peer, "no valid PROXY header");
+            greeting
+                .listener
+                .counters()
+                .mine()
+                .refused(Refusal::ProxyHeader);
+        }
+    }
+
+    fn accept_greeting(&mut self, key: Key, origin: Origin) {
+        self.greeting_times.clear(key.index);
+        let Some(greeting) = self.greetings.remove(key) else {
+            return;
+        };
+        let Greeting {
+            acceptor,
+            stream,
+            peer,
+            listener,
+            place,
+        } = greeting;
+        // Whoever serves it next watches it in their own way.
+        if self.tools.epoll.remove(&stream).is_err() {
+            return;
+        }
+        let mut inbound = listener.inbound(peer);
+        if let Origin::Client {
+            source,
+            destination,
+        } = origin
+        {
+            inbound.client = source;
+            inbound.local = destination;
+        }
+        self.welcome(acceptor, stream, inbound, listener, place);
+    }
+}

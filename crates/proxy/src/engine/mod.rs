@@ -1,0 +1,408 @@
+//! The engine of one worker: a single task that serves every plain TCP connection and UDP flow of the
+//! worker, and accepts for the other modes. Owns their sockets, time and memory. Never blocks, and
+//! shares nothing with other workers but listeners' configuration, pools and counters.
+//!
+//! Why not a task per connection: on short connections nearly all the time goes to the kernel, and most
+//! of the rest to what a task needs: its memory, two registrations, two deregistrations, a timer. Here a
+//! connection is a row in a table, events come in batches from an epoll instance of our own inside
+//! tokio's, deadlines are coarse and lazy, and sockets toward members are used again.
+//!
+//! ```text
+//!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections: pump, outlets
+//!   deadlines ┼─> engine ──┤                                          └─> tasks: TLS, HTTP
+//!   events ───┘            └─ ports (UDP) ──> flows
+//! ```
+
+mod accept;
+mod connection;
+mod flows;
+mod greeting;
+mod outlet;
+mod pump;
+pub(crate) mod slab;
+mod tasks;
+pub(crate) mod wheel;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use landfall_sys::clock::coarse_millis;
+use landfall_sys::epoll::{Epoll, Event, Events};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::TaskTracker;
+
+use self::accept::Acceptor;
+use self::connection::{Connection, End, Step};
+use self::flows::Flows;
+use self::greeting::Greeting;
+use self::outlet::Outlets;
+use self::pump::Pipes;
+use self::slab::{Key, Slab};
+use self::wheel::Wheel;
+use crate::listener::{ListenerId, ListenerState};
+
+/// After this many passes without a pause, the runtime's other tasks have a turn.
+const PASSES: usize = 8;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Accept connections of a listener.
+    OpenTcp(
+        Arc<ListenerState>,
+        TcpListener,
+        oneshot::Sender<io::Result<()>>,
+    ),
+    /// Serve datagrams of a listener.
+    OpenUdp(
+        Arc<ListenerState>,
+        UdpSocket,
+        oneshot::Sender<io::Result<()>>,
+    ),
+    /// Close a listener's socket, after taking the connections that wait. Connections go on.
+    Close(ListenerId, oneshot::Sender<()>),
+    /// A paused acceptor may go on.
+    Resume(Key),
+    /// End what is cut: a member's or a listener's drain time is over.
+    Sweep,
+    /// End everything and return.
+    Stop,
+}
+
+/// The engine of one worker.
+pub(crate) struct Engine {
+    commands: mpsc::Receiver<Command>,
+    resume: mpsc::Sender<Command>,
+    tasks: TaskTracker,
+    tools: Tools,
+    events: Events,
+    acceptors: Slab<Acceptor>,
+    greetings: Slab<Greeting>,
+    connections: Slab<Connection>,
+    greeting_times: Wheel,
+    connection_times: Wheel,
+    flows: Flows,
+    /// Acceptors with more to accept.
+    eager: Vec<Key>,
+    /// Connections that wait for the end of the pass.
+    fresh: Vec<Key>,
+    /// Connections with more to move.
+    busy: Vec<Key>,
+    due: Vec<u32>,
+    timer: Pin<Box<Sleep>>,
+    /// When the timer will fire, in milliseconds; `None` when it is not set.
+    alarm: Option<u64>,
+}
+
+/// What connections use in turn.
+struct Tools {
+    epoll: Epoll,
+    room: Box<[u8]>,
+    pipes: Pipes,
+    outlets: Outlets,
+    now: u64,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Acceptor(Key),
+    Greeting(Key),
+    Client(Key),
+    Member(u32),
+    Port(Key),
+    Flow(Key),
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// An engine that obeys `commands`, of which `resume` is a sender. Must be called inside the
+    /// worker's runtime. At most `flows` UDP flows are open at once.
+    pub(crate) fn new(
+        commands: mpsc::Receiver<Command>,
+        resume: mpsc::Sender<Command>,
+        tasks: TaskTracker,
+        flows: usize,
+    ) -> io::Result<Self> {
+        let now = coarse_millis();
+        Ok(Self {
+            commands,
+            resume,
+            tasks,
+            tools: Tools {
+                epoll: Epoll::new()?,
+                room: vec![0; pump::ROOM].into_boxed_slice(),
+                pipes: Pipes::default(),
+                outlets: Outlets::default(),
+                now,
+            },
+            events: Events::default(),
+            acceptors: Slab::default(),
+            greetings: Slab::default(),
+            connections: Slab::default(),
+            greeting_times: Wheel::new(now),
+            connection_times: Wheel::new(now),
+            flows: Flows::new(flows, now),
+            eager: Vec::new(),
+            fresh: Vec::new(),
+            busy: Vec::new(),
+            due: Vec::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            alarm: None,
+        })
+    }
+
+    /// Serves until told to stop.
+    pub(crate) async fn run(mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(command) = self.commands.poll_recv(cx) {
+            match command {
+                Some(Command::Stop) | None => return Poll::Ready(()),
+                Some(command) => self.obey(command),
+            }
+        }
+        for _ in 0..PASSES {
+            self.tools.now = coarse_millis();
+            self.expire();
+            if self.is_caught_up() {
+                match self.tools.epoll.poll_look(cx, &mut self.events) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => self.lose_sight(&error),
+                    Poll::Pending => return self.rest(cx),
+                }
+            } else if let Err(error) = self.tools.epoll.look(&mut self.events) {
+                self.lose_sight(&error);
+            }
+            self.pass();
+        }
+        // Not the runtime's "yield": that would make it look for events of its own every time.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether nothing is left over from the last pass.
+    fn is_caught_up(&self) -> bool {
+        self.fresh.is_empty()
+            && self.busy.is_empty()
+            && self.eager.is_empty()
+            && !self.flows.is_eager()
+    }
+
+    /// Waits: for an event, a command, or the next deadline.
+    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let times = [
+            self.connection_times.next(),
+            self.greeting_times.next(),
+            self.flows.next(),
+        ];
+        if let Some(next) = times.into_iter().flatten().min() {
+            if self.alarm.is_none_or(|alarm| next < alarm) {
+                self.alarm = Some(next);
+                let wait = Duration::from_millis(next.saturating_sub(self.tools.now));
+                self.timer.as_mut().reset(Instant::now() + wait);
+            }
+            if self.timer.as_mut().poll(cx).is_ready() {
+                self.alarm = None;
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Deals with the fetched events, and with what waited for the end of a pass.
+    fn pass(&mut self) {
+        // What becomes fresh or busy in this pass waits for the end of the next.
+        let fresh = std::mem::take(&mut self.fresh);
+        let busy = std::mem::take(&mut self.busy);
+        let eager = std::mem::take(&mut self.eager);
+        for place in 0..self.events.len() {
+            if let Some(event) = self.events.get(place) {
+                self.dispatch(event);
+            }
+        }
+        self.flows.go_on(&mut self.tools);
+        for key in eager {
+            self.accept(key);
+        }
+        for key in busy {
+            self.with_connection(key, |connection, tools| connection.resume(tools));
+        }
+        for &key in &fresh {
+            self.with_connection(key, |connection, tools| {
+                if connection.is_fresh() {
+                    connection.connect(tools)
+                } else {
+                    Step::Wait
+                }
+            });
+        }
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match Subject::of(event.token) {
+            Some(Subject::Acceptor(key)) => self.accept(key),
+            Some(Subject::Greeting(key)) => self.greet(key, event),
+            Some(Subject::Client(key)) => {
+                self.with_connection(key, |connection, tools| {
+                    connection.client_event(event, tools)
+                });
+            }
+            Some(Subject::Member(number)) => {
+                let user = self.tools.outlets.user(number);
+                let key = user.and_then(|user| self.connections.key_at(user));
+                if let Some(key) = key {
+                    self.with_connection(key, |connection, tools| {
+                        connection.member_event(event, tools)
+                    });
+                }
+            }
+            Some(Subject::Port(key)) => self.flows.port_event(key, &mut self.tools),
+            Some(Subject::Flow(key)) => self.flows.flow_event(key, &mut self.tools),
+            None => {}
+        }
+    }
+
+    /// Lets a connection do something, and sees to what follows.
+    fn with_connection(&mut self, key: Key, act: impl FnOnce(&mut Connection, &mut Tools) -> Step) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        match act(connection, &mut self.tools) {
+            Step::End(end) => self.end(key, end),
+            step => {
+                let deadline = connection.deadline();
+                if deadline < connection.alarm {
+                    connection.alarm = deadline;
+                    self.connection_times.set(key.index, deadline);
+                }
+                if step == Step::Again {
+                    self.busy.push(key);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, key: Key, end: End) {
+        if let Some(connection) = self.connections.remove(key) {
+            self.connection_times.clear(key.index);
+            connection.finish(end, &mut self.tools);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.tools.now;
+        let mut due = std::mem::take(&mut self.due);
+        self.connection_times.expire(now, &mut due);
+        for index in due.drain(..) {
+            let Some(key) = self.connections.key_at(index) else {
+                continue;
+            };
+            self.with_connection(key, |connection, tools| {
+                connection.alarm = u64::MAX;
+                if connection.deadline() <= now {
+                    connection.expire(tools)
+                } else {
+                    Step::Wait
+                }
+            });
+        }
+        self.greeting_times.expire(now, &mut due);
+        for index in due.drain(..) {
+            if let Some(key) = self.greetings.key_at(index) {
+                self.refuse_greeting(key);
+            }
+        }
+        self.due = due;
+        self.flows.expire(now);
+        if self.alarm.is_some_and(|alarm| alarm <= now) {
+            self.alarm = None;
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::OpenTcp(listener, socket, done) => {
+                let opened = self.open_acceptor(listener, socket);
+                // Nobody waits any more only when the proxy itself is gone.
+                let _ = done.send(opened);
+            }
+            Command::OpenUdp(listener, socket, done) => {
+                let _ = done.send(self.flows.open(listener, socket, &self.tools));
+            }
+            Command::Close(id, done) => {
+                self.close_acceptors(id);
+                self.flows.close(id);
+                let _ = done.send(());
+            }
+            Command::Resume(key) => self.resume_acceptor(key),
+            Command::Sweep => {
+                for key in self.connections.keys_where(Connection::is_cut) {
+                    self.end(key, End::Closed);
+                }
+                self.flows.sweep();
+            }
+            Command::Stop => {}
+        }
+    }
+
+    /// The kernel does not tell events any more: nothing that could go on.
+    fn lose_sight(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            tracing::error!(%error, "events cannot be fetched");
+        }
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    const SHIFT: u32 = 60;
+
+    fn token(self) -> u64 {
+        let (kind, bits) = match self {
+            Self::Acceptor(key) => (1, key.pack()),
+            Self::Greeting(key) => (2, key.pack()),
+            Self::Client(key) => (3, key.pack()),
+            Self::Member(number) => (4, u64::from(number)),
+            Self::Port(key) => (5, key.pack()),
+            Self::Flow(key) => (6, key.pack()),
+        };
+        kind << Self::SHIFT | bits
+    }
+
+    fn of(token: u64) -> Option<Self> {
+        let key = Key::unpack(token);
+        match token >> Self::SHIFT {
+            1 => Some(Self::Acceptor(key)),
+            2 => Some(Self::Greeting(key)),
+            3 => Some(Self::Client(key)),
+            4 => Some(Self::Member(key.index)),
+            5 => Some(Self::Port(key)),
+            6 => Some(Self::Flow(key)),
+            _ => None,
+        }
+    }
+}
+
+fn client_token(key: Key) -> u64 {
+    Subject::Client(key).token()
+}
+
+fn member_token(number: u32) -> u64 {
+    Subject::Member(number).token()
+}
+
+/// A duration in milliseconds, for coarse deadlines.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

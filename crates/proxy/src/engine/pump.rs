@@ -1,0 +1,308 @@
+//! Moving bytes one way, from one socket to another. Holds bytes only while the receiver takes none;
+//! never waits, never decides what happens to the connection.
+//!
+//! Bytes are read into room that all connections of a worker share and written from there at once.
+//! What the receiver does not take is kept aside, at most [`ROOM`] bytes. A way that keeps filling the
+//! room switches to splice(2): bytes then stay in the kernel, and what is not taken waits in a pipe.
+
+use std::io;
+
+use landfall_sys::pipe::Pipe;
+use landfall_sys::stream::{Half, Stream};
+
+/// Size of the shared room, and the most that a way keeps aside.
+pub(super) const ROOM: usize = 64 * 1024;
+
+/// After this many bytes, a way that fills the room is spliced.
+const SPLICE_AFTER: u64 = 128 * 1024;
+
+/// A splice that brings less than this ends splicing: for small pieces two copies cost less.
+const SPLICE_LEAST: usize = 8 * 1024;
+
+/// How much room a pipe has; more would hold more of a slow receiver's bytes in the kernel.
+const PIPE_ROOM: usize = 256 * 1024;
+
+/// How many pipes a worker makes at most; ways beyond that are copied.
+const MAX_PIPES: usize = 256;
+
+/// How many empty pipes a worker keeps.
+const KEPT_PIPES: usize = 16;
+
+/// How many rounds of reading and writing one way gets before others have their turn.
+const ROUNDS: usize = 16;
+
+/// One way of a connection.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// Reading may bring something.
+    pub(super) readable: bool,
+    /// The sender said that it has finished; the end is behind what is still unread.
+    pub(super) hangup: bool,
+    /// Writing may be possible.
+    pub(super) writable: bool,
+    /// The end of the stream has been read.
+    pub(super) ended: bool,
+    /// The end of the stream has been passed on.
+    pub(super) closed: bool,
+    /// How many bytes were read.
+    pub(super) moved: u64,
+    /// How many bytes the receiver took.
+    pub(super) sent: u64,
+    splicing: bool,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Nothing,
+    Bytes { bytes: Vec<u8>, taken: usize },
+    Pipe(Pipe),
+}
+
+/// Why a way rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// There is nothing to read at present, or nothing can be written: an event will tell.
+    Waiting,
+    /// It has had its share; there is more.
+    Share,
+    /// The end has been read, and all before it is written.
+    Ended,
+}
+
+/// A failure, and whose.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The socket that is read.
+    Sender(io::Error),
+    /// The socket that is written.
+    Receiver(io::Error),
+}
+
+/// Empty pipes, ready for use.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    spare: Vec<Pipe>,
+    made: usize,
+}
+
+// === impl Way ===
+
+impl Way {
+    /// A way on which nothing has happened yet.
+    pub(super) fn new() -> Self {
+        Self {
+            readable: false,
+            hangup: false,
+            writable: false,
+            ended: false,
+            closed: false,
+            moved: 0,
+            sent: 0,
+            splicing: false,
+            held: Held::Nothing,
+        }
+    }
+
+    /// Whether bytes wait for the receiver.
+    pub(super) fn holds(&self) -> bool {
+        !matches!(self.held, Held::Nothing)
+    }
+
+    /// Keeps bytes for the receiver, behind those that are kept already.
+    pub(super) fn hold(&mut self, more: &[u8]) {
+        if more.is_empty() {
+            return;
+        }
+        match &mut self.held {
+            Held::Bytes { bytes, .. } => bytes.extend_from_slice(more),
+            _ => {
+                self.held = Held::Bytes {
+                    bytes: more.to_vec(),
+                    taken: 0,
+                }
+            }
+        }
+    }
+
+    /// Moves what can be moved.
+    pub(super) fn pump(
+        &mut self,
+        from: &Stream,
+        to: &Stream,
+        room: &mut [u8],
+        pipes: &mut Pipes,
+    ) -> Result<Rest, Broken> {
+        for _ in 0..ROUNDS {
+            if !self.write_held(to, pipes)? {
+                return Ok(Rest::Waiting);
+            }
+            if self.ended {
+                return Ok(Rest::Ended);
+            }
+            if !self.readable {
+                return Ok(Rest::Waiting);
+            }
+            if !self.splicing || !self.splice(from, pipes)? {
+                self.copy(from, to, room)?;
+            }
+        }
+        Ok(Rest::Share)
+    }
+
+    /// Reads what is there into `room`, as the first bytes of a connection. Zero: nothing is there.
+    pub(super) fn read_first(&mut self, from: &Stream, room: &mut [u8]) -> Result<usize, Broken> {
+        match from.receive(room) {
+            Ok(0) => {
+                self.ended = true;
+                Ok(0)
+            }
+            Ok(count) => {
+                self.readable = self.hangup || count == room.len();
+                self.moved += count as u64;
+                Ok(count)
+            }
+            Err(error) if would_block(&error) => {
+                self.readable = false;
+                Ok(0)
+            }
+            Err(error) => Err(Broken::Sender(error)),
+        }
+    }
+
+    /// Tells the receiver that nothing more comes.
+    pub(super) fn close(&mut self, to: &Stream) {
+        self.closed = true;
+        // Fails only where the receiver is gone already, which its own events tell.
+        let _ = to.shutdown(Half::Write);
+    }
+
+    /// Writes what was kept. `true`: nothing is left.
+    pub(super) fn write_held(&mut self, to: &Stream, pipes: &mut Pipes) -> Result<bool, Broken> {
+        loop {
+            let sent = match &mut self.held {
+                Held::Nothing => return Ok(true),
+                _ if !self.writable => return Ok(false),
+                Held::Bytes { bytes, taken } => {
+                    let rest = bytes.get(*taken..).unwrap_or_default();
+                    let sent = to.send(rest);
+                    *taken += *sent.as_ref().unwrap_or(&0);
+                    sent
+                }
+                Held::Pipe(pipe) => pipe.drain(to),
+            };
+            match sent {
+                Ok(count) => {
+                    self.sent += count as u64;
+                    self.drop_empty(pipes);
+                }
+                Err(error) if would_block(&error) => self.writable = false,
+                Err(error) => return Err(Broken::Receiver(error)),
+            }
+        }
+    }
+
+    /// Gives back a pipe that is held. What is in it is lost.
+    pub(super) fn give_up(&mut self, pipes: &mut Pipes) {
+        if let Held::Pipe(pipe) = std::mem::replace(&mut self.held, Held::Nothing) {
+            pipes.give(pipe);
+        }
+    }
+
+    fn drop_empty(&mut self, pipes: &mut Pipes) {
+        let empty = match &self.held {
+            Held::Nothing => true,
+            Held::Bytes { bytes, taken } => *taken >= bytes.len(),
+            Held::Pipe(pipe) => pipe.filled() == 0,
+        };
+        if empty {
+            self.give_up(pipes);
+        }
+    }
+
+    fn copy(&mut self, from: &Stream, to: &Stream, room: &mut [u8]) -> Result<(), Broken> {
+        let count = self.read_first(from, room)?;
+        let bytes = room.get(..count).unwrap_or_default();
+        self.splicing = count == room.len() && self.moved >= SPLICE_AFTER;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut sent = 0;
+        if self.writable {
+            match to.send(bytes) {
+                Ok(count) => sent = count,
+                Err(error) if would_block(&error) => {}
+                Err(error) => return Err(Broken::Receiver(error)),
+            }
+        }
+        self.sent += sent as u64;
+        if sent < bytes.len() {
+            self.writable = false;
+            self.hold(bytes.get(sent..).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Fills a pipe. `false`: there is no pipe to be had.
+    fn splice(&mut self, from: &Stream, pipes: &mut Pipes) -> Result<bool, Broken> {
+        let Some(mut pipe) = pipes.take() else {
+            self.splicing = false;
+            return Ok(false);
+        };
+        match pipe.fill(from) {
+            Ok(0) => self.ended = true,
+            Ok(count) => {
+                self.moved += count as u64;
+                self.splicing = count >= SPLICE_LEAST;
+                self.held = Held::Pipe(pipe);
+                return Ok(true);
+            }
+            Err(error) if would_block(&error) => self.readable = false,
+            Err(error) => {
+                pipes.give(pipe);
+                return Err(Broken::Sender(error));
+            }
+        }
+        pipes.give(pipe);
+        Ok(true)
+    }
+}
+
+// === impl Broken ===
+
+impl Broken {
+    /// What the system said.
+    pub(super) fn error(&self) -> &io::Error {
+        match self {
+            Self::Sender(error) | Self::Receiver(error) => error,
+        }
+    }
+}
+
+// === impl Pipes ===
+
+impl Pipes {
+    fn take(&mut self) -> Option<Pipe> {
+        if let Some(pipe) = self.spare.pop() {
+            return Some(pipe);
+        }
+        if self.made >= MAX_PIPES {
+            return None;
+        }
+        let pipe = Pipe::new(PIPE_ROOM).ok()?;
+        self.made += 1;
+        Some(pipe)
+    }
+
+    fn give(&mut self, pipe: Pipe) {
+        if pipe.filled() == 0 && self.spare.len() < KEPT_PIPES {
+            self.spare.push(pipe);
+        } else {
+            self.made = self.made.saturating_sub(1);
+        }
+    }
+}
+
+pub(super) fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}

@@ -1,0 +1,358 @@
+//! The handle of the data plane: opens, changes and closes listeners, runs drain times, and tells what
+//! goes on. Changes of one listener never touch another; changes of a listener that is open never close
+//! its socket nor its connections.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use landfall_model::listener::Listener;
+use landfall_model::{Protocol, ServiceKey};
+use landfall_sys::{limits, listen};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::counters::ListenerTotals;
+use crate::engine::Command;
+use crate::listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
+use crate::monitor::Monitors;
+use crate::pool::{Leaving, MemberStatus};
+use crate::worker::Worker;
+
+/// How a data plane is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProxyConfig {
+    /// How many worker threads serve traffic; `None`: one per processor.
+    pub workers: Option<NonZeroUsize>,
+    /// How many UDP flows each worker keeps at most; `None`: a quarter of the files that it may have
+    /// open. The flow that was silent for longest makes room for a new one.
+    pub flows_per_worker: Option<NonZeroUsize>,
+}
+
+/// A running data plane. Dropping it ends all traffic at once; see [`Self::shutdown`].
+#[derive(Debug)]
+pub struct Proxy {
+    workers: Arc<Vec<Worker>>,
+    /// Serialises changes.
+    change: AsyncMutex<()>,
+    listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
+    /// Closed, but connections go on until they end or the drain time passes.
+    draining: Arc<Mutex<Vec<Arc<ListenerState>>>>,
+    changes: watch::Sender<u64>,
+    monitors: Monitors,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    runtime: Handle,
+}
+
+/// What applying a listener came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was opened.
+    Opened,
+    /// It was changed in place.
+    Changed,
+    /// It was like that already.
+    Unchanged,
+}
+
+/// A listener's row in the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerStatus {
+    /// Address, protocol and port.
+    pub id: ListenerId,
+    /// The Service that it belongs to.
+    pub owner: ServiceKey,
+    /// One word: `stream`, `tls`, `http`, `https`.
+    pub mode: &'static str,
+    /// Whether it is closed and only ends what it has.
+    pub draining: bool,
+    /// Connections (UDP: flows) that are open.
+    pub open: u32,
+    /// How many may be open.
+    pub limit: Option<u32>,
+    /// Its counters.
+    pub totals: ListenerTotals,
+    /// Its members, and those that left with connections still open.
+    pub members: Vec<MemberStatus>,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Starts the workers. Must be called inside the control plane's runtime, on which monitors and
+    /// drain times run. Raises the process's limit of open files as far as it goes.
+    pub fn start(config: ProxyConfig) -> io::Result<Self> {
+        let files = limits::raise_open_files()?;
+        let workers = match config.workers {
+            Some(workers) => workers,
+            None => std::thread::available_parallelism()?,
+        };
+        let flows = config.flows_per_worker.map_or_else(
+            || usize::try_from(files).unwrap_or(usize::MAX) / 4 / workers,
+            NonZeroUsize::get,
+        );
+        let flows = flows.clamp(1, 65_536);
+        let workers = (0..workers.get()).map(|index| Worker::start(index, flows));
+        let workers = workers.collect::<io::Result<Vec<_>>>()?;
+        let stop = CancellationToken::new();
+        let runtime = Handle::current();
+        Ok(Self {
+            workers: Arc::new(workers),
+            change: AsyncMutex::new(()),
+            listeners: Mutex::default(),
+            draining: Arc::default(),
+            changes: watch::Sender::new(0),
+            monitors: Monitors::new(runtime.clone(), stop.child_token()),
+            tasks: TaskTracker::new(),
+            stop,
+            runtime,
+        })
+    }
+
+    /// Opens a listener, or changes it in place. After an error it is as it was before. A listener
+    /// that passes to another owner is closed and opened anew.
+    pub async fn apply(
+        &self,
+        id: ListenerId,
+        owner: &ServiceKey,
+        listener: &Listener,
+    ) -> Result<Applied, ListenError> {
+        let _one_at_a_time = self.change.lock().await;
+        if self.stop.is_cancelled() {
+            return Err(ListenError::ShuttingDown { id });
+        }
+        if let Some(state) = self.find(id) {
+            if state.owner() == owner {
+                let config = ListenerConfig::after(Some(&state.config_full()), id, listener)?;
+                return Ok(self.change(&state, config));
+            }
+            // Judged before the old owner's listener is given up.
+            ListenerConfig::new(id, listener)?;
+            self.close_now(id).await;
+        }
+        let config = ListenerConfig::new(id, listener)?;
+        let workers = self.workers.len();
+        let state = ListenerState::new(id, owner.clone(), config, workers, self.changes.clone());
+        let state = Arc::new(state);
+        self.open(&state).await?;
+        self.listeners().insert(id, state.clone());
+        self.monitors.watch(state);
+        self.changes.send_modify(|version| *version += 1);
+        tracing::info!(listener = %id, service = %owner, "listener opened");
+        Ok(Applied::Opened)
+    }
+
+    /// Closes a listener: nothing new is accepted when this returns, and the port is free. Open
+    /// connections go on until they end or the listener's drain time passes. UDP flows end.
+    /// `false`: there is no such listener.
+    pub async fn close(&self, id: ListenerId) -> bool {
+        let _one_at_a_time = self.change.lock().await;
+        self.close_now(id).await
+    }
+
+    /// Closes all listeners, gives connections `grace` to end, and ends the workers.
+    pub async fn shutdown(&self, grace: Duration) {
+        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
+        for id in ids {
+            self.close(id).await;
+        }
+        let draining = lock(&self.draining).clone();
+        let drained = async {
+            for state in &draining {
+                state.gate().drained().await;
+            }
+        };
+        let in_time = tokio::time::timeout(grace, drained).await.is_ok();
+        self.stop.cancel();
+        for state in &draining {
+            state.cut().cancel();
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.monitors.stopped().await;
+        tracing::info!(in_time, "data plane stopped");
+        for worker in self.workers.iter() {
+            // Gone already is as good.
+            let _ = worker.tell(Command::Stop).await;
+        }
+        let threads: Vec<_> = self
+            .workers
+            .iter()
+            .filter_map(Worker::take_thread)
+            .collect();
+        let joined = tokio::task::spawn_blocking(move || {
+            threads
+                .into_iter()
+                .map(std::thread::JoinHandle::join)
+                .all(|joined| joined.is_ok())
+        });
+        if !joined.await.unwrap_or(false) {
+            tracing::error!("a worker had panicked");
+        }
+    }
+
+    /// A row for every listener, in order, and for those that are draining.
+    pub fn snapshot(&self) -> Vec<ListenerStatus> {
+        let open: Vec<_> = self.listeners().values().cloned().collect();
+        let draining = lock(&self.draining).clone();
+        let open = open.iter().map(|state| ListenerStatus::of(state, false));
+        open.chain(draining.iter().map(|state| ListenerStatus::of(state, true)))
+            .collect()
+    }
+
+    /// Raised whenever a listener, a pool or the health of a member changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// A listener, live.
+    pub fn find(&self, id: ListenerId) -> Option<Arc<ListenerState>> {
+        self.listeners().get(&id).cloned()
+    }
+
+    async fn open(&self, state: &Arc<ListenerState>) -> Result<(), ListenError> {
+        let id = state.id();
+        let (address, count) = (id.socket_address(), self.workers.len());
+        let failed = |source| ListenError::from_bind(id, source);
+        let commands: Vec<Opening> = match id.key.protocol {
+            Protocol::Tcp => listen::tcp(address, count)
+                .map_err(failed)?
+                .into_iter()
+                .map(Opening::Tcp)
+                .collect(),
+            Protocol::Udp => listen::udp(address, count)
+                .map_err(failed)?
+                .into_iter()
+                .map(Opening::Udp)
+                .collect(),
+            Protocol::Sctp => return Err(ListenError::Sctp { id }),
+        };
+        for (worker, opening) in self.workers.iter().zip(commands) {
+            let state = state.clone();
+            let opened = worker.ask(|done| match opening {
+                Opening::Tcp(socket) => Command::OpenTcp(state, socket, done),
+                Opening::Udp(socket) => Command::OpenUdp(state, socket, done),
+            });
+            let opened = opened.await.map_err(|_| ListenError::ShuttingDown { id });
+            if let Err(error) = opened.and_then(|opened| opened.map_err(failed)) {
+                self.close_sockets(id).await;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, state: &Arc<ListenerState>, config: ListenerConfig) -> Applied {
+        let Some(leaving) = state.apply(config) else {
+            return Applied::Unchanged;
+        };
+        if !leaving.is_empty() {
+            let drain = state.config().listener.drain;
+            self.cut_later(leaving, drain);
+        }
+        self.changes.send_modify(|version| *version += 1);
+        tracing::debug!(listener = %state.id(), service = %state.owner(), "listener changed");
+        Applied::Changed
+    }
+
+    /// Cuts what members that leave still have when the drain time is over.
+    fn cut_later(&self, leaving: Vec<Leaving>, drain: Duration) {
+        let (workers, stop) = (self.workers.clone(), self.stop.clone());
+        let task = async move {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(drain) => {}
+            }
+            if leaving.iter().filter(|member| member.cut()).count() > 0 {
+                sweep(&workers).await;
+            }
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+    }
+
+    async fn close_now(&self, id: ListenerId) -> bool {
+        let Some(state) = self.listeners().remove(&id) else {
+            return false;
+        };
+        self.close_sockets(id).await;
+        state.closing().cancel();
+        tracing::info!(listener = %id, service = %state.owner(), "listener closed");
+        lock(&self.draining).push(state.clone());
+        self.changes.send_modify(|version| *version += 1);
+        let drain = state.config().listener.drain;
+        let (workers, stop) = (self.workers.clone(), self.stop.clone());
+        let (draining, changes) = (self.draining.clone(), self.changes.clone());
+        let task = async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = state.gate().drained() => {}
+                () = tokio::time::sleep(drain) => {}
+            }
+            state.cut().cancel();
+            sweep(&workers).await;
+            lock(&draining).retain(|other| !Arc::ptr_eq(other, &state));
+            changes.send_modify(|version| *version += 1);
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+        true
+    }
+
+    async fn close_sockets(&self, id: ListenerId) {
+        for worker in self.workers.iter() {
+            // A worker that is gone holds no sockets.
+            let _ = worker.ask(|done| Command::Close(id, done)).await;
+        }
+    }
+
+    fn listeners(&self) -> std::sync::MutexGuard<'_, BTreeMap<ListenerId, Arc<ListenerState>>> {
+        lock(&self.listeners)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A socket on its way to a worker.
+enum Opening {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+// === impl ListenerStatus ===
+
+impl ListenerStatus {
+    fn of(state: &ListenerState, draining: bool) -> Self {
+        let config = state.config();
+        Self {
+            id: state.id(),
+            owner: state.owner().clone(),
+            mode: config.listener.mode.as_str(),
+            draining,
+            open: state.gate().open(),
+            limit: config.listener.connection_limit,
+            totals: state.counters().totals(),
+            members: state.pool().status(),
+        }
+    }
+}
+
+async fn sweep(workers: &[Worker]) {
+    for worker in workers {
+        // A worker that is gone has nothing left to cut.
+        let _ = worker.tell(Command::Sweep).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic elsewhere leaves these lists valid at every step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,251 @@
+//! Bytes between a client whose TLS ends here and a member. As the engine does for plain connections:
+//! buffers are used only while there are bytes, ends are passed on one way at a time, and a side that
+//! is silent and takes nothing for too long ends the connection.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use landfall_model::Protocol;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use crate::dial::Dialed;
+use crate::inbound::Inbound;
+use crate::listener::{ListenerConfig, ListenerState};
+use crate::pool::Lease;
+use crate::proxy_protocol::Header;
+
+/// Size of the room that all connections of a thread read into.
+const ROOM: usize = 64 * 1024;
+
+/// How often one way may read before others have their turn.
+const ROUNDS: usize = 8;
+
+thread_local! {
+    static SHARED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One way of a connection.
+#[derive(Debug, Default)]
+struct Way {
+    held: Vec<u8>,
+    taken: usize,
+    moved: u64,
+    sent: u64,
+    ended: bool,
+    closed: bool,
+    unflushed: bool,
+}
+
+/// When each side was last heard of, and how long it may be silent.
+#[derive(Debug)]
+struct Silence {
+    client: Instant,
+    member: Instant,
+    client_idle: Duration,
+    member_idle: Duration,
+}
+
+/// Carries a connection from beginning to end. Counts it on the listener and the member.
+pub(crate) async fn run<C: AsyncRead + AsyncWrite + Unpin>(
+    listener: &ListenerState,
+    config: &ListenerConfig,
+    inbound: &Inbound,
+    client: C,
+    dialed: Dialed,
+) {
+    let Dialed {
+        stream: mut member,
+        lease,
+    } = dialed;
+    listener.counters().mine().connected();
+    if let Some(version) = config.listener.pool.proxy_protocol {
+        let header = Header::new(version, Protocol::Tcp, inbound.client, inbound.local);
+        if let Err(error) = member.write_all(header.as_bytes()).await {
+            tracing::debug!(listener = %listener.id(), %error, "member left before the first byte");
+            return;
+        }
+    }
+    let carried = carry(listener, config, client, member, &lease);
+    tokio::select! {
+        biased;
+        () = lease.cut() => {}
+        () = carried => {}
+    }
+}
+
+async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
+    listener: &ListenerState,
+    config: &ListenerConfig,
+    mut client: C,
+    mut member: TcpStream,
+    lease: &Lease,
+) {
+    let mut inward = Way::default();
+    let mut outward = Way::default();
+    let timeouts = config.listener.timeouts;
+    let mut silence = Silence {
+        client: Instant::now(),
+        member: Instant::now(),
+        client_idle: timeouts.client_data,
+        member_idle: timeouts.member_data,
+    };
+    let mut timer = pin!(sleep(silence.client_idle.min(silence.member_idle)));
+    let broken = poll_fn(|cx| {
+        let before = [inward.moved, inward.sent, outward.moved, outward.sent];
+        let there = inward.poll(cx, &mut client, &mut member);
+        let back = outward.poll(cx, &mut member, &mut client);
+        let passed = (inward.moved - before[0], outward.moved - before[2]);
+        if passed.0 > 0 || passed.1 > 0 {
+            listener.counters().mine().passed(passed.0, passed.1);
+            lease.member().counters().mine().passed(passed.0, passed.1);
+        }
+        let now = Instant::now();
+        if passed.0 > 0 || outward.sent > before[3] {
+            silence.client = now;
+        }
+        if passed.1 > 0 || inward.sent > before[1] {
+            silence.member = now;
+        }
+        match (there, back) {
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(false),
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(true),
+            _ => {}
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            let deadline = silence.deadline(&inward, &outward);
+            if deadline <= now {
+                return Poll::Ready(false);
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    })
+    .await;
+    if broken {
+        // The member sees a break as a break. TLS clients see the missing closure alert.
+        let _ = member.set_zero_linger();
+    }
+}
+
+// === impl Silence ===
+
+impl Silence {
+    fn deadline(&self, inward: &Way, outward: &Way) -> Instant {
+        let client = self.client + self.client_idle;
+        let member = self.member + self.member_idle;
+        match (inward.closed, outward.closed) {
+            (true, false) => member,
+            (false, true) => client,
+            _ => client.min(member),
+        }
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    /// Moves what can be moved. Ready once the end has been passed on.
+    fn poll<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        if self.closed {
+            return Poll::Ready(Ok(()));
+        }
+        for _ in 0..ROUNDS {
+            ready!(self.poll_held(cx, to))?;
+            if self.ended {
+                ready!(Pin::new(to).poll_shutdown(cx))?;
+                self.closed = true;
+                return Poll::Ready(Ok(()));
+            }
+            let read = SHARED.with_borrow_mut(|room| {
+                room.resize(ROOM, 0);
+                self.poll_copy(cx, from, to, room)
+            });
+            match read {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    // TLS may hold back a record that did not fit.
+                    if self.unflushed {
+                        ready!(Pin::new(to).poll_flush(cx))?;
+                        self.unflushed = false;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_held<W>(&mut self, cx: &mut Context<'_>, to: &mut W) -> Poll<io::Result<()>>
+    where
+        W: AsyncWrite + Unpin,
+    {
+        while self.taken < self.held.len() {
+            let rest = self.held.get(self.taken..).unwrap_or_default();
+            let count = ready!(Pin::new(&mut *to).poll_write(cx, rest))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.taken += count;
+            self.sent += count as u64;
+        }
+        if !self.held.is_empty() {
+            self.held = Vec::new();
+            self.taken = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_copy<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+        room: &mut [u8],
+    ) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let mut room = ReadBuf::new(room);
+        match ready!(Pin::new(from).poll_read(cx, &mut room)) {
+            Ok(()) => {}
+            // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as well:
+            // many do, and the bytes inside tell members where their messages end.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+        let bytes = room.filled();
+        if bytes.is_empty() {
+            self.ended = true;
+            return Poll::Ready(Ok(()));
+        }
+        self.moved += bytes.len() as u64;
+        self.unflushed = true;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let rest = bytes.get(sent..).unwrap_or_default();
+            match Pin::new(&mut *to).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => sent += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.held = rest.to_vec();
+                    break;
+                }
+            }
+        }
+        self.sent += sent as u64;
+        Poll::Ready(Ok(()))
+    }
+}
