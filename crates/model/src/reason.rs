@@ -87,6 +87,9 @@ codes! {
     InvalidManifest,
     /// Two documents describe the same object.
     DuplicateObject,
+    /// The API server does not let this process read or write something that it needs: a role lacks a
+    /// rule.
+    AccessDenied,
     /// An annotation has a value that its option does not take.
     InvalidAnnotation,
     /// No option has this annotation's name.

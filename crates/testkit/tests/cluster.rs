@@ -1,6 +1,9 @@
 //! The test bed itself: a control plane that is real, told apart by user, and gone when it should be.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where something unexpected happens")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails where something unexpected happens"
+)]
 
 use std::fs;
 use std::path::Path;

@@ -226,6 +226,14 @@ pub(super) fn put<T: PartialEq>(
 // === impl ServiceOptions ===
 
 impl ServiceOptions {
+    /// The names of all Secrets that are asked for, in the namespace of the Service.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let ports = std::iter::once(&self.common).chain(self.per_port.values());
+        ports
+            .filter_map(|port| port.tls_secrets.as_ref())
+            .flat_map(|given| given.value.iter().map(String::as_str))
+    }
+
     /// What was written for this very port: under its name, else under its number.
     pub fn own(&self, port: &ServicePort) -> PortOptions {
         let of = |key: &PortRef| self.per_port.get(key).cloned().unwrap_or_default();

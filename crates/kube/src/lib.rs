@@ -1,0 +1,25 @@
+//! The Kubernetes API as a source of facts and as the place of reports.
+//!
+//! ```text
+//!            ┌─ watch per kind ──> Known ──> Fact ──> engine ──> passes
+//!  API server┤                                                     │
+//!            └─ <── status, finalizer, events <── KubeReports <────┘
+//!                          only while the Lease is ours (WriteGuard)
+//! ```
+//!
+//! Losing the API server loses nothing: facts freeze as they are, and the watches take up again
+//! where they were. What is written touches our own entries only, and only where they differ.
+//!
+//! This is the only room that sees a Kubernetes client. It decides nothing about load balancers.
+
+mod api;
+pub mod connect;
+mod proxy_env;
+mod retry;
+mod secrets;
+pub mod source;
+mod watch;
+
+pub use api::ApiError;
+pub use connect::{ConnectError, Connection, Origin};
+pub use source::{Health, SourceConfig, Sources};

@@ -1,0 +1,331 @@
+//! Secrets by name: watched while a Service names them, and no others.
+//!
+//! Service facts pass through here. One that names a Secret of which nothing is known yet waits until
+//! it is, so that nobody is told that a certificate is missing while it is still on its way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use landfall_model::ServiceKey;
+use landfall_model::dialect;
+use landfall_model::rows::{Fact, ServiceRow};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::Connection;
+use crate::source::{HealthReport, SourceConfig};
+use crate::watch::{Kind, Watcher};
+
+/// Which Secrets are named, and which facts wait for them: pure.
+#[derive(Debug, Default)]
+struct Wishes {
+    named: HashMap<ServiceKey, Named>,
+    secrets: HashMap<ServiceKey, Secret>,
+    held: HashMap<ServiceKey, Held>,
+}
+
+/// What one Service names.
+#[derive(Debug, Default)]
+struct Named {
+    now: BTreeSet<ServiceKey>,
+    /// By the version before. An invalid version leaves that one being served, with its
+    /// certificates.
+    before: BTreeSet<ServiceKey>,
+}
+
+#[derive(Debug, Default)]
+struct Secret {
+    users: usize,
+    known: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    fact: Fact,
+    until: Instant,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+enum Order {
+    Watch(ServiceKey),
+    Unwatch(ServiceKey),
+    Tell(Fact),
+}
+
+/// Runs what [`Wishes`] order.
+pub(crate) struct SecretsTask {
+    connection: Connection,
+    config: Arc<SourceConfig>,
+    facts: mpsc::Sender<Fact>,
+    health: HealthReport,
+    answered: Option<oneshot::Sender<()>>,
+    wishes: Wishes,
+    watches: HashMap<ServiceKey, Watch>,
+    watchers: JoinSet<()>,
+    /// Secrets of which something is known now.
+    answers: JoinSet<Option<ServiceKey>>,
+}
+
+/// A Secret that is watched.
+struct Watch {
+    cancel: CancellationToken,
+    /// Resolves once its last fact was told.
+    ended: oneshot::Receiver<()>,
+}
+
+// === impl Wishes ===
+
+impl Wishes {
+    /// A fact about a Service came.
+    fn take(&mut self, fact: Fact, patience_until: Instant) -> Vec<Order> {
+        let mut orders = Vec::new();
+        let key = match &fact {
+            Fact::Service(row) => {
+                let names = secrets_named_by(row);
+                self.name(&row.key, names, &mut orders);
+                row.key.clone()
+            }
+            Fact::ServiceGone(key) => {
+                if let Some(named) = self.named.remove(key) {
+                    self.release(&named.all(), &mut orders);
+                }
+                key.clone()
+            }
+            _ => {
+                orders.push(Order::Tell(fact));
+                return orders;
+            }
+        };
+        if self.waits(&key) {
+            // Newer news in the place of the older; patience is not renewed.
+            let until = self
+                .held
+                .remove(&key)
+                .map_or(patience_until, |held| held.until);
+            self.held.insert(key, Held { fact, until });
+        } else {
+            self.held.remove(&key);
+            orders.push(Order::Tell(fact));
+        }
+        orders
+    }
+
+    /// It is known whether a Secret is there, and what it holds.
+    fn know(&mut self, secret: &ServiceKey) -> Vec<Order> {
+        if let Some(secret) = self.secrets.get_mut(secret) {
+            secret.known = true;
+        }
+        self.let_go(|wishes, key, _| !wishes.waits(key))
+    }
+
+    /// Time has passed.
+    fn expire(&mut self, now: Instant) -> Vec<Order> {
+        self.let_go(|_, _, held| held.until <= now)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.held.values().map(|held| held.until).min()
+    }
+
+    /// Whether everything about every named Secret is known and told.
+    fn is_settled(&self) -> bool {
+        self.held.is_empty() && self.secrets.values().all(|secret| secret.known)
+    }
+
+    fn let_go(&mut self, ready: impl Fn(&Self, &ServiceKey, &Held) -> bool) -> Vec<Order> {
+        let keys: Vec<_> = self
+            .held
+            .iter()
+            .filter(|(key, held)| ready(self, key, held))
+            .map(|(key, _)| key.clone())
+            .collect();
+        keys.iter()
+            .filter_map(|key| self.held.remove(key))
+            .map(|held| Order::Tell(held.fact))
+            .collect()
+    }
+
+    fn waits(&self, service: &ServiceKey) -> bool {
+        self.named.get(service).is_some_and(|named| {
+            named
+                .now
+                .iter()
+                .any(|secret| self.secrets.get(secret).is_some_and(|secret| !secret.known))
+        })
+    }
+
+    fn name(&mut self, service: &ServiceKey, names: BTreeSet<ServiceKey>, orders: &mut Vec<Order>) {
+        let old = self.named.remove(service).unwrap_or_default();
+        let held = old.all();
+        let new = if names == old.now {
+            old
+        } else {
+            Named {
+                now: names,
+                before: old.now,
+            }
+        };
+        let wanted = new.all();
+        for secret in wanted.difference(&held) {
+            let entry = self.secrets.entry(secret.clone()).or_insert_with(|| {
+                orders.push(Order::Watch(secret.clone()));
+                Secret::default()
+            });
+            entry.users += 1;
+        }
+        self.release(&held.difference(&wanted).cloned().collect(), orders);
+        if !wanted.is_empty() {
+            self.named.insert(service.clone(), new);
+        }
+    }
+
+    fn release(&mut self, secrets: &BTreeSet<ServiceKey>, orders: &mut Vec<Order>) {
+        for secret in secrets {
+            if let Some(entry) = self.secrets.get_mut(secret) {
+                entry.users = entry.users.saturating_sub(1);
+                if entry.users == 0 {
+                    self.secrets.remove(secret);
+                    orders.push(Order::Unwatch(secret.clone()));
+                }
+            }
+        }
+    }
+}
+
+impl Named {
+    fn all(&self) -> BTreeSet<ServiceKey> {
+        self.now.union(&self.before).cloned().collect()
+    }
+}
+
+fn secrets_named_by(row: &ServiceRow) -> BTreeSet<ServiceKey> {
+    if row.annotations.is_empty() {
+        return BTreeSet::new();
+    }
+    let options = dialect::read(&row.annotations, &row.ports).options;
+    options
+        .secrets()
+        .map(|name| ServiceKey::new(row.key.namespace(), name))
+        .collect()
+}
+
+// === impl SecretsTask ===
+
+impl SecretsTask {
+    pub(crate) fn new(
+        connection: Connection,
+        config: Arc<SourceConfig>,
+        facts: mpsc::Sender<Fact>,
+        health: HealthReport,
+        answered: oneshot::Sender<()>,
+    ) -> Self {
+        Self {
+            connection,
+            config,
+            facts,
+            health,
+            answered: Some(answered),
+            wishes: Wishes::default(),
+            watches: HashMap::new(),
+            watchers: JoinSet::new(),
+            answers: JoinSet::new(),
+        }
+    }
+
+    /// Passes facts about Services on until they end. `listed`: every Service has been told.
+    pub(crate) async fn run(
+        mut self,
+        mut services: mpsc::Receiver<Fact>,
+        mut listed: oneshot::Receiver<()>,
+        cancel: CancellationToken,
+    ) {
+        let mut all_listed = false;
+        loop {
+            let due = self.wishes.next_due();
+            let orders = tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                // Before the sign that all are listed, which comes after them.
+                fact = services.recv() => match fact {
+                    Some(fact) => self.wishes.take(fact, Instant::now() + self.config.secret_patience),
+                    None => break,
+                },
+                Ok(()) = &mut listed, if !all_listed => {
+                    all_listed = true;
+                    Vec::new()
+                }
+                Some(answer) = self.answers.join_next(), if !self.answers.is_empty() => match answer {
+                    Ok(Some(secret)) => self.wishes.know(&secret),
+                    _ => Vec::new(),
+                },
+                Some(_) = self.watchers.join_next(), if !self.watchers.is_empty() => Vec::new(),
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
+                    self.wishes.expire(Instant::now())
+                }
+            };
+            if self.carry_out(orders).await.is_err() {
+                break;
+            }
+            if all_listed
+                && self.wishes.is_settled()
+                && let Some(answered) = self.answered.take()
+            {
+                let _nobody_waits = answered.send(());
+            }
+        }
+        self.watches
+            .values()
+            .for_each(|watch| watch.cancel.cancel());
+        self.watchers.shutdown().await;
+    }
+
+    async fn carry_out(&mut self, orders: Vec<Order>) -> Result<(), ()> {
+        for order in orders {
+            match order {
+                Order::Tell(fact) => self.facts.send(fact).await.map_err(drop)?,
+                Order::Watch(secret) => self.watch(secret),
+                Order::Unwatch(secret) => {
+                    if let Some(watch) = self.watches.remove(&secret) {
+                        watch.cancel.cancel();
+                        // Should it be named again at once, that it is gone must not be told last.
+                        let _ended = watch.ended.await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, secret: ServiceKey) {
+        let (answered, known) = oneshot::channel();
+        let watcher = Watcher::new(
+            self.connection.clone(),
+            self.config.clone(),
+            Kind::Secret(secret.clone()),
+            self.facts.clone(),
+            self.health.clone(),
+            answered,
+        );
+        let cancel = CancellationToken::new();
+        let (end, ended) = oneshot::channel();
+        self.watches.insert(
+            secret.clone(),
+            Watch {
+                cancel: cancel.clone(),
+                ended,
+            },
+        );
+        self.watchers.spawn(async move {
+            watcher.run_then_forget(cancel).await;
+            let _nobody_waits = end.send(());
+        });
+        self.answers
+            .spawn(async move { known.await.ok().map(|()| secret) });
+    }
+}
+
+#[cfg(test)]
+mod tests;

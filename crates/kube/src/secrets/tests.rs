@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use landfall_testkit::svc;
+
+use super::*;
+
+fn naming(service: &str, secrets: &str) -> Fact {
+    let service = svc(service).in_namespace("shop").port(443);
+    Fact::Service(service.annotated("landfall.dev/tls-secret", secrets).row())
+}
+
+fn key(name: &str) -> ServiceKey {
+    ServiceKey::new("shop", name)
+}
+
+fn words(orders: &[Order]) -> Vec<String> {
+    orders
+        .iter()
+        .map(|order| match order {
+            Order::Watch(secret) => format!("watch {secret}"),
+            Order::Unwatch(secret) => format!("unwatch {secret}"),
+            Order::Tell(Fact::Service(row)) => format!("tell {}", row.key),
+            Order::Tell(Fact::ServiceGone(key)) => format!("gone {key}"),
+            Order::Tell(other) => format!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Orders as words, with patience that ends at `until`.
+fn take(wishes: &mut Wishes, fact: Fact, until: Instant) -> Vec<String> {
+    words(&wishes.take(fact, until))
+}
+
+#[test]
+fn a_service_waits_for_the_secret_that_it_names_first() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    assert_eq!(
+        take(&mut wishes, naming("web", "tls"), now),
+        ["watch shop/tls"]
+    );
+    assert!(!wishes.is_settled());
+    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/web"]);
+    assert!(wishes.is_settled());
+    // Known by now: the next one does not wait.
+    assert_eq!(
+        take(&mut wishes, naming("api", "tls"), now),
+        ["tell shop/api"]
+    );
+}
+
+#[test]
+fn patience_with_a_secret_ends() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    let until = now + Duration::from_secs(3);
+    take(&mut wishes, naming("web", "tls"), until);
+    assert_eq!(wishes.next_due(), Some(until));
+    assert_eq!(words(&wishes.expire(now)), Vec::<String>::new());
+    // A newer version takes the place of the one that waits, and waits no longer than it.
+    assert_eq!(
+        take(
+            &mut wishes,
+            naming("web", "tls"),
+            until + Duration::from_secs(9)
+        ),
+        Vec::<String>::new()
+    );
+    assert_eq!(words(&wishes.expire(until)), ["tell shop/web"]);
+    assert_eq!(wishes.next_due(), None);
+}
+
+#[test]
+fn a_secret_is_watched_until_the_last_version_but_one_that_names_it_is_gone() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    take(&mut wishes, naming("web", "old"), now);
+    wishes.know(&key("old"));
+    assert_eq!(
+        take(&mut wishes, naming("web", "new"), now),
+        ["watch shop/new"]
+    );
+    assert_eq!(words(&wishes.know(&key("new"))), ["tell shop/web"]);
+    // The same once more: a status change, say.
+    assert_eq!(
+        take(&mut wishes, naming("web", "new"), now),
+        ["tell shop/web"]
+    );
+    assert_eq!(
+        take(&mut wishes, naming("web", "newest"), now),
+        ["watch shop/newest", "unwatch shop/old"]
+    );
+    let gone = take(&mut wishes, Fact::ServiceGone(key("web")), now);
+    assert_eq!(
+        gone,
+        ["unwatch shop/new", "unwatch shop/newest", "gone shop/web"]
+    );
+    assert!(wishes.is_settled());
+}
+
+#[test]
+fn a_secret_of_two_services_is_watched_once() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    take(&mut wishes, naming("web", "tls"), now);
+    assert_eq!(
+        take(&mut wishes, naming("api", "tls"), now),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        take(&mut wishes, Fact::ServiceGone(key("web")), now),
+        ["gone shop/web"]
+    );
+    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/api"]);
+    let gone = take(&mut wishes, Fact::ServiceGone(key("api")), now);
+    assert_eq!(gone, ["unwatch shop/tls", "gone shop/api"]);
+}

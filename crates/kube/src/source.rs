@@ -1,0 +1,176 @@
+//! Everything that is watched, together: facts into one channel, `Synced` once all is known, and
+//! how the connection fares.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::rows::Fact;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connect::Connection;
+use crate::secrets::SecretsTask;
+use crate::watch::{Kind, Watcher};
+
+/// How the API server is watched.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Where MetalLB's `IPAddressPools` are; `None`: they are not watched.
+    pub pool_namespace: Option<String>,
+    /// Whether lists may be streamed where the server offers it.
+    pub streaming: bool,
+    /// Objects per page where lists are not streamed.
+    pub page: u32,
+    /// The server ends a watch within this long.
+    pub longest_watch: Duration,
+    /// A watch without a word for this long is broken. Servers send a bookmark every minute or so.
+    pub longest_silence: Duration,
+    /// From one look to the next for a kind that does not exist or may not be read.
+    pub look_again: Duration,
+    /// How long a Service is held back for a Secret that it has only just named.
+    pub secret_patience: Duration,
+}
+
+/// What is running. The facts end when it is cancelled.
+#[derive(Debug)]
+pub struct Sources {
+    health: watch::Receiver<Health>,
+}
+
+/// What can't be followed at the moment, and why. While something can't, facts about it are as old as
+/// the failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    failing: BTreeMap<String, String>,
+}
+
+/// A handle for watches to tell how they fare.
+#[derive(Clone, Debug)]
+pub(crate) struct HealthReport(Arc<watch::Sender<Health>>);
+
+// === impl SourceConfig ===
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            pool_namespace: Some("metallb-system".to_owned()),
+            streaming: true,
+            page: 500,
+            longest_watch: Duration::from_secs(600),
+            longest_silence: Duration::from_secs(180),
+            look_again: Duration::from_secs(60),
+            secret_patience: Duration::from_secs(3),
+        }
+    }
+}
+
+// === impl Sources ===
+
+impl Sources {
+    /// Starts to watch. Every task is the tracker's, and ends when cancelled.
+    pub fn start(
+        connection: &Connection,
+        config: SourceConfig,
+        facts: mpsc::Sender<Fact>,
+        tasks: &TaskTracker,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let config = Arc::new(config);
+        let (sender, health) = watch::channel(Health::default());
+        let report = HealthReport(Arc::new(sender));
+        let mut awaited = Vec::new();
+        let mut start = |kind: Kind, facts: mpsc::Sender<Fact>| {
+            let (answered, known) = oneshot::channel();
+            awaited.push(known);
+            let watcher = Watcher::new(
+                connection.clone(),
+                config.clone(),
+                kind,
+                facts,
+                report.clone(),
+                answered,
+            );
+            tasks.spawn(watcher.run(cancel.clone()));
+        };
+        let (services, from_services) = mpsc::channel(64);
+        start(Kind::Services, services);
+        start(Kind::Slices, facts.clone());
+        start(Kind::Nodes, facts.clone());
+        start(Kind::Namespaces, facts.clone());
+        if let Some(namespace) = config.pool_namespace.clone() {
+            start(Kind::Pools { namespace }, facts.clone());
+        }
+        let listed = awaited.remove(0);
+        let (answered, known) = oneshot::channel();
+        awaited.push(known);
+        let secrets = SecretsTask::new(connection.clone(), config, facts.clone(), report, answered);
+        tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
+        let cancel = cancel.clone();
+        tasks.spawn(async move {
+            let all = async {
+                for known in awaited {
+                    // A watch ends without an answer only when it is cancelled.
+                    if known.await.is_err() {
+                        return;
+                    }
+                }
+                let _unheard = facts.send(Fact::Synced).await;
+            };
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = all => {}
+            }
+        });
+        Self { health }
+    }
+
+    /// How the connection fares, for readiness.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Whether everything is followed.
+    pub fn is_connected(&self) -> bool {
+        self.failing.is_empty()
+    }
+
+    /// What is not followed, with the reason.
+    pub fn failing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.failing
+            .iter()
+            .map(|(what, why)| (what.as_str(), why.as_str()))
+    }
+}
+
+// === impl HealthReport ===
+
+impl HealthReport {
+    pub(crate) fn failed(&self, kind: &Kind, why: String) {
+        let what = name(kind);
+        self.0.send_if_modified(|health| {
+            if health.failing.get(&what) == Some(&why) {
+                return false;
+            }
+            health.failing.insert(what, why);
+            true
+        });
+    }
+
+    pub(crate) fn recovered(&self, kind: &Kind) {
+        self.0
+            .send_if_modified(|health| health.failing.remove(&name(kind)).is_some());
+    }
+}
+
+fn name(kind: &Kind) -> String {
+    match kind {
+        Kind::Secret(key) => format!("Secret {key}"),
+        other => other.resource().to_owned(),
+    }
+}

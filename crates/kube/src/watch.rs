@@ -1,0 +1,498 @@
+//! One kind of object, followed for ever: listed once, watched from there, and found again after
+//! whatever went wrong.
+//!
+//! ```text
+//!            ┌──────────── 410, no place to go on from ───────────┐
+//!            v                                                    │
+//!  list (streamed, else paged) ──> watch ──> end, break, silence ─┤
+//!            ^                       ^                            │
+//!            └── broken off          └──────── go on from there ──┘
+//! ```
+//!
+//! Nothing is told while the API server is away; what has been told stands.
+
+mod kind;
+mod known;
+mod lines;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::Fact;
+use landfall_model::wire::ListMeta;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, ApiError, Ask, StatusShape};
+use crate::connect::Connection;
+use crate::retry::{Retry, dice};
+use crate::source::{HealthReport, SourceConfig};
+
+pub(crate) use kind::Kind;
+use known::Known;
+use lines::Lines;
+
+/// Follows one kind.
+pub(crate) struct Watcher {
+    connection: Connection,
+    config: Arc<SourceConfig>,
+    known: Known,
+    facts: mpsc::Sender<Fact>,
+    health: HealthReport,
+    /// Told when everything that is there is known, or known not to be knowable.
+    answered: Option<oneshot::Sender<()>>,
+    /// From where the watch goes on; `None`: everything has to be listed.
+    resume_from: Option<String>,
+    streaming: bool,
+    retry: Retry,
+    complaint: Option<String>,
+    denied: bool,
+    missing_since: Option<Instant>,
+}
+
+/// How one request came to its end.
+enum End {
+    /// As watches do, or broken: to be taken up again from where it was.
+    Over,
+    /// The server no longer knows the past from where it should go on.
+    Expired,
+    /// The server has no streamed lists.
+    NoStreaming,
+    /// Something else.
+    Failed(ApiError),
+    /// Nobody listens to the facts any more.
+    Unheard,
+}
+
+/// What a watch says in one line.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: EventKind,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta {
+    resource_version: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// A server that has just been started may take its time for the first answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner than this, without a word, is not taken up again at once.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+// === impl Watcher ===
+
+impl Watcher {
+    pub(crate) fn new(
+        connection: Connection,
+        config: Arc<SourceConfig>,
+        kind: Kind,
+        facts: mpsc::Sender<Fact>,
+        health: HealthReport,
+        answered: oneshot::Sender<()>,
+    ) -> Self {
+        Self {
+            streaming: config.streaming,
+            connection,
+            config,
+            known: Known::new(kind),
+            facts,
+            health,
+            answered: Some(answered),
+            resume_from: None,
+            retry: Retry::default(),
+            complaint: None,
+            denied: false,
+            missing_since: None,
+        }
+    }
+
+    /// Follows until cancelled.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        // What is dropped half-way is a request or a fact that nobody waits for any more.
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.follow() => {}
+        }
+        self.health.recovered(self.known.kind());
+    }
+
+    /// Everything it told is taken back: nobody wants to know any more.
+    pub(crate) async fn run_then_forget(mut self, cancel: CancellationToken) {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.follow() => {}
+        }
+        self.health.recovered(self.known.kind());
+        let mut facts = Vec::new();
+        self.known.forget_all(|fact| facts.push(fact));
+        if self.denied {
+            facts.push(self.access_problem(Vec::new()));
+        }
+        let _unheard = self.tell(facts).await;
+    }
+
+    async fn follow(&mut self) {
+        loop {
+            let begun = Instant::now();
+            let end = self.round().await;
+            let pause = match end {
+                End::Unheard => return,
+                End::Over if begun.elapsed() > TOO_SHORT => Duration::ZERO,
+                End::Over => self.retry.next(dice()),
+                End::Expired => {
+                    self.resume_from = None;
+                    if begun.elapsed() > TOO_SHORT {
+                        Duration::ZERO
+                    } else {
+                        self.retry.next(dice())
+                    }
+                }
+                End::NoStreaming => {
+                    self.streaming = false;
+                    self.resume_from = None;
+                    Duration::ZERO
+                }
+                End::Failed(error) => match self.take_failure(error).await {
+                    Some(pause) => pause,
+                    None => return,
+                },
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One request, from its beginning to its end.
+    async fn round(&mut self) -> End {
+        if self.resume_from.is_none()
+            && !self.streaming
+            && let Err(end) = self.list().await
+        {
+            return end;
+        }
+        let listing = self.resume_from.is_none();
+        let ask = Ask::get(
+            self.watch_path(),
+            format!("watch {}", self.known.kind().resource()),
+        );
+        let body = match api::open(&self.connection, ask, PATIENCE).await {
+            Ok(body) => body,
+            Err(error) => return end_of(error, listing && self.streaming),
+        };
+        self.take_success();
+        if listing {
+            self.known.begin_listing();
+        }
+        if self.denied {
+            self.denied = false;
+            let cleared = self.access_problem(Vec::new());
+            if self.tell(vec![cleared]).await.is_err() {
+                return End::Unheard;
+            }
+        }
+        self.read(body, listing).await
+    }
+
+    fn watch_path(&self) -> String {
+        let path = self.known.kind().path();
+        // Spread, so that the watches of all replicas do not end together.
+        let longest = self.config.longest_watch.as_secs().max(2);
+        let seconds = longest / 2 + dice() % (longest / 2 + 1);
+        let common = format!("{path}watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+        match &self.resume_from {
+            Some(version) => format!("{common}&resourceVersion={version}"),
+            None => format!("{common}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+        }
+    }
+
+    async fn read(&mut self, mut body: Body, mut listing: bool) -> End {
+        let mut lines = Lines::default();
+        loop {
+            let frame = match tokio::time::timeout(self.config.longest_silence, body.frame()).await
+            {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => {
+                    tracing::debug!(
+                        kind = self.known.kind().resource(),
+                        error = api::chain(&error),
+                        "a watch broke"
+                    );
+                    return End::Over;
+                }
+                Ok(None) => return End::Over,
+                Err(_) => {
+                    tracing::debug!(kind = self.known.kind().resource(), "a watch fell silent");
+                    return End::Over;
+                }
+            };
+            let Some(bytes) = frame.data_ref() else {
+                continue;
+            };
+            let mut facts = Vec::new();
+            let mut end = None;
+            let cut = lines.push(bytes, |line| {
+                if end.is_none() {
+                    end = self.take_line(line, &mut listing, &mut facts);
+                }
+            });
+            if self.tell(facts).await.is_err() {
+                return End::Unheard;
+            }
+            if !listing {
+                self.note_answered();
+            }
+            self.retry.reset();
+            if let Some(end) = end {
+                return end;
+            }
+            if cut.is_err() {
+                return End::Failed(self.unreadable("a line is longer than any object".to_owned()));
+            }
+        }
+    }
+
+    /// Takes one line of a watch; an end if it was its last.
+    fn take_line(&mut self, line: &[u8], listing: &mut bool, facts: &mut Vec<Fact>) -> Option<End> {
+        let event: Event<'_> = match serde_json::from_slice(line) {
+            Ok(event) => event,
+            // A server that dies amid a line.
+            Err(error) => return Some(End::Failed(self.unreadable(error.to_string()))),
+        };
+        match event.kind {
+            EventKind::Added | EventKind::Modified => {
+                self.take_object(event.object, !*listing, facts);
+            }
+            EventKind::Deleted => {
+                if let Ok(object) = self.known.kind().judge(event.object.get()) {
+                    self.known.delete(&object.key, |fact| facts.push(fact));
+                    if !*listing {
+                        self.resume_from = Some(object.resume_from);
+                    }
+                }
+            }
+            EventKind::Bookmark => {
+                let bookmark: Bookmark = match serde_json::from_str(event.object.get()) {
+                    Ok(bookmark) => bookmark,
+                    Err(error) => return Some(End::Failed(self.unreadable(error.to_string()))),
+                };
+                if *listing {
+                    let ends = bookmark.metadata.annotations.get(INITIAL_EVENTS_END);
+                    if ends.is_none_or(|truth| truth != "true") {
+                        // A server that does not know what was asked for.
+                        return Some(End::NoStreaming);
+                    }
+                    *listing = false;
+                    self.known.end_listing(|fact| facts.push(fact));
+                }
+                self.resume_from = Some(bookmark.metadata.resource_version);
+            }
+            EventKind::Error => {
+                let shape: StatusShape =
+                    serde_json::from_str(event.object.get()).unwrap_or_default();
+                let what = format!("watch {}", self.known.kind().resource());
+                return Some(end_of(api::of_status_shape(what, shape), false));
+            }
+            EventKind::Unknown => {}
+        }
+        None
+    }
+
+    fn take_object(&mut self, json: &RawValue, resume: bool, facts: &mut Vec<Fact>) {
+        match self.known.kind().judge(json.get()) {
+            Ok(object) => {
+                if resume {
+                    self.resume_from = Some(object.resume_from.clone());
+                }
+                self.known.apply(object, |fact| facts.push(fact));
+            }
+            // Not even a name: there is no object to speak of.
+            Err(error) => {
+                tracing::warn!(kind = self.known.kind().resource(), %error, "an object without a name was skipped");
+            }
+        }
+    }
+
+    /// Lists everything, page by page.
+    async fn list(&mut self) -> Result<(), End> {
+        let what = format!("list {}", self.known.kind().resource());
+        let path = self.known.kind().path();
+        let mut next = String::new();
+        self.known.begin_listing();
+        loop {
+            let mut path = format!("{path}limit={}", self.config.page);
+            if !next.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&next);
+            }
+            let ask = Ask::get(path, what.as_str());
+            let bytes = api::request(&self.connection, ask, PATIENCE)
+                .await
+                .map_err(|error| end_of(error, false))?;
+            let page: Page<'_> = serde_json::from_slice(&bytes)
+                .map_err(|error| End::Failed(self.unreadable(error.to_string())))?;
+            let mut facts = Vec::new();
+            for item in page.items.iter().flatten() {
+                self.take_object(item, false, &mut facts);
+            }
+            let more = page.metadata.next_page.filter(|next| !next.is_empty());
+            if more.is_none() {
+                self.known.end_listing(|fact| facts.push(fact));
+                self.resume_from = page.metadata.resource_version;
+            }
+            self.tell(facts).await.map_err(|()| End::Unheard)?;
+            match more {
+                Some(more) => next = more,
+                None => break,
+            }
+        }
+        self.note_answered();
+        Ok(())
+    }
+
+    /// Says what failed, once, and how long to wait; `None`: nobody listens any more.
+    async fn take_failure(&mut self, error: ApiError) -> Option<Duration> {
+        let kind = self.known.kind().clone();
+        let pause = self.retry.next(dice());
+        if kind.is_optional() && error.is_not_found() {
+            return self.take_missing().await;
+        }
+        let text = error.to_string();
+        if self.complaint.as_ref() == Some(&text) {
+            tracing::debug!(kind = kind.resource(), %error, "still not followed");
+        } else {
+            tracing::warn!(kind = kind.resource(), %error, "not followed at the moment; what is known stands");
+            self.complaint = Some(text.clone());
+        }
+        let denied = matches!(error, ApiError::Denied { .. });
+        if denied && !self.denied {
+            self.denied = true;
+            let reason = Reason::error(Code::AccessDenied, text.clone());
+            let problem = self.access_problem(vec![reason]);
+            self.tell(vec![problem]).await.ok()?;
+        }
+        if denied && kind.is_optional() {
+            // The rest goes on without it.
+            self.health.recovered(&kind);
+            self.note_answered();
+            return Some(self.config.look_again);
+        }
+        self.health.failed(&kind, text);
+        Some(error.retry_after().map_or(pause, |least| least.max(pause)))
+    }
+
+    /// The kind does not exist in this cluster. One that did so far is believed to be gone only when
+    /// the server says it twice, some time apart: a server that is starting may not know it yet.
+    async fn take_missing(&mut self) -> Option<Duration> {
+        let since = *self.missing_since.get_or_insert_with(Instant::now);
+        self.resume_from = None;
+        self.complaint = None;
+        self.health.recovered(&self.known.kind().clone());
+        if !self.known.is_empty() {
+            if since.elapsed() < self.config.look_again {
+                return Some(self.config.look_again);
+            }
+            let mut facts = Vec::new();
+            self.known.forget_all(|fact| facts.push(fact));
+            self.tell(facts).await.ok()?;
+        }
+        self.note_answered();
+        Some(self.config.look_again)
+    }
+
+    fn take_success(&mut self) {
+        if self.complaint.take().is_some() {
+            tracing::info!(kind = self.known.kind().resource(), "followed again");
+        }
+        self.missing_since = None;
+        self.health.recovered(self.known.kind());
+    }
+
+    fn note_answered(&mut self) {
+        if let Some(answered) = self.answered.take() {
+            let _nobody_waits = answered.send(());
+        }
+    }
+
+    async fn tell(&self, facts: Vec<Fact>) -> Result<(), ()> {
+        for fact in facts {
+            self.facts.send(fact).await.map_err(drop)?;
+        }
+        Ok(())
+    }
+
+    fn access_problem(&self, reasons: Vec<Reason>) -> Fact {
+        let kind = self.known.kind();
+        let part = match kind {
+            Kind::Secret(key) => format!("access to Secret {key}"),
+            other => format!("access to {}", other.resource()),
+        };
+        Fact::SourceProblems {
+            part: part.into(),
+            reasons,
+        }
+    }
+
+    fn unreadable(&self, why: String) -> ApiError {
+        ApiError::Unreadable {
+            what: format!("watch {}", self.known.kind().resource()),
+            why,
+        }
+    }
+}
+
+/// What an error of the server means to a watch.
+fn end_of(error: ApiError, asked_for_streaming: bool) -> End {
+    match &error {
+        ApiError::Refused { code: 410, .. } => End::Expired,
+        // From before a restore of the store, which has not come as far yet.
+        ApiError::Refused {
+            code: 504 | 500,
+            message,
+            ..
+        } if message.contains("Too large resource version") => End::Expired,
+        ApiError::Refused {
+            code: 400 | 422, ..
+        } if asked_for_streaming => End::NoStreaming,
+        _ => End::Failed(error),
+    }
+}

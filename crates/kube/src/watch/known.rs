@@ -1,0 +1,336 @@
+//! What has been told of one kind, so that nothing is told twice and nothing that vanished unseen is
+//! forgotten: pure.
+
+use std::collections::HashMap;
+
+use landfall_model::ServiceKey;
+use landfall_model::rows::Fact;
+
+use super::kind::{Kind, Object, Outcome, Version};
+
+/// The objects of one kind as of the last answer.
+#[derive(Debug)]
+pub(crate) struct Known {
+    kind: Kind,
+    objects: HashMap<ServiceKey, Entry>,
+    /// Which listing an object was last seen in.
+    listing: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    version: Version,
+    listing: bool,
+    /// A row of it was told: this version's, or the last one that could be judged.
+    told: bool,
+    /// Problems of it were told.
+    refused: bool,
+}
+
+// === impl Known ===
+
+impl Known {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            objects: HashMap::new(),
+            listing: false,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// A full listing begins: what it does not bring is gone.
+    pub(crate) fn begin_listing(&mut self) {
+        // A listing that was broken off leaves some objects seen and some not: all are to be seen
+        // again.
+        self.listing = !self.listing;
+        for entry in self.objects.values_mut() {
+            entry.listing = !self.listing;
+        }
+    }
+
+    /// The listing is complete.
+    pub(crate) fn end_listing(&mut self, mut tell: impl FnMut(Fact)) {
+        let vanished: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(_, entry)| entry.listing != self.listing)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in vanished {
+            self.remove(&key, &mut tell);
+        }
+        self.objects.shrink_to_fit();
+    }
+
+    /// An object was listed, or appeared or changed.
+    pub(crate) fn apply(&mut self, object: Object, mut tell: impl FnMut(Fact)) {
+        let Object {
+            key,
+            version,
+            outcome,
+            ..
+        } = object;
+        let before = self.objects.get(&key).copied();
+        if let Some(entry) = self.objects.get_mut(&key)
+            && entry.version == version
+        {
+            entry.listing = self.listing;
+            return;
+        }
+        let (was_told, was_refused) =
+            before.map_or((false, false), |entry| (entry.told, entry.refused));
+        let mut entry = Entry {
+            version,
+            listing: self.listing,
+            told: was_told,
+            refused: false,
+        };
+        match outcome {
+            Outcome::Row(fact) => {
+                entry.told = true;
+                tell(fact);
+            }
+            Outcome::Nothing => {
+                entry.told = false;
+                if was_told {
+                    tell(self.kind.gone(&key));
+                }
+            }
+            Outcome::Refused(reasons) => {
+                entry.refused = true;
+                tell(Fact::SourceProblems {
+                    part: self.kind.part(&key),
+                    reasons,
+                });
+            }
+        }
+        if was_refused && !entry.refused {
+            self.clear_problems(&key, &mut tell);
+        }
+        self.objects.insert(key, entry);
+    }
+
+    /// An object was deleted.
+    pub(crate) fn delete(&mut self, key: &ServiceKey, mut tell: impl FnMut(Fact)) {
+        self.remove(key, &mut tell);
+    }
+
+    /// Nobody needs to know the kind any more, or it does not exist any more.
+    pub(crate) fn forget_all(&mut self, tell: impl FnMut(Fact)) {
+        self.begin_listing();
+        self.end_listing(tell);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    fn remove(&mut self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+        let Some(entry) = self.objects.remove(key) else {
+            return;
+        };
+        if entry.told {
+            tell(self.kind.gone(key));
+        }
+        if entry.refused {
+            self.clear_problems(key, tell);
+        }
+    }
+
+    fn clear_problems(&self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+        tell(Fact::SourceProblems {
+            part: self.kind.part(key),
+            reasons: Vec::new(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use landfall_model::reason::{Code, Reason};
+
+    use super::*;
+
+    fn key(name: &str) -> ServiceKey {
+        ServiceKey::new("shop", name)
+    }
+
+    fn object(name: &str, version: u64, what: &str) -> Object {
+        let outcome = match what {
+            "row" => Outcome::Row(Fact::Service(
+                landfall_testkit::svc(name).in_namespace("shop").row(),
+            )),
+            "nothing" => Outcome::Nothing,
+            _ => Outcome::Refused(vec![Reason::error(Code::InvalidField, "no")]),
+        };
+        let version = version.to_string();
+        Object {
+            key: key(name),
+            version: Version::of(&version),
+            resume_from: version,
+            outcome,
+        }
+    }
+
+    /// Facts in one word each.
+    fn words(facts: &[Fact]) -> Vec<String> {
+        facts
+            .iter()
+            .map(|fact| match fact {
+                Fact::Service(row) => format!("+{}", row.key.name()),
+                Fact::ServiceGone(key) => format!("-{}", key.name()),
+                Fact::SourceProblems { part, reasons } => {
+                    format!(
+                        "{}{part}",
+                        if reasons.is_empty() { "fine " } else { "bad " }
+                    )
+                }
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn apply(known: &mut Known, object: Object) -> Vec<String> {
+        let mut facts = Vec::new();
+        known.apply(object, |fact| facts.push(fact));
+        words(&facts)
+    }
+
+    #[test]
+    fn the_same_version_is_told_once() {
+        let mut known = Known::new(Kind::Services);
+        assert_eq!(apply(&mut known, object("a", 1, "row")), ["+a"]);
+        assert_eq!(
+            apply(&mut known, object("a", 1, "row")),
+            Vec::<String>::new()
+        );
+        assert_eq!(apply(&mut known, object("a", 2, "row")), ["+a"]);
+    }
+
+    #[test]
+    fn a_version_that_cant_be_judged_leaves_the_last_one_standing() {
+        let mut known = Known::new(Kind::Services);
+        apply(&mut known, object("a", 1, "row"));
+        assert_eq!(
+            apply(&mut known, object("a", 2, "bad")),
+            ["bad Service shop/a"]
+        );
+        assert_eq!(
+            apply(&mut known, object("a", 3, "row")),
+            ["+a", "fine Service shop/a"]
+        );
+        apply(&mut known, object("a", 4, "bad"));
+        let mut facts = Vec::new();
+        known.delete(&key("a"), |fact| facts.push(fact));
+        assert_eq!(words(&facts), ["-a", "fine Service shop/a"]);
+    }
+
+    #[test]
+    fn what_a_new_listing_does_not_bring_is_gone() {
+        let mut known = Known::new(Kind::Services);
+        for name in ["a", "b", "c"] {
+            apply(&mut known, object(name, 1, "row"));
+        }
+        // Broken off: b was seen in it, but may have vanished since.
+        known.begin_listing();
+        apply(&mut known, object("b", 1, "row"));
+        known.begin_listing();
+        assert_eq!(
+            apply(&mut known, object("a", 1, "row")),
+            Vec::<String>::new()
+        );
+        assert_eq!(apply(&mut known, object("c", 2, "row")), ["+c"]);
+        let mut facts = Vec::new();
+        known.end_listing(|fact| facts.push(fact));
+        assert_eq!(words(&facts), ["-b"]);
+    }
+
+    #[test]
+    fn a_service_that_gives_up_its_load_balancer_is_gone_once() {
+        let mut known = Known::new(Kind::Services);
+        assert_eq!(
+            apply(&mut known, object("a", 1, "nothing")),
+            Vec::<String>::new()
+        );
+        assert_eq!(apply(&mut known, object("a", 2, "row")), ["+a"]);
+        assert_eq!(apply(&mut known, object("a", 3, "nothing")), ["-a"]);
+        let mut facts = Vec::new();
+        known.delete(&key("a"), |fact| facts.push(fact));
+        assert_eq!(words(&facts), Vec::<String>::new());
+    }
+
+    proptest! {
+        /// However a history is cut into watches and listings, whoever takes in the facts ends up
+        /// with what is there.
+        #[test]
+        fn facts_add_up_to_what_is_there(
+            steps in proptest::collection::vec((0u8..4, 0usize..4, 0u8..3), 1..60),
+        ) {
+            let names = ["a", "b", "c", "d"];
+            let whats = ["row", "nothing", "bad"];
+            let mut server: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+            let mut good: BTreeSet<&str> = BTreeSet::new();
+            let mut known = Known::new(Kind::Services);
+            let mut seen: BTreeSet<String> = BTreeSet::new();
+            let mut bad: BTreeSet<String> = BTreeSet::new();
+            let mut version = 0;
+            let mut watching = true;
+            for (step, which, what) in steps {
+                let mut facts = Vec::new();
+                let name = names[which];
+                match step {
+                    0 | 1 => {
+                        version += 1;
+                        server.insert(name, (version, whats[usize::from(what)]));
+                        if watching {
+                            known.apply(object(name, version, whats[usize::from(what)]), |fact| facts.push(fact));
+                        }
+                    }
+                    2 => {
+                        server.remove(name);
+                        if watching {
+                            known.delete(&key(name), |fact| facts.push(fact));
+                        }
+                    }
+                    _ => {
+                        watching = !watching;
+                        if watching {
+                            known.begin_listing();
+                            for (name, (version, what)) in &server {
+                                known.apply(object(name, *version, what), |fact| facts.push(fact));
+                            }
+                            known.end_listing(|fact| facts.push(fact));
+                        }
+                    }
+                }
+                for word in words(&facts) {
+                    match word.split_at(1) {
+                        ("+", name) => { seen.insert(name.to_owned()); }
+                        ("-", name) => prop_assert!(seen.remove(name), "gone twice: {name}"),
+                        _ if word.starts_with("bad ") => { bad.insert(word[17..].to_owned()); }
+                        _ => prop_assert!(bad.remove(&word[18..]), "fine twice: {word}"),
+                    }
+                }
+                if watching {
+                    good.clear();
+                    let rows: BTreeSet<String> = server.iter()
+                        .filter(|(_, (_, what))| *what == "row").map(|(name, _)| (*name).to_owned()).collect();
+                    let refused: BTreeSet<String> = server.iter()
+                        .filter(|(_, (_, what))| *what == "bad").map(|(name, _)| (*name).to_owned()).collect();
+                    prop_assert!(rows.is_subset(&seen));
+                    // Beyond them only what could be judged once and can't be now.
+                    prop_assert!(seen.difference(&rows).all(|name| refused.contains(name)));
+                    prop_assert_eq!(&bad, &refused);
+                }
+            }
+        }
+    }
+}

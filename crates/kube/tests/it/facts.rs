@@ -1,0 +1,462 @@
+//! Objects of every kind become facts, as they appear, change and go.
+
+use landfall_kube::SourceConfig;
+use landfall_model::rows::Fact;
+use landfall_testkit::cluster::{Cluster, Options};
+use std::time::Duration;
+
+use crate::support::{USER, Watching, cluster, connect, connect_by, install, service, word};
+
+fn slice(namespace: &str, name: &str, address: &str) -> String {
+    format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{namespace: {namespace}, \
+         name: {name}, labels: {{kubernetes.io/service-name: web}}}}\naddressType: IPv4\n\
+         ports: [{{name: web, port: 8080, protocol: TCP}}]\nendpoints: [{{addresses: [{address}]}}]\n---\n"
+    )
+}
+
+fn node(name: &str, label: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{zone: {label}}}}}\n---\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_is_told_when_it_appears_changes_and_goes() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("kinds").await.unwrap();
+    let name = format!("node-{namespace}");
+    let there = service(
+        namespace,
+        "web",
+        "landfall.dev/drain: 5s, other.example.com/note: long",
+    ) + &slice(namespace, "web-1", "10.244.0.1")
+        + &node(&name, "a");
+    kubectl.apply(&there).await.unwrap();
+    let mut watching = Watching::start(
+        &connect(cluster, "landfall/facts").await,
+        SourceConfig::default(),
+    );
+    let mut first = watching.until_in(namespace, "synced").await;
+    first.sort();
+    assert_eq!(
+        first,
+        [
+            format!("+Namespace {namespace}"),
+            format!("+Node {name}"),
+            format!("+Service {namespace}/web"),
+            format!("+Slice {namespace}/web-1")
+        ]
+    );
+
+    kubectl
+        .apply(&(slice(namespace, "web-1", "10.244.0.2")))
+        .await
+        .unwrap();
+    let changed = loop {
+        if let Fact::Slice(row) = watching.next().await
+            && row.key.namespace() == namespace
+        {
+            break row;
+        }
+    };
+    assert_eq!(changed.endpoints[0].address.to_string(), "10.244.0.2");
+
+    kubectl.apply(&node(&name, "b")).await.unwrap();
+    watching.until(&format!("+Node {name}")).await;
+    kubectl
+        .run(&["label", "namespace", namespace, "tier=front"])
+        .await
+        .unwrap();
+    watching.until(&format!("+Namespace {namespace}")).await;
+    let patch = r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]"#;
+    kubectl
+        .run(&[
+            "-n",
+            namespace,
+            "patch",
+            "service",
+            "web",
+            "--type=json",
+            "-p",
+            patch,
+        ])
+        .await
+        .unwrap();
+    let changed = loop {
+        if let Fact::Service(row) = watching.next().await
+            && row.key.namespace() == namespace
+            && row.ports[0].port.get() != 80
+        {
+            break row;
+        }
+    };
+    assert!(changed.resource_version.is_some() && !changed.uid.as_str().is_empty());
+    assert_eq!(
+        changed.annotations.keys().collect::<Vec<_>>(),
+        ["landfall.dev/drain"]
+    );
+
+    kubectl
+        .run(&["-n", namespace, "delete", "endpointslice", "web-1"])
+        .await
+        .unwrap();
+    watching.until(&format!("-Slice {namespace}/web-1")).await;
+    kubectl.run(&["delete", "node", &name]).await.unwrap();
+    watching.until(&format!("-Node {name}")).await;
+    kubectl
+        .run(&["-n", namespace, "delete", "service", "web"])
+        .await
+        .unwrap();
+    watching.until(&format!("-Service {namespace}/web")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_wants_no_load_balancer_is_not_told() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("types").await.unwrap();
+    let mut watching = Watching::start(
+        &connect(cluster, "landfall/facts").await,
+        SourceConfig::default(),
+    );
+    watching.until("synced").await;
+    let plain = service(namespace, "plain", "").replace("LoadBalancer", "ClusterIP");
+    kubectl
+        .apply(&(plain + &service(namespace, "web", "")))
+        .await
+        .unwrap();
+    let told = watching
+        .until_in(namespace, &format!("+Service {namespace}/web"))
+        .await;
+    assert_eq!(told, [format!("+Service {namespace}/web")]);
+    let to = |kind: &str| format!(r#"{{"spec": {{"type": "{kind}"}}}}"#);
+    kubectl
+        .run(&[
+            "-n",
+            namespace,
+            "patch",
+            "service",
+            "web",
+            "-p",
+            &to("ClusterIP"),
+        ])
+        .await
+        .unwrap();
+    watching.until(&format!("-Service {namespace}/web")).await;
+    kubectl
+        .run(&[
+            "-n",
+            namespace,
+            "patch",
+            "service",
+            "web",
+            "-p",
+            &to("LoadBalancer"),
+        ])
+        .await
+        .unwrap();
+    watching.until(&format!("+Service {namespace}/web")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_in_pages_tells_the_same_as_a_streamed_one() {
+    let cluster = cluster().await;
+    let namespace = &cluster.namespace("pages").await.unwrap();
+    let many: String = (0..7)
+        .map(|number| service(namespace, &format!("web-{number}"), ""))
+        .collect();
+    cluster.kubectl().apply(&many).await.unwrap();
+    let audit = cluster.audit();
+    let mut told = Vec::new();
+    for streaming in [true, false] {
+        let config = SourceConfig {
+            streaming,
+            page: 2,
+            ..SourceConfig::default()
+        };
+        let mut watching = Watching::start(&connect(cluster, "landfall/pages").await, config);
+        let mut facts = watching.until_in(namespace, "synced").await;
+        facts.sort();
+        told.push(facts);
+        // And both go on from there.
+        let name = format!("later-{streaming}");
+        cluster
+            .kubectl()
+            .apply(&service(namespace, &name, ""))
+            .await
+            .unwrap();
+        watching
+            .until(&format!("+Service {namespace}/{name}"))
+            .await;
+        cluster
+            .kubectl()
+            .run(&["-n", namespace, "delete", "service", &name])
+            .await
+            .unwrap();
+        watching
+            .until(&format!("-Service {namespace}/{name}"))
+            .await;
+    }
+    assert_eq!(told[0].len(), 8, "{told:?}");
+    assert_eq!(told[0], told[1]);
+    let entries = audit.entries().unwrap();
+    let pages = entries.iter().filter(|entry| {
+        entry.user_agent == "landfall/pages" && entry.verb == "list" && entry.resource == "services"
+    });
+    assert!(pages.count() >= 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_secrets_that_a_service_names_are_asked_for() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("secrets").await.unwrap();
+    let secret = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{namespace: {namespace}, name: {name}}}\n\
+             type: kubernetes.io/tls\nstringData: {{tls.crt: chain, tls.key: key}}\n---\n"
+        )
+    };
+    let naming = |names: &str| {
+        service(
+            namespace,
+            "web",
+            &format!("landfall.dev/mode: https, landfall.dev/tls-secret: \"{names}\""),
+        )
+    };
+    kubectl
+        .apply(&(secret("one") + &secret("two") + &secret("other")))
+        .await
+        .unwrap();
+    kubectl.apply(&naming("one")).await.unwrap();
+    let audit = cluster.audit();
+    let mut watching = Watching::start(
+        &connect(cluster, "landfall/secrets").await,
+        SourceConfig::default(),
+    );
+    let first = watching.until_in(namespace, "synced").await;
+    let place = |word: String| {
+        first
+            .iter()
+            .position(|seen| *seen == word)
+            .expect("it was told")
+    };
+    // The certificate is there before anybody misses it.
+    assert!(place(format!("+Secret {namespace}/one")) < place(format!("+Service {namespace}/web")));
+    assert!(!first.contains(&format!("+Secret {namespace}/two")));
+
+    kubectl.apply(&naming("two, missing")).await.unwrap();
+    let told = watching
+        .until_in(namespace, &format!("+Service {namespace}/web"))
+        .await;
+    assert_eq!(
+        told,
+        [
+            format!("+Secret {namespace}/two"),
+            format!("+Service {namespace}/web")
+        ]
+    );
+    kubectl.apply(&secret("missing")).await.unwrap();
+    watching
+        .until(&format!("+Secret {namespace}/missing"))
+        .await;
+    kubectl
+        .run(&["-n", namespace, "delete", "secret", "two"])
+        .await
+        .unwrap();
+    watching.until(&format!("-Secret {namespace}/two")).await;
+    kubectl
+        .run(&["-n", namespace, "delete", "service", "web"])
+        .await
+        .unwrap();
+    watching.until(&format!("-Service {namespace}/web")).await;
+    drop(watching);
+
+    let entries = audit.entries().unwrap();
+    let asked = entries
+        .iter()
+        .filter(|entry| entry.user_agent == "landfall/secrets" && entry.resource == "secrets")
+        .map(|entry| entry.uri.as_str());
+    let names: Vec<_> = asked
+        .map(|uri| uri.split("metadata.name%3D").nth(1).unwrap_or(uri))
+        .collect();
+    assert!(!names.is_empty());
+    for name in names {
+        let fits = ["one&", "two&", "missing&"]
+            .iter()
+            .any(|fit| name.starts_with(fit));
+        assert!(fits, "a Secret that nobody names: {name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cant_be_judged_is_told_of_and_its_last_version_stands() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let name = &format!("node-{}", cluster.namespace("judged").await.unwrap());
+    kubectl.apply(&node(name, "a")).await.unwrap();
+    let mut watching = Watching::start(
+        &connect(cluster, "landfall/facts").await,
+        SourceConfig::default(),
+    );
+    watching.until("synced").await;
+    let status = |address: &str| {
+        format!(
+            r#"{{"status": {{"addresses": [{{"type": "InternalIP", "address": "{address}"}}]}}}}"#
+        )
+    };
+    let patch = async |address: &str| {
+        let patch = status(address);
+        let arguments = ["patch", "node", name, "--subresource=status", "-p", &patch];
+        kubectl.run(&arguments).await.unwrap();
+    };
+    patch("nonsense").await;
+    let told = loop {
+        let fact = watching.next().await;
+        if word(&fact) == format!("bad Node {name}") {
+            break fact;
+        }
+        assert_ne!(word(&fact), format!("-Node {name}"));
+    };
+    let Fact::SourceProblems { reasons, .. } = told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        reasons[0].field.as_deref(),
+        Some("status.addresses[0].address")
+    );
+    patch("192.0.2.7").await;
+    let told = watching.until_in(name, &format!("fine Node {name}")).await;
+    assert_eq!(told, [format!("+Node {name}"), format!("fine Node {name}")]);
+}
+
+const POOLS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ipaddresspools.metallb.io}
+spec:
+  group: metallb.io
+  scope: Namespaced
+  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
+  versions:
+    - name: v1beta1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_pools_are_followed_once_their_kind_exists() {
+    let cluster = Cluster::start(Options::default()).await.unwrap();
+    install(&cluster).await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("pools").await.unwrap();
+    let config = SourceConfig {
+        pool_namespace: Some(namespace.clone()),
+        look_again: Duration::from_millis(200),
+        ..SourceConfig::default()
+    };
+    let mut watching = Watching::start(&connect(&cluster, "landfall/pools").await, config);
+    // A cluster without the kind is no reason to wait.
+    watching.until("synced").await;
+    watching.connected(true).await;
+
+    kubectl.apply(POOLS).await.unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd/ipaddresspools.metallb.io",
+    ];
+    kubectl.run(&established).await.unwrap();
+    let pool = format!(
+        "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\n\
+         metadata: {{namespace: {namespace}, name: edge}}\nspec: {{addresses: [192.0.2.0/28]}}\n"
+    );
+    kubectl.apply(&pool).await.unwrap();
+    watching.until("+Pool edge").await;
+    kubectl
+        .run(&["-n", namespace, "delete", "ipaddresspool", "edge"])
+        .await
+        .unwrap();
+    watching.until("-Pool edge").await;
+    kubectl.apply(&pool).await.unwrap();
+    watching.until("+Pool edge").await;
+    // Pools that go with their kind are gone, and nothing else suffers.
+    kubectl
+        .run(&["delete", "crd", "ipaddresspools.metallb.io"])
+        .await
+        .unwrap();
+    watching.until("-Pool edge").await;
+    watching.connected(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_named_and_its_grant_noticed() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let role = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: partial}
+rules:
+  - {apiGroups: [\"\"], resources: [services, namespaces], verbs: [list, watch]}
+  - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: partial}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: partial}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: partial}]
+";
+    kubectl.apply(role).await.unwrap();
+    let connection = connect_by(
+        &cluster.identity("partial", &[]).unwrap(),
+        "landfall/partial",
+    )
+    .await;
+    let mut watching = Watching::start(&connection, SourceConfig::default());
+    // The role reaches the authorizer a little later: until then other rights may be missing, too.
+    let mut problems = Vec::new();
+    while problems.len() < 2 {
+        if let Fact::SourceProblems { part, reasons } = watching.next().await
+            && ["access to nodes", "access to ipaddresspools.metallb.io"].contains(&&*part)
+        {
+            problems.extend(reasons.into_iter().map(|reason| reason.message));
+        }
+    }
+    problems.sort();
+    assert!(
+        problems[0].contains("to watch ipaddresspools.metallb.io"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[1].contains("to watch nodes") && problems[1].contains("\"partial\""),
+        "{problems:?}"
+    );
+    assert!(!watching.synced);
+    let grant = r#"[{"op": "add", "path": "/rules/0/resources/-", "value": "nodes"}]"#;
+    kubectl
+        .run(&[
+            "patch",
+            "clusterrole",
+            "partial",
+            "--type=json",
+            "-p",
+            grant,
+        ])
+        .await
+        .unwrap();
+    // Pools stay out of reach, and everything else goes on.
+    let told = watching.until("synced").await;
+    assert!(
+        told.contains(&"fine access to nodes".to_owned()),
+        "{told:?}"
+    );
+    assert!(
+        !told.contains(&"fine access to ipaddresspools.metallb.io".to_owned()),
+        "{told:?}"
+    );
+    assert!(USER.ends_with(":landfall"));
+}

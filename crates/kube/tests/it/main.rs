@@ -1,0 +1,14 @@
+//! Against a real API server, as the identity that `deploy/rbac.yaml` binds.
+//!
+//! `cargo test -p landfall-kube --test it` runs these and nothing else. Where etcd and
+//! kube-apiserver are neither found nor can be built, they fail and say what to do.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails where something unexpected happens"
+)]
+
+mod facts;
+mod outage;
+mod support;

@@ -1,0 +1,223 @@
+//! What the tests share: a cluster with our roles, our identity, and facts as they arrive.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use landfall_kube::{Connection, Origin, SourceConfig, Sources};
+use landfall_model::rows::Fact;
+use landfall_testkit::cluster::Cluster;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OnceCell, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The user that `deploy/rbac.yaml` binds its roles to.
+pub(crate) const USER: &str = "system:serviceaccount:landfall-system:landfall";
+
+/// Anything that happens at all happens within this long.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+const ROLES: &str = include_str!("../../../../deploy/rbac.yaml");
+
+/// The shared cluster, with our roles in it.
+pub(crate) async fn cluster() -> &'static Cluster {
+    static READY: OnceCell<()> = OnceCell::const_new();
+    let cluster = Cluster::shared().await;
+    READY.get_or_init(|| install(cluster)).await;
+    cluster
+}
+
+/// Grants what `deploy/rbac.yaml` grants.
+pub(crate) async fn install(cluster: &Cluster) {
+    cluster.kubectl().apply(ROLES).await.unwrap();
+}
+
+/// Connected as ourselves. The name stands in the audit log.
+pub(crate) async fn connect(cluster: &Cluster, agent: &str) -> Connection {
+    let kubeconfig = identity(cluster);
+    connect_by(&kubeconfig, agent).await
+}
+
+pub(crate) fn identity(cluster: &Cluster) -> PathBuf {
+    cluster.identity(USER, &["system:serviceaccounts"]).unwrap()
+}
+
+pub(crate) async fn connect_by(kubeconfig: &Path, agent: &str) -> Connection {
+    let origin = Origin::Kubeconfig {
+        path: Some(kubeconfig.to_owned()),
+        context: None,
+    };
+    Connection::new(origin, agent).await.unwrap()
+}
+
+/// Running sources and what they tell. They end when this is dropped.
+pub(crate) struct Watching {
+    pub(crate) sources: Sources,
+    pub(crate) synced: bool,
+    facts: mpsc::Receiver<Fact>,
+    cancel: CancellationToken,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Watching {
+    pub(crate) fn start(connection: &Connection, config: SourceConfig) -> Self {
+        let (sender, facts) = mpsc::channel(1024);
+        let cancel = CancellationToken::new();
+        let sources = Sources::start(connection, config, sender, &TaskTracker::new(), &cancel);
+        Self {
+            sources,
+            synced: false,
+            facts,
+            cancel,
+        }
+    }
+
+    /// The next fact.
+    pub(crate) async fn next(&mut self) -> Fact {
+        let fact = tokio::time::timeout(DEADLINE, self.facts.recv()).await;
+        let fact = fact.expect("a fact in time").expect("facts go on");
+        self.synced |= matches!(fact, Fact::Synced);
+        fact
+    }
+
+    /// Every fact up to and with the first one that fits, in one word each.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut seen = Vec::new();
+        loop {
+            let fact = tokio::time::timeout(DEADLINE, self.facts.recv()).await;
+            let Ok(fact) = fact else {
+                panic!("waited for {last:?}, saw {seen:?}")
+            };
+            let fact = fact.expect("facts go on");
+            self.synced |= matches!(fact, Fact::Synced);
+            seen.push(word(&fact));
+            if seen.last().is_some_and(|word| word == last) {
+                return seen;
+            }
+        }
+    }
+
+    /// The same, without those that speak of other tests' things.
+    pub(crate) async fn until_in(&mut self, namespace: &str, last: &str) -> Vec<String> {
+        let mut seen = self.until(last).await;
+        seen.retain(|word| word.contains(namespace));
+        seen
+    }
+
+    /// What has been told by now.
+    pub(crate) fn so_far(&mut self) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Ok(fact) = self.facts.try_recv() {
+            seen.push(word(&fact));
+        }
+        seen
+    }
+
+    /// Waits until everything is (or something isn't) followed.
+    pub(crate) async fn connected(&mut self, wanted: bool) {
+        let mut health = self.sources.health();
+        let reached = health.wait_for(|health| health.is_connected() == wanted);
+        tokio::time::timeout(DEADLINE, reached)
+            .await
+            .expect("the connection in time")
+            .unwrap();
+    }
+}
+
+/// A fact in a few words: `+Service shop/web`, `-Node n1`, `bad Node n1`, `fine Node n1`.
+pub(crate) fn word(fact: &Fact) -> String {
+    match fact {
+        Fact::Service(row) => format!("+Service {}", row.key),
+        Fact::ServiceGone(key) => format!("-Service {key}"),
+        Fact::Slice(row) => format!("+Slice {}", row.key),
+        Fact::SliceGone(key) => format!("-Slice {key}"),
+        Fact::Node(row) => format!("+Node {}", row.name),
+        Fact::NodeGone(name) => format!("-Node {name}"),
+        Fact::Namespace(row) => format!("+Namespace {}", row.name),
+        Fact::NamespaceGone(name) => format!("-Namespace {name}"),
+        Fact::Secret(row) => format!("+Secret {}", row.key),
+        Fact::SecretGone(key) => format!("-Secret {key}"),
+        Fact::Pool(row) => format!("+Pool {}", row.name),
+        Fact::PoolGone(name) => format!("-Pool {name}"),
+        Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),
+        Fact::SourceProblems { part, .. } => format!("bad {part}"),
+        Fact::Synced => "synced".to_owned(),
+    }
+}
+
+/// A Service that wants a load balancer.
+pub(crate) fn service(namespace: &str, name: &str, annotations: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{namespace: {namespace}, name: {name}, \
+         annotations: {{{annotations}}}}}\nspec: {{type: LoadBalancer, selector: {{app: {name}}}, \
+         ports: [{{name: web, port: 80}}]}}\n---\n"
+    )
+}
+
+/// A wire between a client and the API server that can be cut.
+pub(crate) struct Relay {
+    open: watch::Sender<bool>,
+    kubeconfig: PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Relay {
+    /// A relay for our own identity.
+    pub(crate) async fn to(cluster: &Cluster) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = format!("https://{}", listener.local_addr().unwrap());
+        let kubeconfig = cluster
+            .directory()
+            .join(format!("relay-{}.kubeconfig", here.len()));
+        let text = std::fs::read_to_string(identity(cluster)).unwrap();
+        std::fs::write(&kubeconfig, text.replace(&cluster.server(), &here)).unwrap();
+        let server = cluster.server().trim_start_matches("https://").to_owned();
+        let (open, is_open) = watch::channel(true);
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if *is_open.borrow() {
+                    tokio::spawn(carry(client, server.clone(), is_open.clone()));
+                }
+            }
+        });
+        Self {
+            open,
+            kubeconfig,
+            task,
+        }
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Breaks every connection and takes no new ones.
+    pub(crate) fn cut(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.open.send_replace(true);
+    }
+}
+
+async fn carry(mut client: TcpStream, server: String, mut open: watch::Receiver<bool>) {
+    let Ok(mut server) = TcpStream::connect(server).await else {
+        return;
+    };
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+        _ = open.wait_for(|open| !open) => {}
+    }
+}
