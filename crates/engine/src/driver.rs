@@ -275,8 +275,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             match affected {
                 Affected::Nobody => {}
                 Affected::Services(keys) => {
-                    keys.iter()
-                        .for_each(|key| self.queue.push_after(key, TOGETHER, now));
+                    for key in &keys {
+                        self.queue.push_after(key, TOGETHER, now);
+                    }
                 }
                 Affected::All => self.push_all(),
                 Affected::Pools => {
@@ -400,29 +401,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.config.classes.judge(row, namespace.map(AsRef::as_ref))
     }
 
-    /// Hands each instance its pools; those that name none are the first one's, because two
-    /// allocators must not give out of one range.
+    /// Hands each instance its pools.
     fn set_pools(&mut self) {
-        let pools = self.world.pools();
-        let primary = self.config.classes.default().unwrap_or(0);
-        self.pool_problems.clear();
-        for (position, provider) in self.handle.providers.iter().enumerate() {
-            let name = self
-                .config
-                .classes
-                .names()
-                .get(position)
-                .map(String::as_str);
-            let own: Vec<_> = pools
-                .iter()
-                .filter(|pool| match pool.instance.as_deref() {
-                    None => position == primary,
-                    instance => instance == name,
-                })
-                .cloned()
-                .collect();
-            self.pool_problems.extend(provider.set_pools(&own));
-        }
+        let shares = self.config.classes.share_pools(&self.world.pools());
+        let told = self.handle.providers.iter().zip(&shares);
+        self.pool_problems = told
+            .flat_map(|(provider, pools)| provider.set_pools(pools))
+            .collect();
     }
 
     /// What is to be done for a Service now; `None`: nothing.
@@ -441,7 +426,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Belongs::Ours(instance) if row.finalized => {
                 Some(self.prepare_removal(row, vec![instance]))
             }
-            _ if self.may_hold(&row) => {
+            _ if may_hold(&row) => {
                 let all = (0..self.handle.providers.len()).collect();
                 Some(self.prepare_removal(row, all))
             }
@@ -553,13 +538,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
             job: tracked.removal(&key, Some(row)),
             instances,
         }
-    }
-
-    /// Whether a Service that wants no load balancer (any more) had its finalizer from us. After a
-    /// restart its class does not tell: the API server clears it with the type. The finalizer is
-    /// shared by all who make load balancers, so our conditions have to be there, too.
-    fn may_hold(&self, row: &ServiceRow) -> bool {
-        !row.wants_load_balancer && row.finalized && !row.status.conditions.is_empty()
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
@@ -775,6 +753,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         }
     }
+}
+
+/// Whether a Service that wants no load balancer (any more) had its finalizer from us. After a
+/// restart its class does not tell: the API server clears it with the type. The finalizer is
+/// shared by all who make load balancers, so our conditions have to be there, too.
+fn may_hold(row: &ServiceRow) -> bool {
+    !row.wants_load_balancer && row.finalized && !row.status.conditions.is_empty()
 }
 
 // === impl Tracked ===

@@ -1,6 +1,8 @@
 //! Which Services are this process's, and which of its provider instances serves each.
 
-use landfall_model::rows::{NamespaceRow, ServiceRow};
+use std::sync::Arc;
+
+use landfall_model::rows::{NamespaceRow, PoolRow, ServiceRow};
 
 /// The domain of every class that Landfall may serve.
 pub const CLASS_DOMAIN: &str = "landfall.dev/";
@@ -70,6 +72,20 @@ impl Classes {
             Some(class) => self.named(class.strip_prefix(CLASS_DOMAIN).unwrap_or(class)),
             None => self.default.map_or(Belongs::NotOurs, Belongs::Ours),
         }
+    }
+
+    /// Each instance's pools. Those that name no instance are the default one's (the first one's
+    /// without a default), because two allocators must not give out of one range.
+    pub fn share_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Vec<Arc<PoolRow>>> {
+        let primary = self.default.unwrap_or(0);
+        let share = |(position, name): (usize, &String)| {
+            let own = pools.iter().filter(|pool| match pool.instance.as_ref() {
+                None => position == primary,
+                Some(instance) => instance == name,
+            });
+            own.cloned().collect()
+        };
+        self.names.iter().enumerate().map(share).collect()
     }
 
     fn named(&self, name: &str) -> Belongs {

@@ -43,12 +43,12 @@ impl World {
     /// Takes one fact in.
     pub fn apply(&mut self, fact: Fact) -> Affected {
         match fact {
-            Fact::Service(row) => self.apply_service(row),
+            Fact::Service(row) => self.apply_service(&row),
             Fact::ServiceGone(key) => match self.services.remove(&key) {
                 Some(_) => Affected::one(key),
                 None => Affected::Nobody,
             },
-            Fact::Slice(row) => self.apply_slice(row),
+            Fact::Slice(row) => self.apply_slice(&row),
             Fact::SliceGone(key) => match self.slices.remove(&key) {
                 Some(old) => {
                     self.unlink_slice(&old);
@@ -169,29 +169,29 @@ impl World {
         self.problems.values().flatten()
     }
 
-    fn apply_service(&mut self, row: Arc<ServiceRow>) -> Affected {
+    fn apply_service(&mut self, row: &Arc<ServiceRow>) -> Affected {
         let key = row.key.clone();
         let old = self.services.insert(key.clone(), row.clone());
-        if old.as_ref() == Some(&row) {
+        if old.as_ref() == Some(row) {
             Affected::Nobody
         } else {
             Affected::one(key)
         }
     }
 
-    fn apply_slice(&mut self, row: Arc<SliceRow>) -> Affected {
+    fn apply_slice(&mut self, row: &Arc<SliceRow>) -> Affected {
         let Some(old) = self.slices.insert(row.key.clone(), row.clone()) else {
-            self.link_slice(&row);
+            self.link_slice(row);
             return Affected::one(row.service.clone());
         };
-        if old == row {
+        if old == *row {
             return Affected::Nobody;
         }
         if old.service == row.service {
             return Affected::one(row.service.clone());
         }
         self.unlink_slice(&old);
-        self.link_slice(&row);
+        self.link_slice(row);
         Affected::Services(vec![old.service.clone(), row.service.clone()])
     }
 

@@ -7,6 +7,7 @@ use landfall_model::reason::{Reason, Severity};
 use serde::Serialize;
 
 use crate::cli::{CheckArgs, TextOutput};
+use crate::config;
 use crate::planning::{self, Outlook};
 
 /// What `check -o json` prints.
@@ -31,7 +32,8 @@ struct Finding {
 /// Runs the command; says whether there were no errors.
 pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     let loaded = planning::read(args.filename, args.recursive).await?;
-    let outlook = planning::from_nothing(loaded, &args.pools).await;
+    let config = config::read(args.config.as_deref()).await?;
+    let outlook = planning::from_nothing(&config, loaded, &args.pools).await;
     let findings = findings(&outlook);
     let count = |severity| {
         findings

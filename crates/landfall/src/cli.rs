@@ -92,12 +92,18 @@ pub struct UpArgs {
     /// IPAddressPool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
+    /// Provider instances and their pools: landfall.yaml
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
     /// Where addresses are remembered over restarts
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
     pub state: Option<PathBuf>,
     /// Where health, metrics, JSON and the status page answer; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
+    /// A name under which the admin endpoint may be asked, beside its address; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub admin_name: Vec<String>,
     /// Threads that carry traffic; one per core unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
@@ -169,6 +175,10 @@ pub struct PlanArgs {
     /// Plan as if Services that are not in these manifests were deleted
     #[arg(long)]
     pub prune: bool,
+    /// Provider instances and their pools: landfall.yaml;
+    /// with it, or with --pool, no instance is asked
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
     /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
@@ -192,6 +202,9 @@ pub struct CheckArgs {
     /// Read folders within folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// Provider instances and their pools: landfall.yaml
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
     /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,

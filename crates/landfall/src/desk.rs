@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfall_engine::EngineHandle;
+use landfall_engine::{Classes, EngineHandle};
 use landfall_local::Local;
 use landfall_model::view::{InstanceView, MetricsView};
 use landfall_model::wire::service_list;
@@ -20,6 +20,7 @@ const STUCK: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Desk {
     handle: EngineHandle<Local>,
+    classes: Classes,
     started: String,
 }
 
@@ -27,8 +28,12 @@ pub struct Desk {
 
 impl Desk {
     /// A desk for this engine; `started` is RFC 3339.
-    pub fn new(handle: EngineHandle<Local>, started: String) -> Self {
-        Self { handle, started }
+    pub fn new(handle: EngineHandle<Local>, classes: Classes, started: String) -> Self {
+        Self {
+            handle,
+            classes,
+            started,
+        }
     }
 }
 
@@ -72,13 +77,13 @@ impl landfall_web::Instance for Desk {
                 "the instance is stopping".to_owned(),
             ));
         };
-        let Some(provider) = self.handle.providers.first() else {
-            return Err(PlanError::Unavailable(
-                "the instance serves nothing".to_owned(),
-            ));
-        };
-        let sandbox = provider.sandbox();
-        let outlook = planning::on_top(world, &sandbox, loaded, prune).await;
+        let sandboxes: Vec<Local> = self
+            .handle
+            .providers
+            .iter()
+            .map(|provider| provider.sandbox())
+            .collect();
+        let outlook = planning::on_top(world, &sandboxes, &self.classes, loaded, prune).await;
         serde_json::to_value(&outlook).map_err(|error| PlanError::Unavailable(error.to_string()))
     }
 }

@@ -2,21 +2,22 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use landfall_config::file::Config;
 use landfall_config::pools;
-use landfall_engine::{Engine, EngineConfig, EngineHandle};
-use landfall_files::Manifests;
+use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
+use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_model::view::InstanceView;
 use landfall_proxy::{Proxy, ProxyConfig};
+use landfall_web::guard::Names;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,19 +31,19 @@ const WAKES: usize = 1024;
 /// How often the picture is looked at while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What to run.
+/// What to run, wherever facts come from and reports go to.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Manifest files and folders, `-` for standard input.
-    pub paths: Vec<PathBuf>,
-    /// Folders in folders, too.
-    pub recursive: bool,
-    /// Ranges of the pool; none: those among the manifests, else the default.
+    /// The provider instances.
+    pub config: Config,
+    /// Ranges of one more pool of the default instance.
     pub pools: Vec<String>,
-    /// Where addresses are remembered; `None`: nowhere.
-    pub state: Option<PathBuf>,
+    /// Whether loopback addresses are handed out when nobody names a pool that serves everybody.
+    pub fallback_pool: bool,
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
+    /// Names under which the admin endpoint answers, beside addresses and `localhost`.
+    pub admin_names: Vec<String>,
     /// Threads that carry traffic; `None`: one per core.
     pub workers: Option<NonZeroUsize>,
 }
@@ -61,14 +62,21 @@ pub struct Instance {
 // === impl Instance ===
 
 impl Instance {
-    /// Starts everything. What can be wrong with the command line (a path, the state directory, the
-    /// admin address, a pool) is an error here; what can be wrong with manifests is told later.
-    pub async fn start(options: Options) -> anyhow::Result<Self> {
-        if let Err(error) = landfall_sys::limits::raise_open_files() {
-            tracing::warn!(%error, "the limit of open files stays low");
-        }
+    /// Starts everything. What can be wrong with the command line (the admin address, a pool) is an
+    /// error here; what can be wrong with facts is told later.
+    ///
+    /// `source` starts the tasks that send facts; `leading` says whether this replica may write.
+    pub async fn start<R: Report>(
+        options: Options,
+        reporter: Arc<R>,
+        leading: Option<watch::Receiver<bool>>,
+        source: impl FnOnce(mpsc::Sender<Fact>, &TaskTracker, &CancellationToken),
+    ) -> anyhow::Result<Self> {
+        let mut pools = options.config.pools();
         let flag_pool = planning::flag_pools(&options.pools);
-        judge_flags(flag_pool.as_ref())?;
+        judge_pools("--pool", flag_pool.iter())?;
+        judge_pools("pools", pools.iter())?;
+        pools.extend(flag_pool);
         let listener = TcpListener::bind(options.admin).await.with_context(|| {
             format!(
                 "opening the admin endpoint at {} (another instance? --admin names another address)",
@@ -76,14 +84,6 @@ impl Instance {
             )
         })?;
         let admin = listener.local_addr()?;
-        let source = landfall_files::Options {
-            paths: options.paths,
-            recursive: options.recursive,
-            state: options.state,
-        };
-        let (manifests, store) =
-            tokio::task::spawn_blocking(move || Manifests::open(source)).await??;
-
         let proxy = Arc::new(
             Proxy::start(ProxyConfig {
                 workers: options.workers,
@@ -91,12 +91,20 @@ impl Instance {
             })
             .context("starting the data plane")?,
         );
-        let provider = Arc::new(Local::new(proxy.clone()));
-        let engine = Engine::new(
-            EngineConfig::new(planning::classes()),
-            vec![provider.clone()],
-            Arc::new(store),
+        let (names, default) = options.config.names();
+        let classes = Classes::new(names.clone(), default);
+        let providers: Vec<Arc<Local>> = names
+            .iter()
+            .map(|_| Arc::new(Local::new(proxy.clone())))
+            .collect();
+        let mut engine = Engine::new(
+            EngineConfig::new(classes.clone()),
+            providers.clone(),
+            reporter,
         );
+        if let Some(leading) = leading {
+            engine = engine.led_by(leading);
+        }
         let handle = engine.handle();
         let started = Timestamp::now().to_string();
 
@@ -104,17 +112,19 @@ impl Instance {
         let (read, told) = mpsc::channel(FACTS);
         let (facts, received) = mpsc::channel(FACTS);
         let (wakes, woken) = mpsc::channel(WAKES);
-        tasks.spawn(manifests.run(read, cancel.clone()));
-        tasks.spawn(with_pools(told, facts, flag_pool));
+        source(read, &tasks, &cancel);
+        tasks.spawn(with_pools(told, facts, pools, options.fallback_pool));
         tasks.spawn(engine.run(received, woken, cancel.clone()));
-        tasks.spawn(landfall_local::watch_health(
-            provider,
-            proxy.changes(),
-            wakes,
-            cancel.clone(),
-        ));
-        let desk = Arc::new(Desk::new(handle.clone(), started.clone()));
-        let web = landfall_web::Options::default();
+        for provider in providers {
+            let changes = proxy.changes();
+            let watching =
+                landfall_local::watch_health(provider, changes, wakes.clone(), cancel.clone());
+            tasks.spawn(watching);
+        }
+        let desk = Arc::new(Desk::new(handle.clone(), classes, started.clone()));
+        let web = landfall_web::Options {
+            names: Names::new(options.admin_names),
+        };
         tasks.spawn(landfall_web::serve(listener, desk, web, cancel.clone()));
         Ok(Self {
             admin,
@@ -175,32 +185,31 @@ impl Instance {
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.
-fn judge_flags(pool: Option<&PoolRow>) -> anyhow::Result<()> {
-    use landfall_model::provider::Provider as _;
-    let Some(pool) = pool else {
-        return Ok(());
-    };
-    let problems = Local::imaginary().set_pools(&[Arc::new(pool.clone())]);
+fn judge_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> anyhow::Result<()> {
+    let pools: Vec<_> = pools.cloned().map(Arc::new).collect();
+    let problems = Local::imaginary().set_pools(&pools);
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    anyhow::ensure!(texts.is_empty(), "--pool: {}", texts.join("\n"));
+    anyhow::ensure!(texts.is_empty(), "{place}: {}", texts.join("\n"));
     Ok(())
 }
 
-/// Passes facts on and adds the pool of the command line; where neither it nor a manifest named a
-/// pool that serves everybody by the time everything is known, the default one.
+/// Passes facts on and adds the pools of configuration and command line. Where no pool serves
+/// everybody by the time everything is known, the default one is added if that is wished for.
 async fn with_pools(
     mut told: mpsc::Receiver<Fact>,
     facts: mpsc::Sender<Fact>,
-    flag_pool: Option<PoolRow>,
+    pools: Vec<PoolRow>,
+    fallback: bool,
 ) {
-    let mut has_pool = flag_pool.is_some();
-    if let Some(pool) = flag_pool
-        && facts.send(Fact::Pool(Arc::new(pool))).await.is_err()
-    {
-        return;
+    let serves_everybody = |pool: &PoolRow| pool.auto_assign && pool.instance.is_none();
+    let mut has_pool = !fallback || pools.iter().any(serves_everybody);
+    for pool in pools {
+        if facts.send(Fact::Pool(Arc::new(pool))).await.is_err() {
+            return;
+        }
     }
     while let Some(fact) = told.recv().await {
-        has_pool |= matches!(&fact, Fact::Pool(pool) if pool.auto_assign);
+        has_pool |= matches!(&fact, Fact::Pool(pool) if serves_everybody(pool));
         if matches!(fact, Fact::Synced) && !has_pool {
             let fallback = Fact::Pool(Arc::new(pools::fallback()));
             if facts.send(fallback).await.is_err() {

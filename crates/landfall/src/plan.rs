@@ -9,6 +9,7 @@ use landfall_model::reason::Severity;
 
 use crate::cli::{PlanArgs, TextOutput};
 use crate::client::{Admin, AskError};
+use crate::config;
 use crate::planning::{self, Outlook};
 use crate::sources;
 
@@ -20,7 +21,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     } else {
         "/api/v1/plan"
     };
-    let asked: Result<Outlook, AskError> = if args.pools.is_empty() {
+    let asked: Result<Outlook, AskError> = if args.pools.is_empty() && args.config.is_none() {
         Admin::at(&args.instance.admin)
             .post(path, text.joined())
             .await
@@ -36,7 +37,8 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             outlook
         }
         Err(AskError::NobodyThere { .. }) => {
-            planning::from_nothing(text.loaded(), &args.pools).await
+            let config = config::read(args.config.as_deref()).await?;
+            planning::from_nothing(&config, text.loaded(), &args.pools).await
         }
         Err(error) => return Err(error).context("asking the running instance"),
     };

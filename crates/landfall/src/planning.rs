@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use landfall_config::file::Config;
 use landfall_config::pools;
 use landfall_engine::dry_run::{ServicePlan, dry_run};
 use landfall_engine::{Classes, World};
@@ -30,9 +31,10 @@ pub struct Outlook {
     pub plans: Vec<ServicePlan>,
 }
 
-/// The Services that this process serves: its own class, and those without one.
-pub fn classes() -> Classes {
-    Classes::only(INSTANCE)
+/// The instances of a configuration as classes.
+pub fn classes(config: &Config) -> Classes {
+    let (names, default) = config.names();
+    Classes::new(names, default)
 }
 
 /// The pools of a command line: those given, or none.
@@ -41,24 +43,28 @@ pub fn flag_pools(ranges: &[String]) -> Option<PoolRow> {
 }
 
 /// Plans manifests from nothing.
-pub async fn from_nothing(loaded: Loaded, ranges: &[String]) -> Outlook {
+pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) -> Outlook {
     let mut world = World::default();
-    let mut uids = BTreeSet::new();
     for fact in loaded.facts {
-        if let Fact::Service(row) = &fact {
-            uids.insert(row.uid.clone());
-        }
         world.apply(fact);
+    }
+    for pool in config.pools() {
+        world.apply(Fact::Pool(Arc::new(pool)));
     }
     if let Some(pool) = flag_pools(ranges) {
         world.apply(Fact::Pool(Arc::new(pool)));
-    } else if !world.pools().iter().any(|pool| pool.auto_assign) {
+    } else if !world
+        .pools()
+        .iter()
+        .any(|pool| pool.auto_assign && pool.instance.is_none())
+    {
         world.apply(Fact::Pool(Arc::new(pools::fallback())));
     }
-    let provider = Local::imaginary();
+    let classes = classes(config);
+    let providers: Vec<Local> = classes.names().iter().map(|_| Local::imaginary()).collect();
     let mut problems = loaded.reasons;
-    problems.extend(provider.set_pools(&world.pools()));
-    let plans = dry_run(std::slice::from_ref(&provider), &world, &classes(), &[]).await;
+    problems.extend(set_pools(&providers, &classes, &world));
+    let plans = dry_run(&providers, &world, &classes, &[]).await;
     Outlook {
         against_instance: false,
         problems,
@@ -68,7 +74,13 @@ pub async fn from_nothing(loaded: Loaded, ranges: &[String]) -> Outlook {
 
 /// Plans manifests on top of what a running instance knows. With `prune`, Services that are not
 /// among them are taken as deleted.
-pub async fn on_top(mut world: World, sandbox: &Local, loaded: Loaded, prune: bool) -> Outlook {
+pub async fn on_top(
+    mut world: World,
+    sandboxes: &[Local],
+    classes: &Classes,
+    loaded: Loaded,
+    prune: bool,
+) -> Outlook {
     let mut posted = BTreeSet::new();
     for fact in loaded.facts {
         match fact {
@@ -89,14 +101,23 @@ pub async fn on_top(mut world: World, sandbox: &Local, loaded: Loaded, prune: bo
         world.apply(Fact::ServiceGone(key.clone()));
     }
     let mut problems = loaded.reasons;
-    problems.extend(sandbox.set_pools(&world.pools()));
-    let mut plans = dry_run(std::slice::from_ref(sandbox), &world, &classes(), &gone).await;
+    problems.extend(set_pools(sandboxes, classes, &world));
+    let mut plans = dry_run(sandboxes, &world, classes, &gone).await;
     plans.retain(|plan| posted.contains(&plan.service) || !plan.steps.is_empty());
     Outlook {
         against_instance: true,
         problems,
         plans,
     }
+}
+
+fn set_pools(providers: &[Local], classes: &Classes, world: &World) -> Vec<Reason> {
+    let shares = classes.share_pools(&world.pools());
+    let told = providers
+        .iter()
+        .zip(&shares)
+        .flat_map(|(provider, pools)| provider.set_pools(pools));
+    told.collect()
 }
 
 /// A manifest knows neither the identity nor the status of the Service that it would change.

@@ -3,15 +3,17 @@
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_config::dirs;
+use landfall_files::Manifests;
 
 use crate::cli::UpArgs;
-use crate::get;
 use crate::instance::{Instance, Options};
 use crate::signals;
+use crate::{config, get};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
@@ -19,17 +21,22 @@ const START: Duration = Duration::from_secs(5);
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let state = state_dir(args.state)?;
-    let instance = Instance::start(Options {
+    let files = landfall_files::Options {
         paths: args.filename,
         recursive: args.recursive,
-        pools: args.pools,
         state: Some(state),
+    };
+    let options = Options {
+        config: config::read(args.config.as_deref()).await?,
+        pools: args.pools,
+        fallback_pool: true,
         admin: args.admin,
+        admin_names: args.admin_name,
         workers: args
             .workers
             .and_then(|workers| NonZeroUsize::new(workers.into())),
-    })
-    .await?;
+    };
+    let instance = on_files(options, files).await?;
     let mut out = std::io::stdout();
     match instance.wait_until(START, |view| view.ready).await {
         Ok(view) if view.services.is_empty() => {
@@ -53,6 +60,18 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     signals::stop_asked().await;
     instance.stop(Duration::from_secs(args.grace)).await;
     Ok(())
+}
+
+/// Starts an instance whose facts are manifests.
+pub async fn on_files(
+    options: Options,
+    files: landfall_files::Options,
+) -> anyhow::Result<Instance> {
+    let (manifests, store) = tokio::task::spawn_blocking(move || Manifests::open(files)).await??;
+    Instance::start(options, Arc::new(store), None, |facts, tasks, cancel| {
+        tasks.spawn(manifests.run(facts, cancel.clone()));
+    })
+    .await
 }
 
 fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {

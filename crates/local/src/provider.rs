@@ -53,6 +53,7 @@ impl Local {
     }
 
     /// A copy of what is held now that changes nothing outside itself, for plans.
+    #[must_use]
     pub fn sandbox(&self) -> Self {
         Self::with(
             Carrier::Nobody,

@@ -332,10 +332,8 @@ async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
         .await;
     lab.until_ready().await;
     let writes = lab.writes();
-    lab.wakes
-        .send(lab.source.rows.lock().unwrap()[&key("a")].uid.clone())
-        .await
-        .unwrap();
+    let uid = lab.source.rows.lock().unwrap()[&key("a")].uid.clone();
+    lab.wakes.send(uid).await.unwrap();
     lab.apply(web("b")).await;
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;

@@ -225,7 +225,7 @@ impl Report for Lab {
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
         self.write("status".to_owned(), |outside| {
-            outside.status = status.clone()
+            outside.status = status.clone();
         })
         .map_err(|Crashed| lost("status"))
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_config::file::Config;
 use landfall_model::view::{Health, InstanceView};
 use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,9 @@ use tokio_util::task::TaskTracker;
 use crate::cli::DemoArgs;
 use crate::get;
 use crate::instance::{Instance, Options};
+use crate::planning::INSTANCE;
 use crate::signals;
+use crate::up;
 use backends::{Backends, FAILING_NAME};
 
 /// How long the demo may take until everything serves and the failing member is known as such.
@@ -38,15 +41,20 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     } else {
         args.admin
     };
-    let instance = Instance::start(Options {
+    let files = landfall_files::Options {
         paths: vec![folder.path().to_owned()],
         recursive: false,
-        pools: vec![free_pool()?],
         state: None,
+    };
+    let options = Options {
+        config: Config::only(INSTANCE),
+        pools: vec![free_pool()?],
+        fallback_pool: false,
         admin,
+        admin_names: Vec::new(),
         workers: None,
-    })
-    .await?;
+    };
+    let instance = up::on_files(options, files).await?;
     let outcome = serve(&args, &instance, &backends, folder.path()).await;
     instance.stop(Duration::from_secs(1)).await;
     cancel.cancel();

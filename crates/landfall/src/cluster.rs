@@ -1,0 +1,187 @@
+//! Commands on a cluster: facts read from the API server with the caller's own rights.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_engine::select::Belongs;
+use landfall_engine::{Classes, World, resolve};
+use landfall_files::Loaded;
+use landfall_kube::{Connection, Origin, SourceConfig, Sources};
+use landfall_model::ServiceKey;
+use landfall_model::intent::{Intent, LoadBalancerWish};
+use landfall_model::listener::Listener;
+use landfall_model::provider::Capabilities;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::view::{Health, InstanceView, ListenerView, MemberView, ServiceView};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cli::ClusterArgs;
+
+/// The longest that reading a whole cluster may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+// === impl ClusterArgs ===
+
+impl ClusterArgs {
+    /// Whether the API server is meant rather than a running instance: a kubeconfig or a context was
+    /// named, or the program was called as a kubectl plugin.
+    pub fn is_meant(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some() || is_plugin()
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Kubeconfig { path: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+
+    /// A connection under the caller's identity.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let agent = format!("kubectl-landfall/{}", env!("CARGO_PKG_VERSION"));
+        Ok(Connection::new(self.origin(), &agent).await?)
+    }
+
+    /// Everything that the API server tells about Services and what they need.
+    pub async fn load(&self) -> anyhow::Result<Loaded> {
+        let connection = self.connect().await?;
+        let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+        let (sender, mut facts) = mpsc::channel(1024);
+        let sources =
+            Sources::start(&connection, SourceConfig::default(), sender, &tasks, &cancel);
+        let mut loaded = Loaded::default();
+        let read = async {
+            while let Some(fact) = facts.recv().await {
+                match fact {
+                    Fact::Synced => return true,
+                    Fact::SourceProblems { reasons, .. } => loaded.reasons.extend(reasons),
+                    fact => loaded.facts.push(fact),
+                }
+            }
+            false
+        };
+        let in_time = tokio::time::timeout(PATIENCE, read).await.unwrap_or(false);
+        let health = sources.health().borrow().clone();
+        let failing: Vec<String> =
+            health.failing().map(|(what, why)| format!("{what}: {why}")).collect();
+        cancel.cancel();
+        drop(facts);
+        tasks.close();
+        tasks.wait().await;
+        if in_time {
+            return Ok(loaded);
+        }
+        Err(anyhow::anyhow!("{}", failing.join("\n")))
+            .with_context(|| format!("reading {} took too long", connection.server()))
+    }
+
+    /// The cluster as a picture: what is wished for and what was reported. Traffic and health are
+    /// known to the instances that carry it, not to the API server.
+    pub async fn view(&self, classes: &Classes) -> anyhow::Result<InstanceView> {
+        let loaded = self.load().await?;
+        let mut world = World::default();
+        for fact in loaded.facts {
+            world.apply(fact);
+        }
+        let services = world.services().filter_map(|row| service(&world, classes, row)).collect();
+        Ok(InstanceView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: true,
+            problems: loaded.reasons,
+            services,
+            ..InstanceView::default()
+        })
+    }
+
+    /// One Service of the picture.
+    pub async fn service(
+        &self,
+        classes: &Classes,
+        key: &ServiceKey,
+    ) -> anyhow::Result<ServiceView> {
+        let view = self.view(classes).await?;
+        let found = view.services.into_iter().find(|service| service.key == *key);
+        found.with_context(|| format!("there is no Service {key} of type LoadBalancer for Landfall"))
+    }
+}
+
+/// Whether the program was called as `kubectl landfall`.
+pub fn is_plugin() -> bool {
+    let called = std::env::args_os().next().map(std::path::PathBuf::from);
+    called
+        .as_deref()
+        .and_then(|path| path.file_stem())
+        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
+}
+
+fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<ServiceView> {
+    let namespace = world.namespace(row.key.namespace());
+    let mut reasons = Vec::new();
+    let intent = match classes.judge(row, namespace.map(AsRef::as_ref)) {
+        Belongs::NotOurs => return None,
+        Belongs::UnknownClass => {
+            let class = row.class.as_deref().unwrap_or_default();
+            reasons.push(
+                Reason::warning(Code::UnknownClass, "no instance that is known here serves it")
+                    .at("spec.loadBalancerClass")
+                    .value(class)
+                    .remedy("name the configuration of the controller with --config"),
+            );
+            resolve(row, world, &Capabilities::default()).ok()
+        }
+        Belongs::Ours(_) => match resolve(row, world, &Capabilities::default()) {
+            Ok(intent) => Some(intent),
+            Err(errors) => {
+                reasons.extend(errors);
+                None
+            }
+        },
+    };
+    reasons.extend(intent.iter().flat_map(|intent: &Intent| intent.remarks.clone()));
+    let wish = intent.and_then(|intent| intent.load_balancer);
+    Some(ServiceView {
+        key: row.key.clone(),
+        uid: row.uid.clone(),
+        class: row.class.as_ref().map(ToString::to_string),
+        origin: None,
+        status: row.status.clone(),
+        reasons,
+        address: wish.as_ref().map(|wish| wish.address.clone()),
+        listeners: wish.as_ref().map(|wish| listeners(row, wish)).unwrap_or_default(),
+        left_out: wish.map(|wish| wish.left_out).unwrap_or_default(),
+        pending: Vec::new(),
+    })
+}
+
+fn listeners(row: &ServiceRow, wish: &LoadBalancerWish) -> Vec<ListenerView> {
+    let view = |listener: &Listener| ListenerView {
+        addresses: row.status.addresses().collect(),
+        key: listener.key,
+        name: listener.name.clone(),
+        mode: listener.mode.as_str().to_owned(),
+        problem: None,
+        traffic: landfall_model::view::TrafficView::default(),
+        algorithm: listener.pool.algorithm,
+        proxy_protocol: listener.pool.proxy_protocol,
+        monitor: listener.pool.monitor.clone(),
+        allowed: listener.allowed.clone(),
+        connection_limit: listener.connection_limit,
+        affinity: listener.pool.affinity,
+        members: listener.pool.members.iter().map(member).collect(),
+    };
+    wish.listeners.iter().map(view).collect()
+}
+
+fn member(member: &landfall_model::Member) -> MemberView {
+    let health = if member.draining { Health::Draining } else { Health::Unknown };
+    MemberView {
+        address: member.address,
+        name: member.name.as_ref().map(ToString::to_string),
+        node: member.node.as_ref().map(ToString::to_string),
+        weight: member.weight,
+        backup: member.backup,
+        health,
+        detail: String::new(),
+        traffic: landfall_model::view::TrafficView::default(),
+    }
+}
