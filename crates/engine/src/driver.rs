@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use landfall_model::intent::{Claim, Intent};
-use landfall_model::listener::ListenerKey;
+use landfall_model::intent::Intent;
 use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
+use crate::claims::claims;
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd};
 use crate::pulse::Pulse;
@@ -323,19 +323,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
     fn recall(&mut self) {
-        let mut claims = vec![Vec::new(); self.handle.providers.len()];
-        let mut records = Vec::new();
-        for row in self.world.services() {
+        let claims = claims(&self.world, &self.config.classes, &self.handle.providers);
+        for (provider, claims) in self.handle.providers.iter().zip(&claims) {
+            provider.recall(claims);
+        }
+        let unhandled = self.world.services().filter_map(|row| {
             let Belongs::Ours(instance) = self.judge(row) else {
-                continue;
+                return None;
             };
-            let (Some(provider), Some(claims)) = (
-                self.handle.providers.get(instance),
-                claims.get_mut(instance),
-            ) else {
-                continue;
-            };
-            records.push(Record {
+            let record = Record {
                 row: row.clone(),
                 instance,
                 status: row.status.clone(),
@@ -344,44 +340,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 left_out: Vec::new(),
                 pending: Vec::new(),
                 handled: false,
-            });
-            let addresses: Vec<_> = row.status.addresses().collect();
-            if addresses.is_empty() {
-                continue;
-            }
-            let intent = resolve(row, &self.world, provider.capabilities()).ok();
-            let wish = intent
-                .and_then(|intent| intent.load_balancer)
-                .map(|wish| wish.address);
-            let (requested, sharing_key, backend_key) = wish
-                .map(|wish| (wish.requested, wish.sharing_key, wish.backend_key))
-                .unwrap_or_default();
-            claims.push(Claim {
-                service: row.key.clone(),
-                uid: row.uid.clone(),
-                addresses,
-                requested,
-                sharing_key,
-                backend_key,
-                ports: row
-                    .ports
-                    .iter()
-                    .map(|port| ListenerKey {
-                        protocol: port.protocol,
-                        port: port.port,
-                    })
-                    .collect(),
-            });
-        }
-        for (provider, claims) in self.handle.providers.iter().zip(&claims) {
-            provider.recall(claims);
-        }
-        self.handle.book.write(|pages| {
-            pages.records = records
-                .into_iter()
-                .map(|record: Record| (record.row.key.clone(), record))
-                .collect();
+            };
+            Some((row.key.clone(), record))
         });
+        let records = unhandled.collect();
+        self.handle.book.write(|pages| pages.records = records);
     }
 
     fn start_passes(&mut self) {

@@ -12,8 +12,10 @@
 
 pub mod backoff;
 pub mod book;
+pub mod claims;
 pub mod driver;
 pub mod dry_run;
+pub mod leadership;
 pub mod metrics;
 pub mod pass;
 pub mod pulse;
@@ -24,6 +26,7 @@ pub mod select;
 pub mod status;
 pub mod world;
 
+pub use claims::claims;
 pub use driver::{Engine, EngineConfig, EngineHandle};
 pub use report::{Report, ReportError};
 pub use resolve::resolve;

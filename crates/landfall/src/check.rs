@@ -31,7 +31,11 @@ struct Finding {
 
 /// Runs the command; says whether there were no errors.
 pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
-    let loaded = planning::read(args.filename, args.recursive).await?;
+    let loaded = if args.filename.is_empty() && args.cluster.is_meant() {
+        args.cluster.load().await?
+    } else {
+        planning::read(args.filename, args.recursive).await?
+    };
     let config = config::read(args.config.as_deref()).await?;
     let outlook = planning::from_nothing(&config, loaded, &args.pools).await;
     let findings = findings(&outlook);

@@ -123,6 +123,17 @@ pub struct AdminArgs {
     pub admin: String,
 }
 
+/// Asking the API server of a cluster instead of a running instance.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ClusterArgs {
+    /// Ask the API server that this kubeconfig names, instead of a running instance
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
 /// `landfall get`
 #[derive(Debug, Args)]
 #[command(
@@ -139,6 +150,11 @@ pub struct GetArgs {
     /// Only this namespace
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// With a cluster: the controller's configuration, which names its classes
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     #[command(flatten)]
     pub instance: AdminArgs,
 }
@@ -155,6 +171,11 @@ pub struct ExplainArgs {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
+    /// With a cluster: the controller's configuration, which names its classes
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     #[command(flatten)]
     pub instance: AdminArgs,
 }
@@ -186,6 +207,8 @@ pub struct PlanArgs {
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
     #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
     pub instance: AdminArgs,
 }
 
@@ -196,8 +219,14 @@ pub struct PlanArgs {
                   wrong.\n\nExamples:\n  landfall check -f examples/\n  landfall check -f - -o json < web.yaml"
 )]
 pub struct CheckArgs {
-    /// A manifest file, a folder of them, or - for standard input; may be repeated
-    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it, with
+    /// a kubeconfig: what is in the cluster
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present_any = ["kubeconfig", "context", "config"]
+    )]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too
     #[arg(short = 'R', long)]
@@ -208,6 +237,8 @@ pub struct CheckArgs {
     /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,

@@ -14,6 +14,7 @@ use landfall_model::provider::Capabilities;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::view::{Health, InstanceView, ListenerView, MemberView, ServiceView};
+use landfall_model::wire::service_list;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,7 +34,10 @@ impl ClusterArgs {
     }
 
     fn origin(&self) -> Origin {
-        Origin::Kubeconfig { path: self.kubeconfig.clone(), context: self.context.clone() }
+        Origin::Kubeconfig {
+            path: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        }
     }
 
     /// A connection under the caller's identity.
@@ -47,8 +51,13 @@ impl ClusterArgs {
         let connection = self.connect().await?;
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
         let (sender, mut facts) = mpsc::channel(1024);
-        let sources =
-            Sources::start(&connection, SourceConfig::default(), sender, &tasks, &cancel);
+        let sources = Sources::start(
+            &connection,
+            SourceConfig::default(),
+            sender,
+            &tasks,
+            &cancel,
+        );
         let mut loaded = Loaded::default();
         let read = async {
             while let Some(fact) = facts.recv().await {
@@ -62,8 +71,10 @@ impl ClusterArgs {
         };
         let in_time = tokio::time::timeout(PATIENCE, read).await.unwrap_or(false);
         let health = sources.health().borrow().clone();
-        let failing: Vec<String> =
-            health.failing().map(|(what, why)| format!("{what}: {why}")).collect();
+        let failing: Vec<String> = health
+            .failing()
+            .map(|(what, why)| format!("{what}: {why}"))
+            .collect();
         cancel.cancel();
         drop(facts);
         tasks.close();
@@ -83,7 +94,10 @@ impl ClusterArgs {
         for fact in loaded.facts {
             world.apply(fact);
         }
-        let services = world.services().filter_map(|row| service(&world, classes, row)).collect();
+        let services = world
+            .services()
+            .filter_map(|row| service(&world, classes, row))
+            .collect();
         Ok(InstanceView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ready: true,
@@ -93,6 +107,19 @@ impl ClusterArgs {
         })
     }
 
+    /// The Services as a Kubernetes `v1` `List`.
+    pub async fn services_json(&self, classes: &Classes) -> anyhow::Result<serde_json::Value> {
+        let mut world = World::default();
+        for fact in self.load().await?.facts {
+            world.apply(fact);
+        }
+        let ours = world.services().filter(|row| {
+            let namespace = world.namespace(row.key.namespace());
+            classes.judge(row, namespace.map(AsRef::as_ref)) != Belongs::NotOurs
+        });
+        Ok(service_list(ours.map(|row| (&**row, &row.status))))
+    }
+
     /// One Service of the picture.
     pub async fn service(
         &self,
@@ -100,8 +127,12 @@ impl ClusterArgs {
         key: &ServiceKey,
     ) -> anyhow::Result<ServiceView> {
         let view = self.view(classes).await?;
-        let found = view.services.into_iter().find(|service| service.key == *key);
-        found.with_context(|| format!("there is no Service {key} of type LoadBalancer for Landfall"))
+        let found = view
+            .services
+            .into_iter()
+            .find(|service| service.key == *key);
+        found
+            .with_context(|| format!("there is no Service {key} of type LoadBalancer for Landfall"))
     }
 }
 
@@ -122,10 +153,13 @@ fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<Service
         Belongs::UnknownClass => {
             let class = row.class.as_deref().unwrap_or_default();
             reasons.push(
-                Reason::warning(Code::UnknownClass, "no instance that is known here serves it")
-                    .at("spec.loadBalancerClass")
-                    .value(class)
-                    .remedy("name the configuration of the controller with --config"),
+                Reason::warning(
+                    Code::UnknownClass,
+                    "no instance that is known here serves it",
+                )
+                .at("spec.loadBalancerClass")
+                .value(class)
+                .remedy("name the configuration of the controller with --config"),
             );
             resolve(row, world, &Capabilities::default()).ok()
         }
@@ -137,7 +171,11 @@ fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<Service
             }
         },
     };
-    reasons.extend(intent.iter().flat_map(|intent: &Intent| intent.remarks.clone()));
+    reasons.extend(
+        intent
+            .iter()
+            .flat_map(|intent: &Intent| intent.remarks.clone()),
+    );
     let wish = intent.and_then(|intent| intent.load_balancer);
     Some(ServiceView {
         key: row.key.clone(),
@@ -147,7 +185,10 @@ fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<Service
         status: row.status.clone(),
         reasons,
         address: wish.as_ref().map(|wish| wish.address.clone()),
-        listeners: wish.as_ref().map(|wish| listeners(row, wish)).unwrap_or_default(),
+        listeners: wish
+            .as_ref()
+            .map(|wish| listeners(row, wish))
+            .unwrap_or_default(),
         left_out: wish.map(|wish| wish.left_out).unwrap_or_default(),
         pending: Vec::new(),
     })
@@ -173,7 +214,11 @@ fn listeners(row: &ServiceRow, wish: &LoadBalancerWish) -> Vec<ListenerView> {
 }
 
 fn member(member: &landfall_model::Member) -> MemberView {
-    let health = if member.draining { Health::Draining } else { Health::Unknown };
+    let health = if member.draining {
+        Health::Draining
+    } else {
+        Health::Unknown
+    };
     MemberView {
         address: member.address,
         name: member.name.as_ref().map(ToString::to_string),

@@ -10,17 +10,23 @@ use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
 use crate::cli::{ExplainArgs, TextOutput};
 use crate::client::Admin;
-use crate::{get, table};
+use crate::{config, get, planning, table};
 
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
-    let admin = Admin::at(&args.instance.admin);
-    let path = format!(
-        "/api/v1/services/{}/{}",
-        args.service.namespace(),
-        args.service.name()
-    );
-    let view: ServiceView = admin.get(&path).await?;
+    let view = if args.cluster.is_meant() {
+        let config = config::read(args.config.as_deref()).await?;
+        args.cluster
+            .service(&planning::classes(&config), &args.service)
+            .await?
+    } else {
+        let path = format!(
+            "/api/v1/services/{}/{}",
+            args.service.namespace(),
+            args.service.name()
+        );
+        Admin::at(&args.instance.admin).get(&path).await?
+    };
     let text = match args.output {
         TextOutput::Text => explain(&view),
         TextOutput::Json => serde_json::to_string_pretty(&view)?,

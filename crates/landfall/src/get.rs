@@ -2,22 +2,23 @@
 
 use std::io::Write as _;
 
+use landfall_engine::Classes;
 use landfall_model::reason::Severity;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{InstanceView, ServiceView};
 use serde_json::Value;
 
-use crate::cli::{GetArgs, GetOutput, Kind};
+use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
 use crate::client::Admin;
-use crate::table;
+use crate::{config, planning, table};
 
 /// Runs the command.
 pub async fn run(args: GetArgs) -> anyhow::Result<()> {
     let Kind::Services = args.kind;
-    let admin = Admin::at(&args.instance.admin);
+    let asked = Asked::of(&args).await?;
     let text = match args.output {
         None | Some(GetOutput::Wide) => {
-            let mut view: InstanceView = admin.get("/api/v1/instance").await?;
+            let mut view = asked.view().await?;
             if let Some(namespace) = &args.namespace {
                 view.services
                     .retain(|service| service.key.namespace() == namespace);
@@ -29,7 +30,7 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
             }
         }
         Some(format) => {
-            let mut services: Value = admin.get("/api/v1/services").await?;
+            let mut services = asked.services().await?;
             if let (Some(namespace), Some(items)) = (
                 &args.namespace,
                 services.get_mut("items").and_then(Value::as_array_mut),
@@ -46,6 +47,41 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
     };
     writeln!(std::io::stdout(), "{}", text.trim_end())?;
     Ok(())
+}
+
+/// Who is asked.
+enum Asked {
+    Instance(Admin),
+    Cluster(ClusterArgs, Classes),
+}
+
+// === impl Asked ===
+
+impl Asked {
+    async fn of(args: &GetArgs) -> anyhow::Result<Self> {
+        if !args.cluster.is_meant() {
+            return Ok(Self::Instance(Admin::at(&args.instance.admin)));
+        }
+        let config = config::read(args.config.as_deref()).await?;
+        Ok(Self::Cluster(
+            args.cluster.clone(),
+            planning::classes(&config),
+        ))
+    }
+
+    async fn view(&self) -> anyhow::Result<InstanceView> {
+        match self {
+            Self::Instance(admin) => Ok(admin.get("/api/v1/instance").await?),
+            Self::Cluster(cluster, classes) => cluster.view(classes).await,
+        }
+    }
+
+    async fn services(&self) -> anyhow::Result<Value> {
+        match self {
+            Self::Instance(admin) => Ok(admin.get("/api/v1/services").await?),
+            Self::Cluster(cluster, classes) => cluster.services_json(classes).await,
+        }
+    }
 }
 
 /// One line per Service.

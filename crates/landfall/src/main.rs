@@ -6,6 +6,7 @@
 mod check;
 mod cli;
 mod client;
+mod cluster;
 mod config;
 mod demo;
 mod desk;

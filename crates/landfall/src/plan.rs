@@ -16,6 +16,13 @@ use crate::sources;
 /// Runs the command; says whether every wish can be had.
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     let text = sources::concatenated(&args.filename, args.recursive).await?;
+    if args.cluster.is_meant() {
+        let config = config::read(args.config.as_deref()).await?;
+        let cluster = args.cluster.load().await?;
+        let mut outlook = planning::on_cluster(&config, cluster, text.loaded(), args.prune).await;
+        text.place(&mut outlook);
+        return print(&outlook, args.output);
+    }
     let path = if args.prune {
         "/api/v1/plan?prune=true"
     } else {
@@ -42,9 +49,13 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         }
         Err(error) => return Err(error).context("asking the running instance"),
     };
-    let text = match args.output {
-        TextOutput::Text => describe(&outlook),
-        TextOutput::Json => serde_json::to_string_pretty(&outlook)?,
+    print(&outlook, args.output)
+}
+
+fn print(outlook: &Outlook, output: TextOutput) -> anyhow::Result<bool> {
+    let text = match output {
+        TextOutput::Text => describe(outlook),
+        TextOutput::Json => serde_json::to_string_pretty(outlook)?,
     };
     writeln!(std::io::stdout(), "{}", text.trim_end())?;
     let reasons = outlook

@@ -72,6 +72,31 @@ pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) ->
     }
 }
 
+/// Plans manifests on top of what a cluster says: what a controller that started now would do.
+pub async fn on_cluster(config: &Config, cluster: Loaded, loaded: Loaded, prune: bool) -> Outlook {
+    let mut world = World::default();
+    for fact in cluster.facts {
+        world.apply(fact);
+    }
+    for pool in config.pools() {
+        world.apply(Fact::Pool(Arc::new(pool)));
+    }
+    let classes = classes(config);
+    let providers: Vec<Local> = classes.names().iter().map(|_| Local::imaginary()).collect();
+    set_pools(&providers, &classes, &world);
+    for (provider, claims) in providers.iter().zip(landfall_engine::claims(
+        &world,
+        &classes,
+        &providers.iter().collect::<Vec<_>>(),
+    )) {
+        provider.recall(&claims);
+    }
+    let mut outlook = on_top(world, &providers, &classes, loaded, prune).await;
+    outlook.against_instance = false;
+    outlook.problems.splice(0..0, cluster.reasons);
+    outlook
+}
+
 /// Plans manifests on top of what a running instance knows. With `prune`, Services that are not
 /// among them are taken as deleted.
 pub async fn on_top(

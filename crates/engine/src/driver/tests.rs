@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use landfall_model::intent::Claim;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
 use landfall_model::status::{ConditionType, IngressAddress};
