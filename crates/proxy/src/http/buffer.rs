@@ -1,5 +1,5 @@
-//! Read buffers that exist only while they hold bytes: an idle connection has none. Storage is kept per
-//! thread and handed from connection to connection.
+//! Bytes on their way. Read buffers exist only while they hold bytes: an idle connection has none. Their
+//! storage is kept per thread and handed from connection to connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,6 +26,13 @@ pub(super) struct Buffer {
     end: usize,
     /// The last read left no room: there is more where that came from.
     eager: bool,
+}
+
+/// Bytes made here, on their way out.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
 }
 
 thread_local! {
@@ -123,6 +130,40 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         give(std::mem::take(&mut self.storage));
+    }
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    /// What is still to be sent.
+    pub(super) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.sent..).unwrap_or_default()
+    }
+
+    /// Adds bytes at the end.
+    pub(super) fn push(&mut self, more: &[u8]) {
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+        self.bytes.extend_from_slice(more);
+    }
+
+    /// Counts bytes as sent.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.sent = (self.sent + count).min(self.bytes.len());
+    }
+
+    /// All bytes, sent or not, unless some were pushed after all before were sent.
+    pub(super) fn into_storage(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl From<Vec<u8>> for Outgoing {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, sent: 0 }
     }
 }
 

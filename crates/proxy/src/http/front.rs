@@ -1,6 +1,7 @@
 //! What all HTTP connections of one listener on one worker share: idle connections to members, and the
 //! word that the listener is closing. Decides nothing about a request.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +14,10 @@ use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::upstream::Idle;
+use super::refusal::Refusal;
+use super::upstream::{Idle, Links};
 use crate::listener::ListenerState;
-use crate::pool::Health;
+use crate::pool::{Health, Lease};
 
 /// How often idle connections are looked through, while there are any.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -40,8 +42,11 @@ pub struct Front {
 #[derive(Debug, Default)]
 struct Shared {
     idle: Idle,
+    links: Links,
     /// A copy of the listener's word that lies in this worker's cache.
     draining: AtomicBool,
+    /// The keeper is looking through connections now and then.
+    awake: AtomicBool,
     filled: Notify,
 }
 
@@ -112,6 +117,30 @@ impl Front {
         }
     }
 
+    /// HTTP/2 connections to members.
+    pub(super) fn links(&self) -> &Links {
+        &self.shared.links
+    }
+
+    /// There is an HTTP/2 connection to a member, which may have to be swept away one day.
+    pub(super) fn linked(&self) {
+        if !self.shared.awake.load(Ordering::Relaxed) {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Counts a member that could not be reached, and tells what that means for the client.
+    pub(super) fn connect_failed(&self, lease: &Lease, error: &io::Error) -> Refusal {
+        lease.failed();
+        self.listener.counters().mine().connect_failed();
+        let (listener, member) = (self.listener.id(), lease.address());
+        tracing::debug!(%listener, %member, %error, "connect failed");
+        match error.kind() {
+            io::ErrorKind::TimedOut => Refusal::MemberTimeout,
+            _ => Refusal::MemberFailed,
+        }
+    }
+
     /// What is configured at present.
     pub(super) fn settings(&self) -> Settings {
         let config = self.listener.config();
@@ -130,13 +159,16 @@ impl Shared {
     /// Closes idle connections that are of no use any more. Tells whether any are left.
     fn sweep(&self, listener: &ListenerState) -> bool {
         let members = listener.pool().members();
-        self.idle.sweep(|address| {
+        let usable = |address| {
             members.iter().any(|member| {
                 member.address() == address
                     && member.health() != Health::Down
                     && !member.is_leaving()
             })
-        })
+        };
+        let some_left = self.idle.sweep(usable) | self.links.sweep(usable);
+        self.awake.store(some_left, Ordering::Relaxed);
+        some_left
     }
 }
 
@@ -151,4 +183,5 @@ async fn keep(shared: Arc<Shared>, listener: Arc<ListenerState>) {
     }
     shared.draining.store(true, Ordering::Relaxed);
     shared.idle.clear();
+    shared.links.clear();
 }

@@ -11,23 +11,34 @@
 //! socket. Never looks into a body and never stores one.
 
 mod buffer;
+mod content;
 mod fields;
 mod front;
 mod h1;
+mod h2;
+mod over_http2;
 mod refusal;
+mod spawner;
 mod upstream;
 mod watchdog;
-
-pub use front::{ClientStream, Front};
 
 use std::sync::Arc;
 
 use self::buffer::Buffer;
+pub use self::front::{ClientStream, Front};
 use crate::inbound::Inbound;
+
+/// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB) take.
+const MAX_HEAD: usize = 32 * 1024;
 
 /// Serves a client until its connection ends. `early` was read from it already.
 pub async fn serve<S: ClientStream>(front: Arc<Front>, client: S, inbound: Inbound, early: &[u8]) {
-    h1::Connection::new(front, client, inbound, Buffer::holding(early))
-        .run()
-        .await;
+    let early = Buffer::holding(early);
+    if client.agreed() == Some(b"h2") {
+        return h2::run(front, client, inbound, early).await;
+    }
+    let connection = h1::Connection::new(front.clone(), client, inbound, early);
+    if let Some((client, early)) = connection.run().await {
+        h2::run(front, client, inbound, early).await;
+    }
 }

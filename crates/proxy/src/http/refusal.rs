@@ -81,9 +81,9 @@ impl Refusal {
     pub(super) fn write(self, to_head: bool, keep_alive: bool, out: &mut Vec<u8>) {
         let (status, body) = (self.status(), self.body());
         let mut line = |parts: [&str; 4]| {
-            parts
-                .iter()
-                .for_each(|part| out.extend_from_slice(part.as_bytes()));
+            for part in parts {
+                out.extend_from_slice(part.as_bytes());
+            }
             out.extend_from_slice(b"\r\n");
         };
         line([

@@ -2,6 +2,8 @@
 //! connections per listener and worker; one per client where members are told about each client by a
 //! PROXY header, because such a connection speaks for nobody else.
 
+mod links;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
+pub(super) use self::links::{Link, Links};
 use crate::dial;
 use crate::inbound::Inbound;
 use crate::proxy_protocol::Header;

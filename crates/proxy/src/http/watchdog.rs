@@ -1,8 +1,10 @@
-//! One timer per connection, for deadlines that nearly always move away before they are reached: it is
-//! only set again when it fires, or for a deadline that is nearer. A request costs it nothing.
+//! Time-outs of a connection. One timer, for deadlines that nearly always move away before they are
+//! reached: it is only set again when it fires, or for a deadline that is nearer, so that a request
+//! costs it nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -10,6 +12,40 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// How long one of two sides has kept everybody waiting.
+#[derive(Debug)]
+pub(super) struct Side {
+    bytes: u64,
+    waits: bool,
+    since: Instant,
+}
+
+// === impl Side ===
+
+impl Side {
+    /// Nobody waits for this side yet.
+    pub(super) fn new(since: Instant) -> Self {
+        Self {
+            bytes: 0,
+            waits: false,
+            since,
+        }
+    }
+
+    /// Whether it is waited for at present, and how many bytes it has moved so far.
+    pub(super) fn note(&mut self, bytes: u64, waits: bool, now: Instant) {
+        if bytes != self.bytes || (waits && !self.waits) {
+            self.since = now;
+        }
+        (self.bytes, self.waits) = (bytes, waits);
+    }
+
+    /// When it will have kept everybody waiting for too long; `None` if nobody waits for it.
+    pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
+        self.waits.then(|| self.since + patience)
+    }
 }
 
 // === impl Watchdog ===
@@ -36,7 +72,6 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
 
     use super::*;
 
@@ -44,6 +79,31 @@ mod tests {
         let start = Instant::now();
         poll_fn(|context| watchdog.poll(deadline, context)).await;
         start.elapsed()
+    }
+
+    #[test]
+    fn a_side_is_only_late_while_it_is_waited_for_and_does_nothing() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut side = Side::new(start);
+        assert_eq!(side.deadline(second), None);
+        side.note(0, true, start + second);
+        assert_eq!(side.deadline(second), Some(start + second * 2));
+        side.note(0, true, start + second * 3);
+        assert_eq!(
+            side.deadline(second),
+            Some(start + second * 2),
+            "nothing moved"
+        );
+        side.note(5, true, start + second * 3);
+        assert_eq!(side.deadline(second), Some(start + second * 4));
+        side.note(5, false, start + second * 9);
+        assert_eq!(side.deadline(second), None);
+        side.note(5, true, start + second * 20);
+        assert_eq!(
+            side.deadline(second),
+            Some(start + second * 21),
+            "the wait begins anew"
+        );
     }
 
     #[tokio::test(start_paused = true)]

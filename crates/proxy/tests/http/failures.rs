@@ -202,9 +202,7 @@ async fn a_kept_connection_that_dies_under_a_request_is_replaced_only_if_that_do
             let mut again = member.accept().await;
             again.request().await.unwrap();
             again
-                .send(format!(
-                    "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-                ))
+                .send("HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
                 .await;
             assert_eq!(client.response().await.status, 201);
         } else {

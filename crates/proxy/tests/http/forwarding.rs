@@ -40,7 +40,7 @@ async fn connections_to_members_are_shared_between_clients() {
 async fn members_are_told_about_the_client() {
     let member = Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], |listener| {
-        listener.mode = Mode::Http(EVERYTHING)
+        listener.mode = Mode::Http(EVERYTHING);
     })
     .await;
     let port = scene.address.port();

@@ -1,8 +1,16 @@
 //! HTTP listeners over real sockets: raw bytes in, raw bytes out, with members that do as they are told.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy knows tests by their attribute only, and these stand in helpers of tests"
+)]
+
 mod scene;
 
 mod failures;
 mod forwarding;
 mod framing;
+mod http2;
+mod http2_members;
 mod lifetime;

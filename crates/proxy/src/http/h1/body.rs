@@ -18,7 +18,7 @@ const MAX_TRAILER_FIELDS: usize = 64;
 
 /// How the length of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(in crate::http) enum Framing {
     /// There is no body, whatever the head says.
     Empty,
     /// `Content-Length`.
@@ -31,7 +31,7 @@ pub(super) enum Framing {
 
 /// Follows a body through the bytes of its connection.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(in crate::http) struct Decoder {
     state: State,
     extensions: usize,
     trailers: Vec<u8>,
@@ -39,14 +39,14 @@ pub(super) struct Decoder {
 
 /// The next bytes, and what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) kind: Kind,
+pub(in crate::http) struct Piece {
+    pub(in crate::http) kind: Kind,
     /// How many bytes; at least one.
-    pub(super) length: usize,
+    pub(in crate::http) length: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::http) enum Kind {
     /// Chunk sizes and line ends.
     Frame,
     /// Content.
@@ -57,7 +57,7 @@ pub(super) enum Kind {
 
 /// A body that is not what its head promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadBody {
+pub(in crate::http) enum BadBody {
     #[error("a chunk does not begin with its size in hexadecimal digits")]
     Size,
     #[error("a line end is missing or incomplete")]
@@ -95,7 +95,7 @@ enum State {
 
 impl Framing {
     /// Whether there is no body.
-    pub(super) fn is_empty(self) -> bool {
+    pub(in crate::http) fn is_empty(self) -> bool {
         matches!(self, Self::Empty | Self::Length(0))
     }
 }
@@ -103,7 +103,7 @@ impl Framing {
 // === impl Decoder ===
 
 impl Decoder {
-    pub(super) fn new(framing: Framing) -> Self {
+    pub(in crate::http) fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::Empty | Framing::Length(0) => State::Done,
             Framing::Length(length) => State::Length(length),
@@ -118,18 +118,18 @@ impl Decoder {
     }
 
     /// Whether the body is complete.
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::http) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
     /// Whether the end of the connection is a good end of the body.
-    pub(super) fn may_end(&self) -> bool {
+    pub(in crate::http) fn may_end(&self) -> bool {
         matches!(self.state, State::Done | State::UntilClose)
     }
 
     /// Takes the next piece of what arrived, which must not be empty. Call until everything is taken
     /// or the body is done; what is left then belongs to the next message.
-    pub(super) fn next(&mut self, input: &[u8]) -> Result<Piece, BadBody> {
+    pub(in crate::http) fn next(&mut self, input: &[u8]) -> Result<Piece, BadBody> {
         let available = input.len() as u64;
         match self.state {
             State::Length(left) => {
@@ -173,8 +173,13 @@ impl Decoder {
         }
     }
 
+    /// Whether anything stands in the trailer section so far.
+    pub(in crate::http) fn has_trailers(&self) -> bool {
+        self.trailers.len() > b"\r\n".len()
+    }
+
     /// The trailer section as it may be passed on, with the empty line that ends it.
-    pub(super) fn trailer_section(&self) -> Result<Vec<u8>, BadBody> {
+    pub(in crate::http) fn trailer_section(&self) -> Result<Vec<u8>, BadBody> {
         let mut section = Vec::new();
         self.each_trailer(|name, value| {
             section.extend_from_slice(name.as_bytes());
@@ -187,7 +192,7 @@ impl Decoder {
     }
 
     /// The trailers as a map, without those that may not be passed on.
-    pub(super) fn trailer_map(&self) -> Result<HeaderMap, BadBody> {
+    pub(in crate::http) fn trailer_map(&self) -> Result<HeaderMap, BadBody> {
         let mut map = HeaderMap::new();
         self.each_trailer(|name, value| {
             let name = HeaderName::from_bytes(name.as_bytes());
@@ -290,13 +295,11 @@ mod tests {
 
     use super::*;
 
-    /// Feeds a body in parts of the given size. Returns content, forwarded bytes (without trailers)
-    /// and what was left over.
-    fn decode(
-        framing: Framing,
-        body: &[u8],
-        part: usize,
-    ) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>, Decoder), BadBody> {
+    /// Content, forwarded bytes (without trailers), what was left over, and the decoder at the end.
+    type Decoded = (Vec<u8>, Vec<u8>, Vec<u8>, Decoder);
+
+    /// Feeds a body in parts of the given size.
+    fn decode(framing: Framing, body: &[u8], part: usize) -> Result<Decoded, BadBody> {
         let mut decoder = Decoder::new(framing);
         let (mut content, mut raw, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for mut bytes in body.chunks(part.max(1)) {

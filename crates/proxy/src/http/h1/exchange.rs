@@ -12,14 +12,13 @@ use tokio::time::Instant;
 
 use super::Then;
 use super::body::Framing;
-use super::head::{
-    MAX_HEAD, RequestFacts, ResponseFacts, ResponseHead, ResponseStyle, Room, Version,
-};
+use super::head::{RequestFacts, ResponseFacts, ResponseHead, ResponseStyle, Room, Version};
 use super::transfer::{Broken, End, Recode, Transfer};
+use crate::http::MAX_HEAD;
 use crate::http::buffer::Buffer;
 use crate::http::front::{ClientStream, Front};
 use crate::http::refusal::Refusal;
-use crate::http::watchdog::Watchdog;
+use crate::http::watchdog::{Side, Watchdog};
 use crate::pool::Lease;
 
 /// An exchange that takes longer listens for the end of its member's drain time. Most are over before
@@ -110,14 +109,6 @@ enum Down {
 enum Finish {
     Whole { reuse: bool, then: Then },
     Switched,
-}
-
-/// How long one of the two sides has kept the exchange waiting.
-#[derive(Debug)]
-struct Side {
-    bytes: u64,
-    waits: bool,
-    since: Instant,
 }
 
 /// Bytes that have moved: from and to the client, to and from the member.
@@ -426,29 +417,5 @@ impl Exchange {
             now.from_member - before.from_member,
         );
         self.counted = now;
-    }
-}
-
-// === impl Side ===
-
-impl Side {
-    fn new(since: Instant) -> Self {
-        Self {
-            bytes: 0,
-            waits: false,
-            since,
-        }
-    }
-
-    fn note(&mut self, bytes: u64, waits: bool, now: Instant) {
-        if bytes != self.bytes || (waits && !self.waits) {
-            self.since = now;
-        }
-        (self.bytes, self.waits) = (bytes, waits);
-    }
-
-    /// When the side will have kept everybody waiting for too long; `None` if nobody waits for it.
-    fn deadline(&self, patience: Duration) -> Option<Instant> {
-        self.waits.then(|| self.since + patience)
     }
 }

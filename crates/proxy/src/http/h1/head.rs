@@ -10,26 +10,23 @@ use crate::http::fields::{Field, Forwarding, list};
 use crate::http::refusal::Refusal;
 
 /// Most fields in a head.
-pub(super) const MAX_FIELDS: usize = 100;
-
-/// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB) take.
-pub(super) const MAX_HEAD: usize = 32 * 1024;
+pub(in crate::http) const MAX_FIELDS: usize = 100;
 
 /// Room for the fields of one head.
-pub(super) struct Room<'b> {
+pub(in crate::http) struct Room<'b> {
     fields: [MaybeUninit<Header<'b>>; MAX_FIELDS],
     kinds: [Field; MAX_FIELDS],
 }
 
 /// HTTP/1.x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Version {
+pub(in crate::http) enum Version {
     Http10,
     Http11,
 }
 
 /// A request's head, read and found good.
-pub(super) struct RequestHead<'h, 'b> {
+pub(in crate::http) struct RequestHead<'h, 'b> {
     method: &'b str,
     /// Origin form, or `*`.
     target: &'b str,
@@ -41,23 +38,23 @@ pub(super) struct RequestHead<'h, 'b> {
 
 /// What there is to know about a request once its head is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RequestFacts {
+pub(in crate::http) struct RequestFacts {
     /// Bytes of the head.
-    pub(super) length: usize,
-    pub(super) version: Version,
-    pub(super) framing: Framing,
+    pub(in crate::http) length: usize,
+    pub(in crate::http) version: Version,
+    pub(in crate::http) framing: Framing,
     /// The client means to send another request.
-    pub(super) keep_alive: bool,
+    pub(in crate::http) keep_alive: bool,
     /// `HEAD`: the response has no body, whatever it says.
-    pub(super) is_head: bool,
+    pub(in crate::http) is_head: bool,
     /// Sending it twice does no harm (RFC 9110 section 9.2.2).
-    pub(super) is_idempotent: bool,
+    pub(in crate::http) is_idempotent: bool,
     /// The client asks to go on with another protocol.
-    pub(super) upgrade: bool,
+    pub(in crate::http) upgrade: bool,
 }
 
 /// A response's head, read and found good.
-pub(super) struct ResponseHead<'h, 'b> {
+pub(in crate::http) struct ResponseHead<'h, 'b> {
     reason: &'b str,
     fields: Fields<'h, 'b>,
     facts: ResponseFacts,
@@ -65,29 +62,29 @@ pub(super) struct ResponseHead<'h, 'b> {
 
 /// What there is to know about a response once its head is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ResponseFacts {
+pub(in crate::http) struct ResponseFacts {
     /// Bytes of the head.
-    pub(super) length: usize,
-    pub(super) status: u16,
-    pub(super) framing: Framing,
+    pub(in crate::http) length: usize,
+    pub(in crate::http) status: u16,
+    pub(in crate::http) framing: Framing,
     /// The member keeps the connection open.
-    pub(super) keep_alive: bool,
+    pub(in crate::http) keep_alive: bool,
 }
 
 /// How a response is to be written for its client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ResponseStyle {
+pub(in crate::http) struct ResponseStyle {
     /// The client's version.
-    pub(super) version: Version,
+    pub(in crate::http) version: Version,
     /// The connection goes on after it.
-    pub(super) keep_alive: bool,
+    pub(in crate::http) keep_alive: bool,
     /// The body arrives without a known length and is to be put in chunks.
-    pub(super) enchunk: bool,
+    pub(in crate::http) enchunk: bool,
 }
 
 /// A member's response that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadResponse {
+pub(in crate::http) enum BadResponse {
     #[error("the head of the response is broken")]
     Head,
     #[error("the head of the response has more than {MAX_FIELDS} fields")]
@@ -106,7 +103,7 @@ struct Fields<'h, 'b> {
 // === impl Room ===
 
 impl Room<'_> {
-    pub(super) fn new() -> Self {
+    pub(in crate::http) fn new() -> Self {
         Self {
             fields: [const { MaybeUninit::uninit() }; MAX_FIELDS],
             kinds: [Field::Other; MAX_FIELDS],
@@ -118,7 +115,10 @@ impl Room<'_> {
 
 impl<'h, 'b> RequestHead<'h, 'b> {
     /// Reads the head at the beginning of `bytes`; `None` while it is incomplete.
-    pub(super) fn read(bytes: &'b [u8], room: &'h mut Room<'b>) -> Result<Option<Self>, Refusal> {
+    pub(in crate::http) fn read(
+        bytes: &'b [u8],
+        room: &'h mut Room<'b>,
+    ) -> Result<Option<Self>, Refusal> {
         let mut request = httparse::Request::new(&mut []);
         let parsed = request.parse_with_uninit_headers(bytes, &mut room.fields);
         let length = match parsed {
@@ -168,12 +168,12 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         }))
     }
 
-    pub(super) fn facts(&self) -> RequestFacts {
+    pub(in crate::http) fn facts(&self) -> RequestFacts {
         self.facts
     }
 
     /// Writes the head for an HTTP/1.1 member.
-    pub(super) fn write(&self, forwarding: &Forwarding, out: &mut Vec<u8>) {
+    pub(in crate::http) fn write(&self, forwarding: &Forwarding, out: &mut Vec<u8>) {
         for part in [self.method, " ", self.target, " HTTP/1.1\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
@@ -192,7 +192,10 @@ impl<'h, 'b> RequestHead<'h, 'b> {
     }
 
     /// The head as a request for an HTTP/2 member.
-    pub(super) fn to_http2(&self, forwarding: &Forwarding) -> Result<http::Request<()>, Refusal> {
+    pub(in crate::http) fn to_http2(
+        &self,
+        forwarding: &Forwarding,
+    ) -> Result<http::Request<()>, Refusal> {
         let host = self.fields.of(Field::Host).next().map(|field| field.value);
         let authority = self
             .authority
@@ -272,8 +275,21 @@ impl<'h, 'b> RequestHead<'h, 'b> {
 // === impl RequestFacts ===
 
 impl RequestFacts {
+    /// Those of a request that came over HTTP/2 and goes on framed like this.
+    pub(in crate::http) fn of_http2(method: &http::Method, framing: Framing) -> Self {
+        Self {
+            length: 0,
+            version: Version::Http11,
+            framing,
+            keep_alive: true,
+            is_head: method == http::Method::HEAD,
+            is_idempotent: method.is_idempotent(),
+            upgrade: false,
+        }
+    }
+
     /// Whether the request can be sent again as it is: twice does no harm, and no part of it is gone.
-    pub(super) fn may_be_repeated(self) -> bool {
+    pub(in crate::http) fn may_be_repeated(self) -> bool {
         self.is_idempotent && self.framing == Framing::Empty
     }
 }
@@ -283,7 +299,7 @@ impl RequestFacts {
 impl<'h, 'b> ResponseHead<'h, 'b> {
     /// Reads the head at the beginning of `bytes`, an answer to the given request; `None` while it is
     /// incomplete.
-    pub(super) fn read(
+    pub(in crate::http) fn read(
         bytes: &'b [u8],
         room: &'h mut Room<'b>,
         request: RequestFacts,
@@ -327,12 +343,33 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         }))
     }
 
-    pub(super) fn facts(&self) -> ResponseFacts {
+    pub(in crate::http) fn facts(&self) -> ResponseFacts {
         self.facts
     }
 
+    /// The head for an HTTP/2 client.
+    pub(in crate::http) fn to_response(&self) -> http::Response<()> {
+        let mut response = http::Response::new(());
+        *response.status_mut() =
+            http::StatusCode::from_u16(self.facts.status).unwrap_or(http::StatusCode::BAD_GATEWAY);
+        for (field, &kind) in self.fields.all.iter().zip(self.fields.kinds) {
+            let passes = match kind {
+                Field::Connection | Field::TransferEncoding | Field::HopByHop | Field::Upgrade => {
+                    false
+                }
+                _ => !self.fields.is_nominated(field.name),
+            };
+            let name = http::HeaderName::from_bytes(field.name.as_bytes());
+            let value = http::HeaderValue::from_bytes(field.value);
+            if let (true, Ok(name), Ok(value)) = (passes, name, value) {
+                response.headers_mut().append(name, value);
+            }
+        }
+        response
+    }
+
     /// Writes the head for an HTTP/1 client.
-    pub(super) fn write(&self, style: ResponseStyle, out: &mut Vec<u8>) {
+    pub(in crate::http) fn write(&self, style: ResponseStyle, out: &mut Vec<u8>) {
         let status = self.facts.status;
         let bodiless = matches!(status, 100..=199 | 204 | 304);
         status_line(status, self.reason, out);
@@ -362,9 +399,53 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
     }
 }
 
+/// Writes the head of a request that came over HTTP/2, from which hop-by-hop fields and `Host` were taken
+/// out, for an HTTP/1.1 member. Tells how its body, if any, is to be framed.
+pub(in crate::http) fn write_request(
+    parts: &http::request::Parts,
+    authority: &str,
+    is_empty: bool,
+    out: &mut Vec<u8>,
+) -> Framing {
+    let path = parts
+        .uri
+        .path_and_query()
+        .map_or("/", http::uri::PathAndQuery::as_str);
+    for part in [parts.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    line("host", authority.as_bytes(), out);
+    for (name, value) in &parts.headers {
+        if name != http::header::COOKIE {
+            line(name.as_str(), value.as_bytes(), out);
+        }
+    }
+    // Cookies may come in pieces, which HTTP/1.1 does not know (RFC 9113 section 8.2.3).
+    let cookies: Vec<_> = parts.headers.get_all(http::header::COOKIE).iter().collect();
+    if !cookies.is_empty() {
+        let pieces: Vec<_> = cookies.iter().map(|cookie| cookie.as_bytes()).collect();
+        line("cookie", &pieces.join(&b"; "[..]), out);
+    }
+    let length = parts.headers.get(http::header::CONTENT_LENGTH);
+    let framing = match length.map(|length| number(length.as_bytes())) {
+        Some(length) => Framing::Length(length.unwrap_or_default()),
+        None if is_empty => Framing::Empty,
+        None => {
+            out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            Framing::Chunked
+        }
+    };
+    let wants_length = matches!(parts.method.as_str(), "POST" | "PUT" | "PATCH");
+    if framing == Framing::Empty && wants_length {
+        out.extend_from_slice(b"content-length: 0\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
 /// Writes the head of a response that came over HTTP/2, from which hop-by-hop fields were taken out,
 /// for an HTTP/1 client.
-pub(super) fn write_response(
+pub(in crate::http) fn write_response(
     status: u16,
     headers: &http::HeaderMap,
     style: ResponseStyle,
@@ -436,7 +517,7 @@ fn target<'b>(method: &str, target: &'b str) -> Result<(&'b str, Option<&'b str>
 
 /// Whether a value may stand in `Host`: a name, an address, a port; nothing that could end up as another
 /// field, path or user (RFC 3986 section 3.2.2).
-fn is_host(value: &[u8]) -> bool {
+pub(in crate::http) fn is_host(value: &[u8]) -> bool {
     value
         .iter()
         .all(|&byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte))

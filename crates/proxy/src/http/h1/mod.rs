@@ -1,8 +1,9 @@
 //! HTTP/1.0 and 1.1 clients (RFC 9112): one task per connection, one request after the other.
 
-mod body;
+pub(super) mod body;
+mod bridge;
 mod exchange;
-mod head;
+pub(super) mod head;
 mod transfer;
 mod tunnel;
 
@@ -18,12 +19,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use self::exchange::{Answered, Exchange, Failure, Scene};
-use self::head::{MAX_HEAD, RequestFacts, RequestHead, Room};
+use self::head::{RequestFacts, RequestHead, Room};
+use super::MAX_HEAD;
 use super::buffer::Buffer;
 use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::refusal::Refusal;
-use super::upstream::{self, Idle, Need};
+use super::upstream::{self, Idle, Links, Need};
 use super::watchdog::Watchdog;
 use crate::counters;
 use crate::dial::MAX_TRIES;
@@ -33,6 +35,9 @@ use crate::pool::Lease;
 /// How long a client that was refused may go on sending before the connection is closed in its face:
 /// closing with unread bytes would be a reset, which can overtake and destroy the answer.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// What clients begin with that know that HTTP/2 is spoken here (RFC 9113 section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A client's connection.
 pub(super) struct Connection<S> {
@@ -47,12 +52,19 @@ pub(super) struct Connection<S> {
     downward: Vec<u8>,
     /// Connections to members that were told about this client.
     own: Option<Idle>,
+    own_links: Option<Links>,
+    /// The request as an HTTP/2 member is to see it, where members speak that.
+    for_http2: Option<http::Request<()>>,
+    /// No request was read yet.
+    is_first: bool,
 }
 
 /// What comes next on a client's connection.
 enum Next {
     Request(RequestFacts),
     Refuse(Refusal),
+    /// Not HTTP/1 at all, but the beginning of HTTP/2.
+    Http2,
     /// Nothing: the client left, fell silent, or the listener closes.
     End,
 }
@@ -74,39 +86,50 @@ enum Then {
 impl<S: ClientStream> Connection<S> {
     /// A connection on which `early` was read already.
     pub(super) fn new(front: Arc<Front>, client: S, inbound: Inbound, early: Buffer) -> Self {
-        let http = front.settings().http;
-        let port = front.listener().id().key.port.get();
         Self {
+            forwarding: forwarding(&front, &inbound),
             front,
             client,
-            forwarding: Forwarding::new(http, inbound.client, inbound.secure, port),
             inbound,
             input: early,
             watchdog: Watchdog::default(),
             upward: Vec::new(),
             downward: Vec::new(),
             own: None,
+            own_links: None,
+            for_http2: None,
+            is_first: true,
         }
     }
 
-    /// Serves the client until its connection ends.
-    pub(super) async fn run(mut self) {
+    /// Serves the client until its connection ends. A client that turns out to speak HTTP/2 is given
+    /// back, with what it has said.
+    pub(super) async fn run(mut self) -> Option<(S, Buffer)> {
         let front = self.front.clone();
         let mut closing = pin!(front.listener().closing().cancelled());
         loop {
             let settings = self.front.settings();
             let then = match self.next(settings, closing.as_mut()).await {
                 Next::End => Then::Close,
+                Next::Http2 => return Some((self.client, self.input)),
                 Next::Refuse(refusal) => self.refuse(refusal, None, settings).await,
-                Next::Request(facts) => self.answer(facts, settings).await,
+                Next::Request(facts) => {
+                    // They may have changed while the client took its time.
+                    let settings = self.front.settings();
+                    match self.for_http2.take() {
+                        Some(head) => self.answer_over_http2(facts, &head, settings).await,
+                        None => self.answer(facts, settings).await,
+                    }
+                }
             };
             match then {
-                Then::Continue => {}
-                Then::Close => return self.close().await,
-                Then::Linger => return self.linger().await,
-                Then::Abort => return self.client.abort(),
+                Then::Continue => self.is_first = false,
+                Then::Close => break self.close().await,
+                Then::Linger => break self.linger().await,
+                Then::Abort => break self.client.abort(),
             }
         }
+        None
     }
 
     /// Waits for the head of a request, and writes it into `upward` for the member.
@@ -115,15 +138,6 @@ impl<S: ClientStream> Connection<S> {
         settings: Settings,
         mut closing: Pin<&mut impl Future<Output = ()>>,
     ) -> Next {
-        if self.forwarding.options() != settings.http {
-            let port = self.front.listener().id().key.port.get();
-            self.forwarding = Forwarding::new(
-                settings.http,
-                self.inbound.client,
-                self.inbound.secure,
-                port,
-            );
-        }
         let mut since: Option<Instant> = None;
         let mut begun = !self.input.is_empty();
         let mut searched = 0;
@@ -168,6 +182,12 @@ impl<S: ClientStream> Connection<S> {
     /// Reads the head of a request from what arrived, if it is all there.
     fn read_head(&mut self, searched: &mut usize) -> Option<Next> {
         let bytes = self.input.bytes();
+        if self.is_first && !bytes.is_empty() {
+            let length = bytes.len().min(HTTP2_PREFACE.len());
+            if bytes.get(..length) == HTTP2_PREFACE.get(..length) {
+                return (length == HTTP2_PREFACE.len()).then_some(Next::Http2);
+            }
+        }
         // Parsing anew for each part of a head that comes in drops would be a gift to attackers.
         let complete = !bytes.is_empty()
             && (*searched == 0
@@ -187,8 +207,19 @@ impl<S: ClientStream> Connection<S> {
                 return Some(Next::Refuse(Refusal::HeadTooLarge));
             }
             Ok(Some(head)) => {
-                self.upward.clear();
-                head.write(&self.forwarding, &mut self.upward);
+                let http = self.front.settings().http;
+                if self.forwarding.options() != http {
+                    self.forwarding = forwarding(&self.front, &self.inbound);
+                }
+                if http.member_http2 {
+                    match head.to_http2(&self.forwarding) {
+                        Ok(request) => self.for_http2 = Some(request),
+                        Err(refusal) => return Some(Next::Refuse(refusal)),
+                    }
+                } else {
+                    self.upward.clear();
+                    head.write(&self.forwarding, &mut self.upward);
+                }
                 head.facts()
             }
         };
@@ -261,15 +292,7 @@ impl<S: ClientStream> Connection<S> {
         match upstream::connect(member, within, settings.introduce, &self.inbound).await {
             Ok(stream) => self.exchange(stream, lease, request, settings).await,
             Err(error) => {
-                lease.failed();
-                self.front.listener().counters().mine().connect_failed();
-                let listener = self.front.listener().id();
-                tracing::debug!(%listener, %member, %error, "connect failed");
-                let refusal = if error.kind() == std::io::ErrorKind::TimedOut {
-                    Refusal::MemberTimeout
-                } else {
-                    Refusal::MemberFailed
-                };
+                let refusal = self.front.connect_failed(lease, &error);
                 Err(Failure::Unanswered {
                     refusal,
                     may_retry: true,
@@ -383,12 +406,12 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    async fn close(mut self) {
+    async fn close(&mut self) {
         let _ = timeout(LINGER, self.client.shutdown()).await;
     }
 
     /// Closes, and reads on for a while what nobody wants any more.
-    async fn linger(mut self) {
+    async fn linger(&mut self) {
         let read_on = async {
             if self.client.shutdown().await.is_err() {
                 return;
@@ -403,6 +426,11 @@ impl<S: ClientStream> Connection<S> {
         };
         let _ = timeout(LINGER, read_on).await;
     }
+}
+
+fn forwarding(front: &Front, inbound: &Inbound) -> Forwarding {
+    let port = front.listener().id().key.port.get();
+    Forwarding::new(front.settings().http, inbound.client, inbound.secure, port)
 }
 
 /// Whether an empty line is in there, after which a head is complete.

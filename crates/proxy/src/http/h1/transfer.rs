@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::body::{BadBody, Decoder, Framing, Kind};
-use crate::http::buffer::Buffer;
+use crate::http::buffer::{Buffer, Outgoing};
 
 /// How a body changes on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,6 @@ pub(super) struct Transfer {
     waits_for: End,
     read: u64,
     written: u64,
-}
-
-/// Bytes made here, on their way out.
-#[derive(Debug, Default)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    sent: usize,
 }
 
 /// Which end of a transfer something is about.
@@ -86,10 +79,7 @@ impl Transfer {
             framing,
             decoder: Decoder::new(framing),
             recode,
-            head: Outgoing {
-                bytes: head,
-                sent: 0,
-            },
+            head: Outgoing::from(head),
             approved: 0,
             skipped: 0,
             tail: Outgoing::default(),
@@ -154,7 +144,7 @@ impl Transfer {
 
     /// The head's storage, to be used again.
     pub(super) fn into_head(self) -> Vec<u8> {
-        self.head.bytes
+        self.head.into_storage()
     }
 
     /// Decodes what was read, up to the end of the body or of the buffer.
@@ -233,8 +223,8 @@ impl Transfer {
             self.written += count as u64;
             let from_head = count.min(head.len());
             let from_body = (count - from_head).min(body.len());
-            self.head.sent += from_head;
-            self.tail.sent += count - from_head - from_body;
+            self.head.advance(from_head);
+            self.tail.advance(count - from_head - from_body);
             self.approved -= from_body;
             input.consume(from_body);
         }
@@ -270,22 +260,6 @@ impl Transfer {
                 Poll::Pending
             }
         }
-    }
-}
-
-// === impl Outgoing ===
-
-impl Outgoing {
-    fn rest(&self) -> &[u8] {
-        self.bytes.get(self.sent..).unwrap_or_default()
-    }
-
-    fn push(&mut self, more: &[u8]) {
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        }
-        self.bytes.extend_from_slice(more);
     }
 }
 

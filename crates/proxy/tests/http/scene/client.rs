@@ -52,7 +52,7 @@ impl Client {
         loop {
             match self.line().await {
                 line if line.is_empty() => break,
-                line => head += &format!("{line}\n"),
+                line => head.extend([&line, "\n"]),
             }
         }
         let mut request = Request {
@@ -84,7 +84,7 @@ impl Client {
         loop {
             match self.line().await {
                 line if line.is_empty() => return (body, trailers),
-                line => trailers += &format!("{line}\n"),
+                line => trailers.extend([&line, "\n"]),
             }
         }
     }
@@ -138,7 +138,7 @@ impl Client {
             if line.is_empty() {
                 break;
             }
-            head += &format!("{line}\n");
+            head.extend([&line, "\n"]);
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Response {

@@ -1,9 +1,10 @@
 //! A listener with members, a raw client and small servers to talk to. Everything ends with the test.
 
 pub mod client;
+pub mod http2;
 pub mod member;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use landfall_model::listener::{Http, Listener, Member, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey};
 use landfall_proxy::http::Front;
 use landfall_proxy::{Inbound, ListenerConfig, ListenerId, ListenerState};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -26,7 +27,6 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Scene {
     pub address: SocketAddr,
     pub state: Arc<ListenerState>,
-    pub changes: watch::Receiver<u64>,
     _tasks: JoinSet<()>,
 }
 
@@ -61,7 +61,7 @@ impl Scene {
             key,
         };
         let config = ListenerConfig::new(id, &listener).unwrap();
-        let (sender, changes) = watch::channel(0);
+        let sender = watch::Sender::new(0);
         let owner = ServiceKey::new("shop", "web");
         let state = Arc::new(ListenerState::new(id, owner, config, 1, sender));
         let front = Arc::new(Front::new(state.clone()));
@@ -73,9 +73,9 @@ impl Scene {
                 tokio::select! {
                     accepted = socket.accept() => {
                         let (stream, peer) = accepted.unwrap();
-                        let inbound: Inbound = accepting.inbound(peer);
-                        let front = front.clone();
-                        connections.spawn(landfall_proxy::http::serve(front, stream, inbound, b""));
+                        let inbound = accepting.inbound(peer);
+                        let (front, config) = (front.clone(), accepting.config_full());
+                        connections.spawn(serve(front, config, stream, inbound));
                     }
                     Some(ended) = connections.join_next() => ended.unwrap(),
                 }
@@ -84,7 +84,6 @@ impl Scene {
         Self {
             address,
             state,
-            changes,
             _tasks: tasks,
         }
     }
@@ -97,6 +96,21 @@ impl Scene {
     /// One request on a connection of its own.
     pub async fn get(&self, path: &str) -> Response {
         self.client().await.get(path).await
+    }
+}
+
+async fn serve(
+    front: Arc<Front>,
+    config: Arc<ListenerConfig>,
+    stream: TcpStream,
+    mut inbound: Inbound,
+) {
+    let Some(termination) = &config.termination else {
+        return landfall_proxy::http::serve(front, stream, inbound, b"").await;
+    };
+    inbound.secure = true;
+    if let Ok(stream) = termination.accept(stream, PATIENCE).await {
+        landfall_proxy::http::serve(front, stream, inbound, b"").await;
     }
 }
 
@@ -115,9 +129,4 @@ pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-}
-
-/// The loopback address with this last number.
-pub fn loopback(last: u8) -> IpAddr {
-    IpAddr::from([127, 0, 0, last])
 }

@@ -1,0 +1,216 @@
+//! Bodies of messages that are HTTP/2 on at least one side: streams of frames, each made when the other
+//! side has room for it. Knows how long a client may keep silent, and nothing about members.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::watchdog::Watchdog;
+
+/// What follows the head of a request.
+#[derive(Debug)]
+pub(super) struct RequestContent {
+    source: Source,
+    progress: Arc<Progress>,
+}
+
+/// How far a request has come, for those who wait for its answer.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    bytes: AtomicU64,
+    frames: AtomicU64,
+    waits_for_client: AtomicBool,
+    ended: AtomicBool,
+    client_failed: AtomicBool,
+}
+
+/// Why a body breaks off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BodyFailed {
+    /// The client sent nothing for too long.
+    #[error("the client took too long")]
+    ClientTimeout,
+    /// The client is gone, or broke its own body.
+    #[error("the request broke off")]
+    Client,
+    /// The member sent nothing for too long.
+    #[error("the member took too long")]
+    MemberTimeout,
+    /// The member is gone, or broke its own body.
+    #[error("the response broke off")]
+    Member,
+    /// The member's drain time is over.
+    #[error("the member has left")]
+    Cut,
+}
+
+/// Measures how long somebody who is waited for keeps silent.
+#[derive(Debug)]
+pub(super) struct Impatience {
+    watchdog: Watchdog,
+    patience: Duration,
+    since: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Empty,
+    Http2 {
+        incoming: Incoming,
+        impatience: Impatience,
+    },
+    /// Frames that the task of an HTTP/1 client reads.
+    Http1(mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>),
+}
+
+// === impl RequestContent ===
+
+impl RequestContent {
+    /// No content.
+    pub(super) fn empty() -> Self {
+        Self::new(Source::Empty)
+    }
+
+    /// The body of a request that came over HTTP/2, from a client with this much time between frames.
+    pub(super) fn http2(incoming: Incoming, patience: Duration) -> Self {
+        if incoming.is_end_stream() {
+            return Self::empty();
+        }
+        Self::new(Source::Http2 {
+            incoming,
+            impatience: Impatience::new(patience),
+        })
+    }
+
+    /// A body whose frames come through a channel.
+    pub(super) fn channel(frames: mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>) -> Self {
+        Self::new(Source::Http1(frames))
+    }
+
+    fn new(source: Source) -> Self {
+        let progress = Progress::default();
+        progress
+            .ended
+            .store(matches!(source, Source::Empty), Ordering::Relaxed);
+        Self {
+            source,
+            progress: Arc::new(progress),
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.source, Source::Empty)
+    }
+
+    /// How far it has come, to be asked after it was given away.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        self.progress.clone()
+    }
+}
+
+impl Body for RequestContent {
+    type Data = Bytes;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
+        let polled = match &mut self.source {
+            Source::Empty => Poll::Ready(None),
+            Source::Http2 {
+                incoming,
+                impatience,
+            } => match Pin::new(incoming).poll_frame(context) {
+                Poll::Ready(frame) => {
+                    impatience.calm();
+                    Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyFailed::Client)))
+                }
+                Poll::Pending => {
+                    let timeout = Some(Err(BodyFailed::ClientTimeout));
+                    impatience.poll(context).map(|()| timeout)
+                }
+            },
+            Source::Http1(frames) => frames.poll_recv(context),
+        };
+        self.progress
+            .waits_for_client
+            .store(polled.is_pending(), Ordering::Relaxed);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                self.progress
+                    .bytes
+                    .fetch_add(length as u64, Ordering::Relaxed);
+                self.progress.frames.fetch_add(1, Ordering::Relaxed);
+            }
+            Poll::Ready(Some(Err(_))) => self.progress.client_failed.store(true, Ordering::Relaxed),
+            Poll::Ready(None) => self.progress.ended.store(true, Ordering::Relaxed),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Empty => true,
+            Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+            Source::Http1(_) => false,
+        }
+    }
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Frames that were taken so far.
+    pub(super) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in those.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next frame is up to the client.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.waits_for_client.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether it broke off because of the client.
+    pub(super) fn client_failed(&self) -> bool {
+        self.client_failed.load(Ordering::Relaxed)
+    }
+}
+
+// === impl Impatience ===
+
+impl Impatience {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            watchdog: Watchdog::default(),
+            patience,
+            since: None,
+        }
+    }
+
+    /// Ready when nobody has been heard for too long since the first call, or since [`Self::calm`].
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.watchdog.poll(since + self.patience, context)
+    }
+
+    /// Somebody was heard.
+    pub(super) fn calm(&mut self) {
+        self.since = None;
+    }
+}

@@ -1,0 +1,322 @@
+//! Requests of HTTP/1 clients for members that speak HTTP/2: bytes become frames and frames become bytes.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Frame};
+use landfall_model::listener::Timeouts;
+use tokio::sync::mpsc;
+use tokio_util::sync::PollSender;
+
+use super::body::{Decoder, Framing, Kind};
+use super::head::{RequestFacts, ResponseStyle, Version, write_response};
+use super::{Connection, Then};
+use crate::counters;
+use crate::dial::MAX_TRIES;
+use crate::http::buffer::{Buffer, Outgoing};
+use crate::http::content::{BodyFailed, Impatience, RequestContent};
+use crate::http::fields::allowed_in_trailers;
+use crate::http::front::{ClientStream, Settings};
+use crate::http::over_http2::{self, OverHttp2, Sent};
+use crate::http::refusal::Refusal;
+
+/// Frames that may wait for the member: one to be taken, while the next is read.
+const FRAMES_AHEAD: usize = 1;
+
+/// The body of a request on its way into frames.
+struct Upload {
+    decoder: Decoder,
+    /// Gone when there is nothing more to send, or nobody who wants it.
+    frames: Option<PollSender<Result<Frame<Bytes>, BodyFailed>>>,
+    impatience: Impatience,
+}
+
+/// A response on its way into bytes.
+struct Download {
+    out: Outgoing,
+    /// Gone when all of it is in `out`.
+    body: Option<OverHttp2>,
+    chunked: bool,
+    impatience: Impatience,
+    written: u64,
+}
+
+impl<S: ClientStream> Connection<S> {
+    /// Has a member answer a request over HTTP/2.
+    pub(super) async fn answer_over_http2(
+        &mut self,
+        facts: RequestFacts,
+        head: &Request<()>,
+        settings: Settings,
+    ) -> Then {
+        let (mut upload, mut content) = Upload::new(facts.framing, settings.timeouts);
+        let mut tried: Vec<SocketAddr> = Vec::new();
+        let mut refusal = Refusal::NoMember;
+        while tried.len() < MAX_TRIES {
+            let pool = self.front.listener().pool();
+            let Some(lease) = pool.pick(self.inbound.client, &tried) else {
+                break;
+            };
+            let member = lease.address();
+            tried.push(member);
+            let (introduce, within) = (settings.introduce, settings.timeouts.member_connect);
+            let links = match introduce {
+                Some(_) => self.own_links.get_or_insert_default(),
+                None => self.front.links(),
+            };
+            let link = match links.get(member, within, introduce, &self.inbound).await {
+                Ok(link) => link,
+                Err(error) => {
+                    refusal = self.front.connect_failed(&lease, &error);
+                    continue;
+                }
+            };
+            self.front.linked();
+            lease.connected();
+            let request = head.clone().map(|()| content);
+            let sent = {
+                let mut sending = pin!(over_http2::send(link, lease, request, settings.timeouts));
+                poll_fn(|context| {
+                    let uploaded = upload.poll(&mut self.client, &mut self.input, context);
+                    match uploaded {
+                        Poll::Ready(Err(failed)) => Poll::Ready(Err(failed)),
+                        Poll::Ready(Ok(())) | Poll::Pending => {
+                            sending.as_mut().poll(context).map(Ok)
+                        }
+                    }
+                })
+                .await
+            };
+            match sent {
+                Ok(Sent::Response(response)) => {
+                    return self.pass_on(response, upload, facts, settings).await;
+                }
+                Ok(Sent::Unsent(back)) => {
+                    refusal = Refusal::MemberFailed;
+                    content = back;
+                }
+                Ok(Sent::Failed(why)) => {
+                    refusal = why;
+                    if !facts.may_be_repeated() || why != Refusal::MemberFailed {
+                        break;
+                    }
+                    content = RequestContent::empty();
+                }
+                Err(BodyFailed::ClientTimeout) => {
+                    refusal = Refusal::ClientTimeout;
+                    break;
+                }
+                Err(_) => {
+                    refusal = Refusal::Malformed("the body is broken");
+                    break;
+                }
+            }
+        }
+        if matches!(refusal, Refusal::NoMember | Refusal::MemberFailed) {
+            let counters = self.front.listener().counters().mine();
+            counters.refused(counters::Refusal::NoMember);
+        }
+        self.refuse(refusal, Some(facts), settings).await
+    }
+
+    async fn pass_on(
+        &mut self,
+        response: Response<OverHttp2>,
+        mut upload: Upload,
+        facts: RequestFacts,
+        settings: Settings,
+    ) -> Then {
+        let (parts, body) = response.into_parts();
+        let status = parts.status.as_u16();
+        let bodiless = facts.is_head || matches!(status, 204 | 304);
+        let counted = parts.headers.contains_key(http::header::CONTENT_LENGTH);
+        let chunked = !bodiless && !counted && facts.version == Version::Http11;
+        let keep_alive = facts.keep_alive
+            && (bodiless || counted || chunked)
+            && upload.is_done()
+            && !self.front.is_draining();
+        let style = ResponseStyle {
+            version: facts.version,
+            keep_alive,
+            enchunk: chunked,
+        };
+        let mut head = std::mem::take(&mut self.downward);
+        head.clear();
+        write_response(status, &parts.headers, style, &mut head);
+        let mut download = Download {
+            out: Outgoing::from(head),
+            body: Some(body),
+            chunked,
+            impatience: Impatience::new(settings.timeouts.client_data),
+            written: 0,
+        };
+        let passed = poll_fn(|context| {
+            // What becomes of the rest of the request no longer matters for the response.
+            let _ = upload.poll(&mut self.client, &mut self.input, context);
+            download.poll(&mut self.client, context)
+        })
+        .await;
+        let counters = self.front.listener().counters().mine();
+        counters.passed(0, download.written);
+        match passed {
+            Ok(()) if keep_alive => Then::Continue,
+            Ok(()) if upload.is_done() => Then::Close,
+            Ok(()) => Then::Linger,
+            Err(_) => Then::Abort,
+        }
+    }
+}
+
+// === impl Upload ===
+
+impl Upload {
+    fn new(framing: Framing, timeouts: Timeouts) -> (Self, RequestContent) {
+        let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
+        let content = if framing.is_empty() {
+            RequestContent::empty()
+        } else {
+            RequestContent::channel(receiver)
+        };
+        let upload = Self {
+            decoder: Decoder::new(framing),
+            frames: (!framing.is_empty()).then(|| PollSender::new(sender)),
+            impatience: Impatience::new(timeouts.client_data),
+        };
+        (upload, content)
+    }
+
+    /// Whether the whole request was read.
+    fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Reads and hands on as much as is wanted at present. Fails because of the client only.
+    fn poll<S: ClientStream>(
+        &mut self,
+        client: &mut S,
+        input: &mut Buffer,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), BodyFailed>> {
+        loop {
+            let Some(frames) = &mut self.frames else {
+                return Poll::Ready(Ok(()));
+            };
+            // Room for a frame first: what is read must not be lost.
+            if ready!(frames.poll_reserve(context)).is_err() {
+                self.frames = None;
+                return Poll::Ready(Ok(()));
+            }
+            if self.decoder.is_done() {
+                let trailers = self.decoder.trailer_map().unwrap_or_default();
+                if !trailers.is_empty() {
+                    let _ = frames.send_item(Ok(Frame::trailers(trailers)));
+                }
+                self.frames = None;
+                return Poll::Ready(Ok(()));
+            }
+            if !input.is_empty() {
+                let Ok(piece) = self.decoder.next(input.bytes()) else {
+                    return self.fail(BodyFailed::Client);
+                };
+                if piece.kind == Kind::Data {
+                    let data = input.bytes().get(..piece.length).unwrap_or_default();
+                    let _ = frames.send_item(Ok(Frame::data(Bytes::copy_from_slice(data))));
+                }
+                input.consume(piece.length);
+                continue;
+            }
+            match input.poll_fill(client, context) {
+                Poll::Ready(Ok(0) | Err(_)) => return self.fail(BodyFailed::Client),
+                Poll::Ready(Ok(_)) => self.impatience.calm(),
+                Poll::Pending => {
+                    ready!(self.impatience.poll(context));
+                    return self.fail(BodyFailed::ClientTimeout);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, failed: BodyFailed) -> Poll<Result<(), BodyFailed>> {
+        if let Some(mut frames) = self.frames.take() {
+            let _ = frames.send_item(Err(failed));
+        }
+        Poll::Ready(Err(failed))
+    }
+}
+
+// === impl Download ===
+
+impl Download {
+    fn poll<S: ClientStream>(
+        &mut self,
+        client: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), BodyFailed>> {
+        loop {
+            while !self.out.rest().is_empty() {
+                match Pin::new(&mut *client).poll_write(context, self.out.rest()) {
+                    Poll::Ready(Ok(count)) if count > 0 => {
+                        self.impatience.calm();
+                        self.written += count as u64;
+                        self.out.advance(count);
+                    }
+                    Poll::Ready(_) => return Poll::Ready(Err(BodyFailed::Client)),
+                    Poll::Pending => {
+                        let failed = Err(BodyFailed::ClientTimeout);
+                        return self.impatience.poll(context).map(|()| failed);
+                    }
+                }
+            }
+            let Some(body) = &mut self.body else {
+                return Pin::new(client)
+                    .poll_flush(context)
+                    .map_err(|_| BodyFailed::Client);
+            };
+            match Pin::new(body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => self.push(frame),
+                Poll::Ready(Some(Err(failed))) => return Poll::Ready(Err(failed)),
+                Poll::Ready(None) => {
+                    self.body = None;
+                    if self.chunked {
+                        self.out.push(b"0\r\n\r\n");
+                    }
+                }
+                Poll::Pending => {
+                    let _ = Pin::new(client).poll_flush(context);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, frame: Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) if self.chunked => {
+                self.out.push(format!("{:x}\r\n", data.len()).as_bytes());
+                self.out.push(&data);
+                self.out.push(b"\r\n");
+            }
+            Ok(data) => self.out.push(&data),
+            Err(frame) => {
+                self.body = None;
+                if !self.chunked {
+                    return;
+                }
+                self.out.push(b"0\r\n");
+                for (name, value) in frame.trailers_ref().into_iter().flatten() {
+                    if allowed_in_trailers(name.as_str().as_bytes()) {
+                        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                            self.out.push(part);
+                        }
+                    }
+                }
+                self.out.push(b"\r\n");
+            }
+        }
+    }
+}

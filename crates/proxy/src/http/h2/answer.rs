@@ -1,0 +1,286 @@
+//! The way of one request of an HTTP/2 client: checked, given to a member, to another if that fails, and
+//! answered from here if nobody can.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response, header};
+use hyper::body::Incoming;
+
+use super::over_http1::{NoResponse, OverHttp1};
+use super::response::{ResponseBody, Source};
+use super::{Busy, Client};
+use crate::counters;
+use crate::dial::MAX_TRIES;
+use crate::http::content::{BodyFailed, RequestContent};
+use crate::http::fields::strip_hop_by_hop;
+use crate::http::front::Settings;
+use crate::http::h1::head::{RequestFacts, is_host, write_request};
+use crate::http::over_http2::{self, Sent};
+use crate::http::refusal::Refusal;
+use crate::http::upstream::{self, Need};
+use crate::pool::Lease;
+
+/// Why one member gave no answer.
+struct Unanswered {
+    refusal: Refusal,
+    /// The content, where all of it is still here and the request may be sent again.
+    content: Option<RequestContent>,
+}
+
+/// One request under way.
+struct Errand {
+    client: Arc<Client>,
+    parts: Parts,
+    authority: String,
+    settings: Settings,
+}
+
+/// Answers a request.
+pub(super) async fn answer(
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    let busy = Busy::new(client.clone());
+    let settings = client.front.settings();
+    let (parts, body) = request.into_parts();
+    let content = RequestContent::http2(body, settings.timeouts.client_data);
+    let answer = match prepare(&client, parts, settings) {
+        Ok((parts, authority)) => {
+            let errand = Errand {
+                client,
+                parts,
+                authority,
+                settings,
+            };
+            errand.run(content).await
+        }
+        Err(refusal) => Err(refusal),
+    };
+    answer
+        .unwrap_or_else(|refusal| {
+            refusal
+                .response()
+                .map(|text| Source::Text(Bytes::from(text)))
+        })
+        .map(|source| ResponseBody::new(source, busy))
+}
+
+/// Makes the head what a member is to see.
+fn prepare(
+    client: &Client,
+    mut parts: Parts,
+    settings: Settings,
+) -> Result<(Parts, String), Refusal> {
+    if parts.method == Method::CONNECT {
+        return Err(Refusal::Connect);
+    }
+    let authority = if let Some(authority) = parts.uri.authority() {
+        authority.as_str().to_owned()
+    } else {
+        let mut hosts = parts.headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(Refusal::Malformed("the authority is missing"));
+        };
+        // What is not text is no host either.
+        host.to_str().unwrap_or("?").to_owned()
+    };
+    if !is_host(authority.as_bytes()) {
+        return Err(Refusal::Malformed("the authority is broken"));
+    }
+    strip_hop_by_hop(&mut parts.headers, settings.http.member_http2);
+    parts.headers.remove(header::HOST);
+    client.forwarding(settings).insert(&mut parts.headers);
+    Ok((parts, authority))
+}
+
+// === impl Errand ===
+
+impl Errand {
+    async fn run(self, mut content: RequestContent) -> Result<Response<Source>, Refusal> {
+        let mut tried: Vec<SocketAddr> = Vec::new();
+        let mut refusal = Refusal::NoMember;
+        while tried.len() < MAX_TRIES {
+            let pool = self.client.front.listener().pool();
+            let Some(lease) = pool.pick(self.client.inbound.client, &tried) else {
+                break;
+            };
+            let member = lease.address();
+            let asked = if self.settings.http.member_http2 {
+                self.ask_over_http2(lease, content).await
+            } else {
+                self.ask_over_http1(lease, content).await
+            };
+            match asked {
+                Ok(response) => return Ok(response),
+                Err(unanswered) => {
+                    refusal = unanswered.refusal;
+                    match unanswered.content {
+                        Some(back) => content = back,
+                        None => break,
+                    }
+                    tried.push(member);
+                }
+            }
+        }
+        if matches!(refusal, Refusal::NoMember | Refusal::MemberFailed) {
+            let counters = self.client.front.listener().counters().mine();
+            counters.refused(counters::Refusal::NoMember);
+        }
+        Err(refusal)
+    }
+
+    async fn ask_over_http1(
+        &self,
+        lease: Lease,
+        content: RequestContent,
+    ) -> Result<Response<Source>, Unanswered> {
+        let member = lease.address();
+        let repeatable = content.is_empty() && self.parts.method.is_idempotent();
+        let need = if repeatable {
+            Need::Open
+        } else {
+            Need::SurelyOpen
+        };
+        let kept = self.client.idle(self.settings).take(member, need);
+        let (lease, content) = match kept {
+            None => (lease, content),
+            Some(stream) => match self.exchange(lease, stream, content).await {
+                Ok(response) => return Ok(response),
+                // The member closed the connection just when it was to be used: no failure of its own.
+                Err((unanswered, lease)) => match unanswered.content {
+                    Some(content) => (lease, content),
+                    None => return Err(unanswered),
+                },
+            },
+        };
+        let (introduce, within) = (
+            self.settings.introduce,
+            self.settings.timeouts.member_connect,
+        );
+        match upstream::connect(member, within, introduce, &self.client.inbound).await {
+            Ok(stream) => self
+                .exchange(lease, stream, content)
+                .await
+                .map_err(|(why, _)| why),
+            Err(error) => Err(self.unreachable(&lease, &error, content)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        lease: Lease,
+        stream: tokio::net::TcpStream,
+        content: RequestContent,
+    ) -> Result<Response<Source>, (Unanswered, Lease)> {
+        lease.connected();
+        let repeatable = content.is_empty() && self.parts.method.is_idempotent();
+        let mut head = Vec::with_capacity(512);
+        let framing = write_request(&self.parts, &self.authority, content.is_empty(), &mut head);
+        let facts = RequestFacts::of_http2(&self.parts.method, framing);
+        let (client, timeouts) = (self.client.clone(), self.settings.timeouts);
+        let over = OverHttp1::new(client, lease, stream, head, content, framing, timeouts);
+        match over.response(facts).await {
+            Ok(response) => Ok(response.map(|body| Source::Http1(Box::new(body)))),
+            Err((failed, lease)) => {
+                let again = repeatable && failed.may_be_stale();
+                let content = again.then(RequestContent::empty);
+                Err((
+                    Unanswered {
+                        refusal: failed.refusal(),
+                        content,
+                    },
+                    lease,
+                ))
+            }
+        }
+    }
+
+    async fn ask_over_http2(
+        &self,
+        lease: Lease,
+        content: RequestContent,
+    ) -> Result<Response<Source>, Unanswered> {
+        let member = lease.address();
+        let (introduce, within) = (
+            self.settings.introduce,
+            self.settings.timeouts.member_connect,
+        );
+        let links = self.client.links(self.settings);
+        let link = match links
+            .get(member, within, introduce, &self.client.inbound)
+            .await
+        {
+            Ok(link) => link,
+            Err(error) => return Err(self.unreachable(&lease, &error, content)),
+        };
+        self.client.front.linked();
+        lease.connected();
+        let repeatable = content.is_empty() && self.parts.method.is_idempotent();
+        let request = self.for_http2(content).map_err(|refusal| Unanswered {
+            refusal,
+            content: None,
+        })?;
+        match over_http2::send(link, lease, request, self.settings.timeouts).await {
+            Sent::Response(response) => Ok(response.map(|body| Source::Http2(Box::new(body)))),
+            Sent::Unsent(content) => Err(Unanswered {
+                refusal: Refusal::MemberFailed,
+                content: Some(content),
+            }),
+            Sent::Failed(refusal) => {
+                let again = repeatable && refusal == Refusal::MemberFailed;
+                Err(Unanswered {
+                    refusal,
+                    content: again.then(RequestContent::empty),
+                })
+            }
+        }
+    }
+
+    fn for_http2(&self, content: RequestContent) -> Result<Request<RequestContent>, Refusal> {
+        let path = self.parts.uri.path_and_query().cloned();
+        let path = path.unwrap_or_else(|| http::uri::PathAndQuery::from_static("/"));
+        let uri = http::Uri::builder()
+            .scheme(http::uri::Scheme::HTTP)
+            .authority(self.authority.as_str())
+            .path_and_query(path)
+            .build()
+            .map_err(|_| Refusal::Malformed("the target is broken"))?;
+        let mut request = Request::new(content);
+        *request.method_mut() = self.parts.method.clone();
+        *request.uri_mut() = uri;
+        *request.version_mut() = http::Version::HTTP_2;
+        request.headers_mut().clone_from(&self.parts.headers);
+        Ok(request)
+    }
+
+    fn unreachable(
+        &self,
+        lease: &Lease,
+        error: &std::io::Error,
+        content: RequestContent,
+    ) -> Unanswered {
+        let refusal = self.client.front.connect_failed(lease, error);
+        Unanswered {
+            refusal,
+            content: Some(content),
+        }
+    }
+}
+
+// === impl NoResponse ===
+
+impl NoResponse {
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Failed(BodyFailed::ClientTimeout) => Refusal::ClientTimeout,
+            Self::Failed(BodyFailed::Client) => Refusal::Malformed("the body is broken"),
+            Self::Failed(BodyFailed::MemberTimeout) => Refusal::MemberTimeout,
+            Self::Failed(BodyFailed::Member | BodyFailed::Cut) | Self::Ended | Self::Broken => {
+                Refusal::MemberFailed
+            }
+        }
+    }
+}

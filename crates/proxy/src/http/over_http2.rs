@@ -1,0 +1,146 @@
+//! One request over an HTTP/2 connection to a member, and the body of its response.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, Version};
+use hyper::body::{Body, Frame, Incoming};
+use landfall_model::listener::Timeouts;
+use tokio::time::timeout;
+
+use super::content::{BodyFailed, Impatience, Progress, RequestContent};
+use super::fields::strip_hop_by_hop;
+use super::refusal::Refusal;
+use super::upstream::Link;
+use crate::pool::Lease;
+
+/// How often a long wait looks whether the member's drain time is over.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The body of a member's response.
+#[derive(Debug)]
+pub(super) struct OverHttp2 {
+    /// Gone where there can be no body, whatever the member sends.
+    incoming: Option<Incoming>,
+    lease: Lease,
+    impatience: Impatience,
+    progress: Arc<Progress>,
+    /// Keeps the connection open.
+    _link: Link,
+}
+
+/// What came of it.
+pub(super) enum Sent {
+    Response(Response<OverHttp2>),
+    /// Nothing was sent; the content is whole.
+    Unsent(RequestContent),
+    Failed(Refusal),
+}
+
+/// Sends a request and waits for the head of the response.
+pub(super) async fn send(
+    link: Link,
+    lease: Lease,
+    request: Request<RequestContent>,
+    timeouts: Timeouts,
+) -> Sent {
+    let progress = request.body().progress();
+    let is_head = request.method() == Method::HEAD;
+    let mut sender = link.sender();
+    let mut answer = std::pin::pin!(sender.try_send_request(request));
+    let mut frames = progress.frames();
+    let mut silent = Duration::ZERO;
+    let answered = loop {
+        let wait = LOOK_EVERY.min(timeouts.member_data.saturating_sub(silent));
+        if let Ok(answered) = timeout(wait, answer.as_mut()).await {
+            break answered;
+        }
+        if lease.is_cut() {
+            return Sent::Failed(Refusal::MemberFailed);
+        }
+        // As long as the client sends, the member need not answer.
+        let moved = progress.frames() != frames;
+        frames = progress.frames();
+        silent = if moved || progress.waits_for_client() {
+            Duration::ZERO
+        } else {
+            silent + wait
+        };
+        if silent >= timeouts.member_data {
+            return Sent::Failed(Refusal::MemberTimeout);
+        }
+    };
+    match answered {
+        Ok(mut response) => {
+            *response.version_mut() = Version::HTTP_2;
+            strip_hop_by_hop(response.headers_mut(), false);
+            let bodiless = is_head || matches!(response.status().as_u16(), 204 | 304);
+            Sent::Response(response.map(|incoming| OverHttp2 {
+                incoming: (!bodiless).then_some(incoming),
+                lease,
+                impatience: Impatience::new(timeouts.member_data),
+                progress,
+                _link: link,
+            }))
+        }
+        Err(mut error) => match error.take_message() {
+            Some(request) => Sent::Unsent(request.into_body()),
+            None if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
+            None => {
+                tracing::debug!(member = %lease.address(), error = %error.error(), "no response");
+                Sent::Failed(Refusal::MemberFailed)
+            }
+        },
+    }
+}
+
+impl Body for OverHttp2 {
+    type Data = Bytes;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
+        let this = &mut *self;
+        let Some(incoming) = &mut this.incoming else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                this.impatience.calm();
+                if let Some(Ok(frame)) = &frame {
+                    let length = frame.data_ref().map_or(0, Bytes::len);
+                    this.lease
+                        .member()
+                        .counters()
+                        .mine()
+                        .passed(0, length as u64);
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyFailed::Member)))
+            }
+            Poll::Pending if this.lease.is_cut() => Poll::Ready(Some(Err(BodyFailed::Cut))),
+            Poll::Pending => {
+                let failed = Some(Err(BodyFailed::MemberTimeout));
+                this.impatience.poll(context).map(|()| failed)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+}
+
+impl Drop for OverHttp2 {
+    fn drop(&mut self) {
+        self.lease
+            .member()
+            .counters()
+            .mine()
+            .passed(self.progress.bytes(), 0);
+    }
+}

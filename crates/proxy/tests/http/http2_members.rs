@@ -1,0 +1,318 @@
+//! Members that speak HTTP/2 with prior knowledge, for clients of both kinds.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Frame;
+use landfall_model::listener::{Http, Listener, Mode, ProxyProtocol};
+use tokio::task::JoinSet;
+
+use crate::scene::http2::{Http2Client, Http2Server, frames, get, nothing, post, text, whole};
+use crate::scene::member::Puppet;
+use crate::scene::{Scene, nobody, until};
+
+fn http2(listener: &mut Listener) {
+    listener.mode = Mode::Http(Http {
+        forwarded_for: true,
+        member_http2: true,
+        ..Http::default()
+    });
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_is_served_by_members_of_http_2() {
+    let (first, second) = (
+        Http2Server::echo("first").await,
+        Http2Server::echo("second").await,
+    );
+    let scene = Scene::start_with(&[first.address, second.address], http2).await;
+    let mut client = scene.client().await;
+    for name in ["first", "second", "first", "second"] {
+        client
+            .send("GET /a?b HTTP/1.1\r\nHost: shop.example\r\nConnection: x-mine\r\nX-Mine: 1\r\nX-Own: 1\r\n\r\n")
+            .await;
+        let response = client.response().await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.field("x-member"), Some(name));
+        assert_eq!(
+            response.text(),
+            "GET http://shop.example/a?b\nx-own: 1\nx-forwarded-for: 127.0.0.1\n\n"
+        );
+    }
+    assert_eq!((first.connections(), second.connections()), (1, 1));
+}
+
+#[tokio::test]
+async fn bodies_and_trailers_pass_from_http_1_to_http_2_and_back() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    for _ in 0..2 {
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nDigest: d\r\n\r\n")
+            .await;
+        let response = client.response().await;
+        assert!(
+            response.text().ends_with("\n\nhello!"),
+            "{}",
+            response.text()
+        );
+        assert_eq!(response.trailers, "digest: d\n");
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+            .await;
+        assert!(client.response().await.text().ends_with("\n\nabc"));
+    }
+    client
+        .send("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+        .await;
+    assert!(client.rest().await.ends_with(b"\n\nabc"));
+}
+
+#[tokio::test]
+async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
+    let member = Http2Server::start(|request: Request<_>| async move {
+        // Answers while it listens.
+        let (sender, body) = frames();
+        tokio::spawn(async move {
+            let mut incoming: hyper::body::Incoming = request.into_body();
+            while let Some(Ok(frame)) = incoming.frame().await {
+                if sender.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Response::new(body)
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    let body: Vec<u8> = (0..4 << 20)
+        .map(|number: u32| (number % 251) as u8)
+        .collect();
+    client
+        .send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        ))
+        .await;
+    // A client that does not read would stall everything, by design: so it does both.
+    let mut sent = 0;
+    let mut heard = Vec::new();
+    let response = loop {
+        let end = (sent + 65_536).min(body.len());
+        client.send(&body[sent..end]).await;
+        sent = end;
+        if sent >= 512 * 1024 {
+            break client.head().await;
+        }
+    };
+    assert_eq!(response.status, 200);
+    while heard.len() < body.len() {
+        let end = (sent + 65_536).min(body.len());
+        client.send(&body[sent..end]).await;
+        sent = end;
+        let size = usize::from_str_radix(&client.line().await, 16).unwrap();
+        heard.extend(client.exactly(size).await);
+        assert_eq!(client.line().await, "");
+    }
+    assert!(heard == body);
+    assert_eq!(client.line().await, "0");
+}
+
+#[tokio::test]
+async fn head_and_empty_answers_leave_a_client_of_http_1_connected() {
+    let member = Http2Server::start(|request: Request<hyper::body::Incoming>| async move {
+        let builder = Response::builder();
+        match request.uri().path() {
+            "/none" => builder.status(204).body(nothing()).unwrap(),
+            _ => builder
+                .header("content-length", "5")
+                .body(text("hello"))
+                .unwrap(),
+        }
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(
+        client.head().await.head,
+        "HTTP/1.1 200 OK\ncontent-length: 5\n"
+    );
+    assert_eq!(client.get("/none").await.head, "HTTP/1.1 204 No Content\n");
+    assert_eq!(client.get("/").await.text(), "hello");
+}
+
+#[tokio::test]
+async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
+    let member = Http2Server::start(|request: Request<hyper::body::Incoming>| async move {
+        assert_eq!(request.headers()["te"], "trailers");
+        let (sender, body) = frames();
+        tokio::spawn(async move {
+            let mut incoming = request.into_body();
+            while let Some(Ok(frame)) = incoming.frame().await {
+                let Ok(data) = frame.into_data() else { break };
+                let upper = Bytes::from(data.to_ascii_uppercase());
+                sender.send(Frame::data(upper)).await.unwrap();
+            }
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", "0".parse().unwrap());
+            sender.send(Frame::trailers(trailers)).await.unwrap();
+        });
+        Response::builder()
+            .header("content-type", "application/grpc")
+            .body(body)
+            .unwrap()
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let client = Http2Client::connect(scene.address).await;
+    let (send, body) = frames();
+    let request = Request::post("http://shop.example/Call")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let mut response = client.begin(request).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/grpc");
+    for word in ["one", "two", "three"] {
+        send.send(Frame::data(Bytes::from_static(word.as_bytes())))
+            .await
+            .unwrap();
+        let heard = response
+            .body_mut()
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap();
+        assert_eq!(heard, word.to_uppercase().as_bytes());
+    }
+    drop(send);
+    let end = whole(response).await.unwrap();
+    assert_eq!(
+        (end.body.len(), &end.trailers["grpc-status"]),
+        (0, &"0".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn many_requests_share_one_connection_to_a_member() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let client = std::sync::Arc::new(Http2Client::connect(scene.address).await);
+    let mut asking = JoinSet::new();
+    for number in 0..120 {
+        let client = client.clone();
+        asking.spawn(async move {
+            let response = client.ask(post(&format!("/{number}"), text("body"))).await;
+            assert!(
+                response
+                    .text()
+                    .starts_with(&format!("POST http://shop.example/{number}\n"))
+            );
+            assert!(response.text().ends_with("\n\nbody"));
+        });
+    }
+    while let Some(done) = asking.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!((member.connections(), member.requests()), (1, 120));
+    until("all are over", || scene.state.pool().status()[0].open == 0).await;
+}
+
+#[tokio::test]
+async fn failures_of_members_are_told_to_clients_of_both_kinds() {
+    let scene = Scene::start_with(&[nobody()], http2).await;
+    assert_eq!(scene.get("/").await.status, 502);
+    assert_eq!(
+        Http2Client::connect(scene.address)
+            .await
+            .ask(get("/"))
+            .await
+            .status,
+        502
+    );
+
+    let scene = Scene::start_with(&[], http2).await;
+    assert_eq!(scene.get("/").await.status, 503);
+
+    let stuck = Http2Server::start(|_| std::future::pending()).await;
+    let scene = Scene::start_with(&[stuck.address], |listener| {
+        http2(listener);
+        listener.timeouts.member_data = Duration::from_millis(150);
+    })
+    .await;
+    assert_eq!(scene.get("/").await.status, 504);
+    assert_eq!(
+        Http2Client::connect(scene.address)
+            .await
+            .ask(get("/"))
+            .await
+            .status,
+        504
+    );
+
+    // Speaks HTTP/1, to the great surprise of both.
+    let wrong = crate::scene::Server::echo("old").await;
+    let scene = Scene::start_with(&[wrong.address], http2).await;
+    assert_eq!(scene.get("/").await.status, 502);
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_reached_is_passed_over_with_the_whole_body() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[nobody(), member.address], http2).await;
+    let mut old = scene.client().await;
+    let new = Http2Client::connect(scene.address).await;
+    for _ in 0..4 {
+        old.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+            .await;
+        assert!(old.response().await.text().ends_with("\n\nbody"));
+        assert!(
+            new.ask(post("/", text("body")))
+                .await
+                .text()
+                .ends_with("\n\nbody")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_broken_body_of_a_client_is_refused_and_not_passed_on_as_whole() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n")
+        .await;
+    let response = client.response().await;
+    assert_eq!(
+        (response.status, response.field("connection")),
+        (400, Some("close"))
+    );
+}
+
+#[tokio::test]
+async fn a_proxy_header_goes_ahead_of_the_preface() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        http2(listener);
+        listener.pool.proxy_protocol = Some(ProxyProtocol::V1);
+    })
+    .await;
+    let mut client = scene.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut served = member.accept().await;
+    let port = client.address().port();
+    assert!(
+        served
+            .line()
+            .await
+            .starts_with(&format!("PROXY TCP4 127.0.0.1 127.0.0.1 {port} "))
+    );
+    assert_eq!(served.line().await, "PRI * HTTP/2.0");
+}
