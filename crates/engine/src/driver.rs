@@ -531,18 +531,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn note_unknown_class(&self, row: &Arc<ServiceRow>) {
-        let class = row.class.as_deref().unwrap_or_default();
-        let reason = Reason::error(
-            Code::UnknownClass,
-            format!("no provider of this process serves the class {class}"),
-        )
-        .at("spec.loadBalancerClass")
-        .value(class)
-        .remedy(format!(
-            "this process serves landfall.dev/{}",
-            self.config.classes.names().join(", landfall.dev/")
-        ))
-        .origin(row.origin_of("spec.loadBalancerClass"));
+        let namespace = self.world.namespace(row.key.namespace());
+        let reason = self
+            .config
+            .classes
+            .unknown(row, namespace.map(AsRef::as_ref));
         let record = Record {
             row: row.clone(),
             instance: 0,

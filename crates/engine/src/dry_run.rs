@@ -5,6 +5,7 @@ use landfall_model::intent::Intent;
 use landfall_model::plan::PlannedStep;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
+use landfall_model::rows::ServiceRow;
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
@@ -34,32 +35,65 @@ pub async fn dry_run<P: Provider>(
 ) -> Vec<ServicePlan> {
     let mut plans = Vec::new();
     for (service, uid) in gone {
-        for sandbox in sandboxes {
-            let intent = Intent::removal(service.clone(), uid.clone());
-            let plan = plan_one(sandbox, intent).await;
-            if sandboxes.len() == 1 || !plan.steps.is_empty() {
-                plans.push(plan);
-            }
-        }
+        plans.extend(removals(sandboxes, service, uid).await);
     }
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
-        let Belongs::Ours(instance) = classes.judge(row, namespace.map(AsRef::as_ref)) else {
-            continue;
+        let namespace = namespace.map(AsRef::as_ref);
+        let refused = |reasons| ServicePlan {
+            service: row.key.clone(),
+            steps: Vec::new(),
+            reasons,
         };
-        let Some(sandbox) = sandboxes.get(instance) else {
-            continue;
+        let mut plan = match classes.judge(row, namespace) {
+            Belongs::NotOurs => {
+                plans.extend(removals(sandboxes, &row.key, &row.uid).await);
+                continue;
+            }
+            Belongs::UnknownClass => {
+                plans.extend(removals(sandboxes, &row.key, &row.uid).await);
+                refused(vec![classes.unknown(row, namespace)])
+            }
+            Belongs::Ours(instance) => {
+                let Some(sandbox) = sandboxes.get(instance) else {
+                    continue;
+                };
+                match resolve(row, world, sandbox.capabilities()) {
+                    Ok(intent) => plan_one(sandbox, intent).await,
+                    Err(reasons) => refused(reasons),
+                }
+            }
         };
-        plans.push(match resolve(row, world, sandbox.capabilities()) {
-            Ok(intent) => plan_one(sandbox, intent).await,
-            Err(reasons) => ServicePlan {
-                service: row.key.clone(),
-                steps: Vec::new(),
-                reasons,
-            },
-        });
+        for reason in &mut plan.reasons {
+            place(reason, row);
+        }
+        plans.push(plan);
     }
     plans
+}
+
+/// What would be given back of a Service that is not served (any more).
+async fn removals<P: Provider>(
+    sandboxes: &[P],
+    service: &ServiceKey,
+    uid: &Uid,
+) -> Vec<ServicePlan> {
+    let mut plans = Vec::new();
+    for sandbox in sandboxes {
+        let intent = Intent::removal(service.clone(), uid.clone());
+        let plan = plan_one(sandbox, intent).await;
+        if !plan.steps.is_empty() {
+            plans.push(plan);
+        }
+    }
+    plans
+}
+
+/// A provider knows fields and no files: a reason that names a field gets the field's place.
+fn place(reason: &mut Reason, row: &ServiceRow) {
+    if let (None, Some(field)) = (&reason.origin, &reason.field) {
+        reason.origin = row.origin_of(field);
+    }
 }
 
 async fn plan_one<P: Provider>(sandbox: &P, intent: Intent) -> ServicePlan {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use landfall_model::rows::{NamespaceRow, PoolRow, ServiceRow};
+use landfall_model::{Code, Reason};
 
 /// The domain of every class that Landfall may serve.
 pub const CLASS_DOMAIN: &str = "landfall.dev/";
@@ -72,6 +73,40 @@ impl Classes {
             Some(class) => self.named(class.strip_prefix(CLASS_DOMAIN).unwrap_or(class)),
             None => self.default.map_or(Belongs::NotOurs, Belongs::Ours),
         }
+    }
+
+    /// Why a Service of an unknown class is served by nobody here.
+    pub fn unknown(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Reason {
+        let known: Vec<String> = self
+            .names
+            .iter()
+            .map(|name| format!("{CLASS_DOMAIN}{name}"))
+            .collect();
+        let of_namespace =
+            namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
+        let reason = match (service.class.as_deref(), of_namespace) {
+            (None, Some(class)) => Reason::error(
+                Code::UnknownClass,
+                format!(
+                    "no provider of this process serves the class {class}, which the Namespace {} \
+                     gives to Services without one",
+                    service.key.namespace()
+                ),
+            )
+            .at_annotation(DEFAULT_CLASS_ANNOTATION)
+            .value(class),
+            (class, _) => {
+                let class = class.unwrap_or_default();
+                Reason::error(
+                    Code::UnknownClass,
+                    format!("no provider of this process serves the class {class}"),
+                )
+                .at("spec.loadBalancerClass")
+                .value(class)
+                .origin(service.origin_of("spec.loadBalancerClass"))
+            }
+        };
+        reason.remedy(format!("this process serves {}", known.join(", ")))
     }
 
     /// Each instance's pools. Those that name no instance are the default one's (the first one's
@@ -151,6 +186,31 @@ mod tests {
             judge(&classes, Some("landfall.dev/edge"), Some("inner")),
             Belongs::Ours(0)
         );
+    }
+
+    #[test]
+    fn an_unknown_class_is_told_where_it_stands() {
+        let classes = two(None);
+        let service = svc("web")
+            .port(80)
+            .with(|row| row.class = Some("landfall.dev/x".into()))
+            .row();
+        let reason = classes.unknown(&service, None);
+        assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerClass"));
+        assert_eq!(reason.value.as_deref(), Some("landfall.dev/x"));
+        assert_eq!(
+            reason.remedy,
+            "this process serves landfall.dev/edge, landfall.dev/inner"
+        );
+        let service = svc("web").port(80).row();
+        let namespace = NamespaceRow {
+            name: "default".into(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::from([(DEFAULT_CLASS_ANNOTATION.to_owned(), "x".to_owned())]),
+        };
+        let reason = classes.unknown(&service, Some(&namespace));
+        assert_eq!(reason.value.as_deref(), Some("x"));
+        assert!(reason.message.contains("the Namespace default gives"));
     }
 
     #[test]
