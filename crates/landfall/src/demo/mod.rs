@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_config::file::Config;
-use landfall_model::view::{Health, InstanceView};
+use landfall_model::view::{Health, InstanceView, ServiceView};
 use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -93,23 +93,29 @@ async fn serve(
     Ok(())
 }
 
-/// Every Service has its address, and the monitor has found the member that is sick on purpose.
+/// Every Service that can serve does, and the monitor has found the member that is sick on purpose.
 fn settled(view: &InstanceView) -> bool {
-    let sick_is_down = view
+    let (web, later) = (
+        ServiceKey::new("demo", "web"),
+        ServiceKey::new("demo", "later"),
+    );
+    let addressed = |service: &ServiceView| !service.status.ingress.is_empty();
+    let served = view.services.iter().all(|service| {
+        addressed(service) && (service.key == later || get::state(service) == "Ready")
+    });
+    let judged: Vec<(bool, Health)> = view
         .services
         .iter()
-        .filter(|service| service.key == ServiceKey::new("demo", "web"))
+        .filter(|service| service.key == web)
         .flat_map(|service| &service.listeners)
         .flat_map(|listener| &listener.members)
-        .all(|member| match member.name.as_deref() {
-            Some(FAILING_NAME) => member.health == Health::Down,
-            _ => member.health == Health::Up,
-        });
-    let addressed = view
-        .services
+        .map(|member| (member.name.as_deref() == Some(FAILING_NAME), member.health))
+        .collect();
+    let sick_is_found = judged.contains(&(true, Health::Down));
+    let others_are_well = judged
         .iter()
-        .all(|service| !service.status.ingress.is_empty());
-    view.ready && view.services.len() >= 4 && addressed && sick_is_down
+        .all(|(sick, health)| *sick || *health == Health::Up);
+    view.ready && view.services.len() >= 4 && served && sick_is_found && others_are_well
 }
 
 fn try_lines(view: &InstanceView) -> Vec<String> {
