@@ -130,7 +130,10 @@ pub fn nginx(
     )?;
     // A connection through nginx counts twice; it takes memory for all of them at start.
     let connections = machine::files(sizes.idle) - 100;
-    writeln!(out, "events {{\n  worker_connections {connections};\n}}")?;
+    writeln!(
+        out,
+        "events {{\n  worker_connections {connections};\n  multi_accept on;\n}}"
+    )?;
     out.push_str("\nstream {\n  proxy_connect_timeout 30s;\n  proxy_timeout 10m;\n");
     if let Some(buffer) = buffer {
         writeln!(out, "  proxy_buffer_size {buffer};")?;
