@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use landfall_proxy::Health;
 use landfall_proxy::counters::Refusal;
 
 use crate::scene::member::Puppet;
@@ -284,34 +283,6 @@ async fn a_member_that_says_more_than_its_answer_is_not_asked_again_on_that_conn
         assert_eq!(client.get("/").await.text(), "ok");
     }
     assert_eq!(member.connections(), 3);
-}
-
-#[tokio::test]
-async fn a_member_that_is_down_gets_nothing_and_its_kept_connections_are_closed() {
-    let mut sick = Puppet::start().await;
-    let well = Server::echo("well").await;
-    let scene = Scene::start_with(&[sick.address, well.address], |listener| {
-        let check = landfall_model::listener::Check::Tcp;
-        listener.pool.monitor = Some(landfall_model::listener::Monitor::new(check));
-    })
-    .await;
-    let mut client = scene.client().await;
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let mut served = sick.accept().await;
-    served.request().await.unwrap();
-    served
-        .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        .await;
-    assert_eq!(client.response().await.status, 200);
-
-    scene
-        .state
-        .pool()
-        .set_health(sick.address, Health::Down, "test");
-    for _ in 0..4 {
-        assert_eq!(client.get("/").await.field("x-member"), Some("well"));
-    }
-    served.closed().await;
 }
 
 #[tokio::test]

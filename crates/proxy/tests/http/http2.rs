@@ -467,7 +467,7 @@ async fn a_closing_listener_lets_requests_end_and_takes_no_more() {
     });
     let mut served = member.accept().await;
     served.request().await.unwrap();
-    scene.state.closing().cancel();
+    scene.close().await;
     idle.ended().await;
     served
         .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")

@@ -28,7 +28,7 @@ async fn a_closing_listener_ends_idle_connections_at_once_and_busy_ones_after_th
         _ = idle.response() => (idle, busy, second),
         _ = busy.response() => (busy, idle, second),
     };
-    scene.state.closing().cancel();
+    scene.close().await;
     idle.closed().await;
     first.closed().await;
 

@@ -14,3 +14,4 @@ mod framing;
 mod http2;
 mod http2_members;
 mod lifetime;
+mod reload;

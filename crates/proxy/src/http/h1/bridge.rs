@@ -13,7 +13,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
 use super::body::{Decoder, Framing, Kind};
-use super::head::{RequestFacts, ResponseStyle, Version, write_response};
+use super::head::Version;
+use super::request::RequestFacts;
+use super::response::{ResponseStyle, write_response};
 use super::{Connection, Then};
 use crate::counters;
 use crate::dial::MAX_TRIES;

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use super::Then;
 use super::body::Framing;
-use super::head::{RequestFacts, ResponseFacts, ResponseHead, ResponseStyle, Room, Version};
+use super::head::{Room, Version};
+use super::request::RequestFacts;
+use super::response::{ResponseFacts, ResponseHead, ResponseStyle};
 use super::transfer::{Broken, End, Recode, Transfer};
 use crate::http::MAX_HEAD;
 use crate::http::buffer::Buffer;

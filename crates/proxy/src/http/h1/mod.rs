@@ -4,6 +4,8 @@ pub(super) mod body;
 mod bridge;
 mod exchange;
 pub(super) mod head;
+pub(super) mod request;
+pub(super) mod response;
 mod transfer;
 mod tunnel;
 
@@ -19,7 +21,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use self::exchange::{Answered, Exchange, Failure, Scene};
-use self::head::{RequestFacts, RequestHead, Room};
+use self::head::Room;
+use self::request::{RequestFacts, RequestHead};
 use super::MAX_HEAD;
 use super::buffer::Buffer;
 use super::fields::Forwarding;

@@ -21,7 +21,9 @@ use crate::http::MAX_HEAD;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::h1::body::{Decoder, Framing, Kind};
-use crate::http::h1::head::{RequestFacts, ResponseHead, Room};
+use crate::http::h1::head::Room;
+use crate::http::h1::request::RequestFacts;
+use crate::http::h1::response::ResponseHead;
 use crate::http::watchdog::{Side, Watchdog};
 use crate::pool::Lease;
 

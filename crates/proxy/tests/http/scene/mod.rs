@@ -1,21 +1,18 @@
-//! A listener with members, a raw client and small servers to talk to. Everything ends with the test.
+//! A proxy with one listener, members, a raw client and small servers to talk to. Everything ends with
+//! the test.
 
 pub mod client;
 pub mod http2;
 pub mod member;
 
-use std::net::SocketAddr;
-use std::num::NonZeroU16;
+use std::net::{IpAddr, SocketAddr};
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Http, Listener, Member, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey};
-use landfall_proxy::http::Front;
-use landfall_proxy::{Inbound, ListenerConfig, ListenerId, ListenerState};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use landfall_proxy::{Applied, ListenError, ListenerId, ListenerState, Proxy, ProxyConfig};
 
 pub use self::client::{Client, Response};
 pub use self::member::Server;
@@ -23,11 +20,12 @@ pub use self::member::Server;
 /// Nothing on a loopback interface takes this long, however busy the machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A listener that serves.
+/// A listener that serves, on one worker.
 pub struct Scene {
     pub address: SocketAddr,
     pub state: Arc<ListenerState>,
-    _tasks: JoinSet<()>,
+    pub proxy: Proxy,
+    listener: Listener,
 }
 
 /// All fields added.
@@ -46,46 +44,50 @@ impl Scene {
 
     /// A listener with options.
     pub async fn start_with(members: &[SocketAddr], change: impl FnOnce(&mut Listener)) -> Self {
-        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = socket.local_addr().unwrap();
-        let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::new(address.port()).unwrap());
+        let config = ProxyConfig {
+            workers: NonZeroUsize::new(1),
+            flows_per_worker: NonZeroUsize::new(1),
+        };
+        let proxy = Proxy::start(config).unwrap();
+        let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
         listener.mode = Mode::Http(Http::default());
         listener.pool.members = members.iter().copied().map(Member::new).collect();
         change(&mut listener);
-        let key = ListenerKey {
-            protocol: Protocol::Tcp,
-            port: listener.key.port,
-        };
-        let id = ListenerId {
-            address: address.ip(),
-            key,
-        };
-        let config = ListenerConfig::new(id, &listener).unwrap();
-        let sender = watch::Sender::new(0);
-        let owner = ServiceKey::new("shop", "web");
-        let state = Arc::new(ListenerState::new(id, owner, config, 1, sender));
-        let front = Arc::new(Front::new(state.clone()));
-        let mut tasks = JoinSet::new();
-        let accepting = state.clone();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = socket.accept() => {
-                        let (stream, peer) = accepted.unwrap();
-                        let inbound = accepting.inbound(peer);
-                        let (front, config) = (front.clone(), accepting.config_full());
-                        connections.spawn(serve(front, config, stream, inbound));
-                    }
-                    Some(ended) = connections.join_next() => ended.unwrap(),
+        loop {
+            // Somebody else may take the port between this and the listener.
+            let address = nobody();
+            listener.key.port = NonZeroU16::new(address.port()).unwrap();
+            match proxy.apply(id(&listener), &owner(), &listener).await {
+                Ok(_) => {
+                    let state = proxy.find(id(&listener)).unwrap();
+                    return Self {
+                        address,
+                        state,
+                        proxy,
+                        listener,
+                    };
                 }
+                Err(ListenError::InUse { .. }) => {}
+                Err(error) => panic!("{error}"),
             }
-        });
-        Self {
-            address,
-            state,
-            _tasks: tasks,
         }
+    }
+
+    /// Changes the listener in place.
+    pub async fn change(
+        &mut self,
+        change: impl FnOnce(&mut Listener),
+    ) -> Result<Applied, ListenError> {
+        let mut listener = self.listener.clone();
+        change(&mut listener);
+        let applied = self.proxy.apply(id(&listener), &owner(), &listener).await?;
+        self.listener = listener;
+        Ok(applied)
+    }
+
+    /// Closes the listener.
+    pub async fn close(&self) {
+        assert!(self.proxy.close(id(&self.listener)).await);
     }
 
     /// A new connection to the listener.
@@ -99,19 +101,19 @@ impl Scene {
     }
 }
 
-async fn serve(
-    front: Arc<Front>,
-    config: Arc<ListenerConfig>,
-    stream: TcpStream,
-    mut inbound: Inbound,
-) {
-    let Some(termination) = &config.termination else {
-        return landfall_proxy::http::serve(front, stream, inbound, b"").await;
+fn id(listener: &Listener) -> ListenerId {
+    let key = ListenerKey {
+        protocol: Protocol::Tcp,
+        port: listener.key.port,
     };
-    inbound.secure = true;
-    if let Ok(stream) = termination.accept(stream, PATIENCE).await {
-        landfall_proxy::http::serve(front, stream, inbound, b"").await;
+    ListenerId {
+        address: IpAddr::from([127, 0, 0, 1]),
+        key,
     }
+}
+
+fn owner() -> ServiceKey {
+    ServiceKey::new("shop", "web")
 }
 
 /// An address of this machine on which nobody listens.

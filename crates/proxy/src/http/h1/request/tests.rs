@@ -1,7 +1,9 @@
+use http::{Method, Request};
 use landfall_model::listener::Http;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http::h1::head::MAX_FIELDS;
 
 const NOTHING: Http = Http {
     forwarded_for: false,
@@ -36,29 +38,6 @@ fn refused(head: &str) -> Refusal {
 fn facts(head: &str) -> RequestFacts {
     request(NOTHING, head).unwrap().0
 }
-
-fn get() -> RequestFacts {
-    facts("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-}
-
-fn respond(
-    head: &str,
-    asked: RequestFacts,
-    style: ResponseStyle,
-) -> Result<(ResponseFacts, String), BadResponse> {
-    let mut room = Room::new();
-    let head =
-        ResponseHead::read(head.as_bytes(), &mut room, asked)?.expect("the head is complete");
-    let mut out = Vec::new();
-    head.write(style, &mut out);
-    Ok((head.facts(), String::from_utf8(out).unwrap()))
-}
-
-const STYLE: ResponseStyle = ResponseStyle {
-    version: Version::Http11,
-    keep_alive: true,
-    enchunk: false,
-};
 
 #[test]
 fn a_request_passes_with_its_host_and_order_and_case() {
@@ -369,177 +348,55 @@ fn a_request_for_an_http2_member_has_its_host_in_the_authority() {
 }
 
 #[test]
-fn a_response_passes_without_fields_for_one_hop() {
-    let head = "HTTP/1.1 404 Nothing Here\r\nServer: s\r\nConnection: X-Once\r\nX-Once: 1\r\n\
-                Keep-Alive: timeout=5\r\nContent-Length: 3\r\n\r\n";
-    let (facts, out) = respond(head, get(), STYLE).unwrap();
+fn a_request_that_came_over_http2_is_written_as_an_ordinary_one() {
+    let write = |request: http::request::Builder, is_empty| {
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let mut out = Vec::new();
+        let framing = write_request(&parts, "a.example", is_empty, &mut out);
+        (framing, String::from_utf8(out).unwrap())
+    };
+    let request = Request::get("http://a.example/x?y")
+        .header("cookie", "a=1")
+        .header("accept", "*/*")
+        .header("cookie", "b=2");
     assert_eq!(
-        out,
-        "HTTP/1.1 404 Nothing Here\r\nServer: s\r\nContent-Length: 3\r\n\r\n"
-    );
-    assert_eq!(
-        facts,
-        ResponseFacts {
-            length: head.len(),
-            status: 404,
-            framing: Framing::Length(3),
-            keep_alive: true
-        }
-    );
-}
-
-#[test]
-fn responses_are_framed_for_the_version_of_the_client() {
-    let old = |keep_alive| ResponseStyle {
-        version: Version::Http10,
-        keep_alive,
-        enchunk: false,
-    };
-    let close = ResponseStyle {
-        keep_alive: false,
-        ..STYLE
-    };
-    let enchunk = ResponseStyle {
-        enchunk: true,
-        ..STYLE
-    };
-    for (fields, style, wanted) in [
+        write(request, true),
         (
-            "Transfer-Encoding: chunked",
-            STYLE,
-            "Transfer-Encoding: chunked",
-        ),
-        (
-            "Transfer-Encoding: chunked",
-            old(false),
-            "Connection: close",
-        ),
-        (
-            "Content-Length: 3",
-            old(true),
-            "Content-Length: 3\r\nConnection: keep-alive",
-        ),
-        (
-            "Content-Length: 3",
-            close,
-            "Content-Length: 3\r\nConnection: close",
-        ),
-        ("X: y", enchunk, "X: y\r\nTransfer-Encoding: chunked"),
-    ] {
-        let (_, out) = respond(
-            &format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n"),
-            get(),
-            style,
+            Framing::Empty,
+            "GET /x?y HTTP/1.1\r\nhost: a.example\r\naccept: */*\r\ncookie: a=1; b=2\r\n\r\n"
+                .into()
         )
-        .unwrap();
-        assert_eq!(out, format!("HTTP/1.1 200 OK\r\n{wanted}\r\n\r\n"));
-    }
-}
-
-#[test]
-fn some_responses_never_have_a_body() {
-    let head = RequestFacts {
-        is_head: true,
-        ..get()
-    };
-    for (line, asked, fields, written) in [
+    );
+    for (request, is_empty, framing, line) in [
         (
-            "200 OK",
-            head,
-            "Content-Length: 9\r\n",
-            "Content-Length: 9\r\n",
+            Request::post("/"),
+            true,
+            Framing::Empty,
+            "content-length: 0\r\n",
         ),
         (
-            "200 OK",
-            head,
-            "Transfer-Encoding: chunked\r\n",
-            "Transfer-Encoding: chunked\r\n",
+            Request::post("/"),
+            false,
+            Framing::Chunked,
+            "transfer-encoding: chunked\r\n",
         ),
-        ("204 No Content", get(), "Content-Length: 9\r\n", ""),
         (
-            "304 Not Modified",
-            get(),
-            "Content-Length: 9\r\n",
-            "Content-Length: 9\r\n",
+            Request::put("/").header("content-length", 5),
+            false,
+            Framing::Length(5),
+            "content-length: 5\r\n",
         ),
-        ("100 Continue", get(), "", ""),
-        ("103 Early Hints", get(), "Link: </x>\r\n", "Link: </x>\r\n"),
+        (Request::delete("/"), true, Framing::Empty, ""),
     ] {
-        let text = format!("HTTP/1.1 {line}\r\n{fields}\r\n");
-        let (facts, out) = respond(&text, asked, STYLE).unwrap();
-        assert_eq!(facts.framing, Framing::Empty, "{text:?}");
-        assert_eq!(out, format!("HTTP/1.1 {line}\r\n{written}\r\n"));
+        let (found, out) = write(request, is_empty);
+        assert_eq!(found, framing);
+        assert!(
+            out.ends_with(&format!(" / HTTP/1.1\r\nhost: a.example\r\n{line}\r\n")),
+            "{out}"
+        );
     }
-}
-
-#[test]
-fn a_response_whose_end_is_unsure_is_refused() {
-    for (head, wanted) in [
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-            BadResponse::Framing,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
-            BadResponse::Framing,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-            BadResponse::Framing,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-            BadResponse::Framing,
-        ),
-        (
-            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            BadResponse::Framing,
-        ),
-        (
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-            BadResponse::Unasked,
-        ),
-        ("HTTP/1.1 099 What\r\n\r\n", BadResponse::Head),
-        ("HTTP/1.1 OK\r\n\r\n", BadResponse::Head),
-        ("220 mail.example ESMTP\r\n\r\n", BadResponse::Head),
-    ] {
-        assert_eq!(respond(head, get(), STYLE).unwrap_err(), wanted, "{head:?}");
-    }
-    let many = format!(
-        "HTTP/1.1 200 OK\r\n{}\r\n",
-        "X: y\r\n".repeat(MAX_FIELDS + 1)
-    );
-    assert_eq!(
-        respond(&many, get(), STYLE).unwrap_err(),
-        BadResponse::TooManyFields
-    );
-}
-
-#[test]
-fn a_response_without_length_ends_with_its_connection() {
-    let (facts, _) = respond("HTTP/1.1 200 OK\r\n\r\n", get(), STYLE).unwrap();
-    assert_eq!(
-        (facts.framing, facts.keep_alive),
-        (Framing::UntilClose, false)
-    );
-    let (facts, _) = respond("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", get(), STYLE).unwrap();
-    assert!(!facts.keep_alive);
-}
-
-#[test]
-fn a_member_that_was_asked_may_switch_protocols() {
-    let asked = RequestFacts {
-        upgrade: true,
-        ..get()
-    };
-    let head =
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
-    let (facts, out) = respond(head, asked, STYLE).unwrap();
-    assert_eq!(facts.status, 101);
-    assert_eq!(
-        out,
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
-    );
+    let (_, out) = write(Request::builder().method(Method::OPTIONS).uri("*"), true);
+    assert!(out.starts_with("OPTIONS * HTTP/1.1\r\n"), "{out}");
 }
 
 #[test]
@@ -573,6 +430,5 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = RequestHead::read(&bytes, &mut Room::new()).map(|_| ());
-        let _ = ResponseHead::read(&bytes, &mut Room::new(), get()).map(|_| ());
     }
 }
