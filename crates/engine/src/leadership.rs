@@ -20,7 +20,7 @@ pub struct Times {
     pub lease: Duration,
     /// For how long it holds in the leader's own. Well below `lease`.
     pub renew_deadline: Duration,
-    /// From one renewal, or one look, to the next.
+    /// From one renewal to the next.
     pub retry: Duration,
 }
 
@@ -62,12 +62,12 @@ pub struct Standing<'a> {
 // === impl Times ===
 
 impl Default for Times {
-    /// Those of Kubernetes' own controllers, with more frequent looks.
+    /// Those of Kubernetes' own controllers.
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
-            retry: Duration::from_secs(1),
+            retry: Duration::from_secs(2),
         }
     }
 }
@@ -75,7 +75,9 @@ impl Default for Times {
 /// What to do now.
 pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision {
     if let Some(renewed_at) = standing.renewed_at {
-        let still_ours = standing.record.is_some_and(|record| record.holder == standing.identity);
+        let still_ours = standing
+            .record
+            .is_some_and(|record| record.holder == standing.identity);
         let renew_at = renewed_at + times.retry;
         return if !still_ours || now >= renewed_at + times.renew_deadline {
             Decision::StepDown
@@ -93,7 +95,11 @@ pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision 
         }
         Some(record) => {
             let ends = standing.seen_at + record.lease.max(times.lease);
-            if now >= ends { Decision::Acquire } else { Decision::Wait(ends) }
+            if now >= ends {
+                Decision::Acquire
+            } else {
+                Decision::Wait(ends)
+            }
         }
     }
 }

@@ -12,9 +12,12 @@
 //!
 //! This is the only room that sees a Kubernetes client. It decides nothing about load balancers.
 
+pub mod access;
 mod api;
 pub mod connect;
+pub mod lease;
 mod proxy_env;
+pub mod report;
 mod retry;
 mod secrets;
 pub mod source;
@@ -22,4 +25,6 @@ mod watch;
 
 pub use api::ApiError;
 pub use connect::{ConnectError, Connection, Origin};
+pub use lease::{Election, LeaseConfig, WriteGuard};
+pub use report::KubeReports;
 pub use source::{Health, SourceConfig, Sources};

@@ -10,5 +10,7 @@
 )]
 
 mod facts;
+mod leadership;
 mod outage;
+mod reports;
 mod support;

@@ -177,9 +177,10 @@ impl Relay {
     pub(crate) async fn to(cluster: &Cluster) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = format!("https://{}", listener.local_addr().unwrap());
-        let kubeconfig = cluster
-            .directory()
-            .join(format!("relay-{}.kubeconfig", here.len()));
+        let kubeconfig = cluster.directory().join(format!(
+            "relay-{}.kubeconfig",
+            here.rsplit(':').next().unwrap_or_default()
+        ));
         let text = std::fs::read_to_string(identity(cluster)).unwrap();
         std::fs::write(&kubeconfig, text.replace(&cluster.server(), &here)).unwrap();
         let server = cluster.server().trim_start_matches("https://").to_owned();

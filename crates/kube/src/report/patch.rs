@@ -1,0 +1,186 @@
+//! What a status patch says: our own entries, and only where they differ. Pure.
+//!
+//! Conditions are merged by type, so others' survive by themselves. The list of addresses is one
+//! value to the API server: whoever writes it writes all of it. So what others have put there is
+//! found and written back, and the patch holds only for the version in which it was found.
+//!
+//! | in the list | whose |
+//! |---|---|
+//! | an entry with an address | ours: the status is the record of our claims |
+//! | an entry with only a name | ours if our condition `Addressed` says so, else foreign |
+//! | `hostname` beside our address | ours if wanted now or named in `Addressed`, else foreign |
+//! | `ports` beside our address | ours if wanted now or if they tell of one of our codes, else foreign |
+
+use landfall_model::reason::Code;
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::{Condition, ConditionType, ServiceStatus};
+use landfall_model::wire::{self, IngressShape, ServiceStatusShape};
+use serde_json::{Value, json};
+
+/// The status as it is in the API server, as far as we know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Live {
+    pub(super) version: Option<String>,
+    pub(super) ingress: Vec<IngressShape>,
+    /// Ours.
+    pub(super) conditions: Vec<Condition>,
+    pub(super) finalized: bool,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// As the source told it.
+    pub(super) fn of_row(row: &ServiceRow) -> Self {
+        Self {
+            version: row.resource_version.as_deref().map(str::to_owned),
+            ingress: ServiceStatusShape::of(&row.status).load_balancer.ingress,
+            conditions: row.status.conditions.clone(),
+            finalized: row.finalized,
+        }
+    }
+
+    /// As the API server answered.
+    pub(super) fn of_answer(service: wire::Service) -> Self {
+        let finalized = service
+            .metadata
+            .finalizers
+            .iter()
+            .any(|it| it == landfall_model::status::FINALIZER);
+        let ingress = service.status.load_balancer.ingress.clone();
+        Self {
+            version: service.metadata.resource_version,
+            ingress,
+            conditions: service.status.into_status().conditions,
+            finalized,
+        }
+    }
+
+    /// Whether an entry's name was published by us.
+    fn published(&self, hostname: &str) -> bool {
+        let addressed = self
+            .conditions
+            .iter()
+            .find(|it| it.kind == ConditionType::Addressed);
+        addressed.is_some_and(|condition| {
+            let mut words = condition.message.split([' ', ',']);
+            words.any(|word| word == hostname)
+        })
+    }
+}
+
+/// The patch that makes the live status say what is wanted; `None`: it does already.
+pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Option<Value> {
+    let ingress = merged(live, &ServiceStatusShape::of(wanted).load_balancer.ingress);
+    let changed = ingress != live.ingress;
+    let mut conditions = Vec::new();
+    let shapes = ServiceStatusShape::of(wanted).conditions;
+    for (condition, shape) in wanted.conditions.iter().zip(shapes) {
+        if !live.conditions.contains(condition) {
+            conditions.push(json!(shape));
+        }
+    }
+    for kind in ConditionType::ALL {
+        let there = live
+            .conditions
+            .iter()
+            .any(|condition| condition.kind == kind);
+        if there && wanted.condition(kind).is_none() {
+            conditions.push(json!({"$patch": "delete", "type": kind.as_str()}));
+        }
+    }
+    if !changed && conditions.is_empty() {
+        return None;
+    }
+    let mut status = serde_json::Map::new();
+    if changed {
+        let list = if ingress.is_empty() {
+            Value::Null
+        } else {
+            json!(ingress)
+        };
+        status.insert("loadBalancer".to_owned(), json!({"ingress": list}));
+    }
+    if !conditions.is_empty() {
+        status.insert("conditions".to_owned(), conditions.into());
+    }
+    let mut metadata = json!({"uid": uid});
+    // Conditions merge on whatever is there; addresses only on what was looked at.
+    if changed && let Some(version) = &live.version {
+        metadata["resourceVersion"] = version.as_str().into();
+    }
+    Some(json!({"metadata": metadata, "status": status}))
+}
+
+/// The patch that puts our finalizer beside others'.
+pub(super) fn finalizer_patch(uid: &str) -> Value {
+    json!({"metadata": {"uid": uid, "finalizers": [landfall_model::status::FINALIZER]}})
+}
+
+/// The patch that takes ours away from among others'.
+pub(super) fn release_patch(uid: &str) -> Value {
+    json!({"metadata": {
+        "uid": uid, "$deleteFromPrimitiveList/finalizers": [landfall_model::status::FINALIZER],
+    }})
+}
+
+/// What is wanted, with what others put beside it, and then what is others' altogether.
+fn merged(live: &Live, wanted: &[IngressShape]) -> Vec<IngressShape> {
+    let counterpart = |entry: &IngressShape| {
+        live.ingress.iter().position(|it| match &entry.ip {
+            Some(ip) => it.ip.as_ref() == Some(ip),
+            None => it.ip.is_none() && it.hostname == entry.hostname,
+        })
+    };
+    let mut used = Vec::new();
+    let mut list: Vec<IngressShape> = Vec::new();
+    for entry in wanted {
+        let mut entry = entry.clone();
+        if let Some(index) = counterpart(&entry) {
+            used.push(index);
+            if let Some(there) = live.ingress.get(index) {
+                adopt(&mut entry, there, live);
+            }
+        }
+        list.push(entry);
+    }
+    for (index, entry) in live.ingress.iter().enumerate() {
+        let ours = match (&entry.ip, &entry.hostname) {
+            (Some(_), _) => true,
+            (None, Some(hostname)) => live.published(hostname),
+            (None, None) => false,
+        };
+        if !ours && !used.contains(&index) {
+            list.push(entry.clone());
+        }
+    }
+    list
+}
+
+/// Takes over what stands beside our address and is not ours.
+fn adopt(entry: &mut IngressShape, there: &IngressShape, live: &Live) {
+    if entry.hostname.is_none()
+        && !there
+            .hostname
+            .as_deref()
+            .is_some_and(|name| live.published(name))
+    {
+        entry.hostname.clone_from(&there.hostname);
+    }
+    // The API server fills in its default where we say nothing.
+    if entry.ip_mode.is_none() {
+        entry.ip_mode.clone_from(&there.ip_mode);
+    }
+    let is_ours = |error: &str| Code::ALL.iter().any(|code| code.as_str() == error);
+    let told_by_us = there
+        .ports
+        .iter()
+        .filter_map(|port| port.error.as_deref())
+        .any(is_ours);
+    if entry.ports.is_empty() && !told_by_us {
+        entry.ports.clone_from(&there.ports);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use jiff::Timestamp;
+use landfall_model::Protocol;
+use landfall_model::reason::Reason;
+use landfall_model::status::{IngressAddress, PortStatus};
+
+use super::*;
+
+fn entry(json: Value) -> IngressShape {
+    serde_json::from_value(json).unwrap()
+}
+
+fn live(ingress: Value, conditions: Vec<Condition>) -> Live {
+    let entries: Vec<Value> = serde_json::from_value(ingress).unwrap();
+    Live {
+        version: Some("7".to_owned()),
+        ingress: entries.into_iter().map(entry).collect(),
+        conditions,
+        finalized: true,
+    }
+}
+
+fn addressed(message: &str) -> Condition {
+    Condition::met(
+        ConditionType::Addressed,
+        Code::Assigned,
+        message,
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
+fn at(ip: &str) -> IngressAddress {
+    IngressAddress {
+        ip: Some(ip.parse().unwrap()),
+        ..IngressAddress::default()
+    }
+}
+
+fn named(hostname: &str) -> IngressAddress {
+    IngressAddress {
+        hostname: Some(hostname.to_owned()),
+        ..IngressAddress::default()
+    }
+}
+
+fn wanting(ingress: Vec<IngressAddress>, conditions: Vec<Condition>) -> ServiceStatus {
+    ServiceStatus {
+        ingress,
+        conditions,
+    }
+}
+
+/// The list of addresses that a patch writes.
+fn list(live: &Live, wanted: &ServiceStatus) -> Value {
+    status_patch("u", live, wanted).unwrap()["status"]["loadBalancer"]["ingress"].clone()
+}
+
+#[test]
+fn a_status_that_says_it_already_is_not_written() {
+    let there = live(
+        json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]),
+        vec![addressed("x")],
+    );
+    assert_eq!(
+        status_patch(
+            "u",
+            &there,
+            &wanting(vec![at("192.0.2.1")], vec![addressed("x")])
+        ),
+        None
+    );
+    let nothing = live(json!([]), vec![]);
+    assert_eq!(status_patch("u", &nothing, &ServiceStatus::default()), None);
+}
+
+#[test]
+fn only_conditions_that_differ_are_sent_and_none_of_others() {
+    let there = live(json!([{"ip": "192.0.2.1"}]), vec![addressed("x")]);
+    let accepted = Condition::met(
+        ConditionType::Accepted,
+        Code::Accepted,
+        "fine",
+        Timestamp::UNIX_EPOCH,
+    );
+    let wanted = wanting(vec![at("192.0.2.1")], vec![accepted, addressed("x")]);
+    assert_eq!(
+        status_patch("u", &there, &wanted).unwrap(),
+        json!({
+            "metadata": {"uid": "u"},
+            "status": {"conditions": [{
+                "type": "landfall.dev/Accepted", "status": "True", "reason": "Accepted",
+                "message": "fine", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
+        })
+    );
+}
+
+#[test]
+fn what_others_put_beside_our_address_stays() {
+    let ports = json!([{"port": 80, "protocol": "TCP", "error": "example.com/Odd"}]);
+    let there = live(
+        json!([
+            {"hostname": "cdn.example.com"},
+            {"ip": "192.0.2.1", "ipMode": "VIP", "hostname": "web.example.com", "ports": ports}]),
+        vec![],
+    );
+    let two = wanting(vec![at("192.0.2.1"), at("192.0.2.2")], vec![]);
+    let patch = status_patch("u", &there, &two).unwrap();
+    assert_eq!(
+        patch["metadata"],
+        json!({"uid": "u", "resourceVersion": "7"})
+    );
+    assert_eq!(
+        patch["status"]["loadBalancer"]["ingress"],
+        json!([
+            {"ip": "192.0.2.1", "ipMode": "VIP", "hostname": "web.example.com", "ports": ports},
+            {"ip": "192.0.2.2"},
+            {"hostname": "cdn.example.com"}])
+    );
+}
+
+#[test]
+fn an_address_that_is_not_wanted_any_more_goes() {
+    let there = live(
+        json!([{"ip": "192.0.2.1"}, {"hostname": "cdn.example.com"}]),
+        vec![],
+    );
+    assert_eq!(
+        list(&there, &wanting(vec![at("192.0.2.9")], vec![])),
+        json!([{"ip": "192.0.2.9"}, {"hostname": "cdn.example.com"}])
+    );
+    assert_eq!(
+        list(
+            &live(json!([{"ip": "192.0.2.1"}]), vec![]),
+            &ServiceStatus::default()
+        ),
+        Value::Null
+    );
+}
+
+#[test]
+fn a_name_that_we_published_goes_with_its_wish_and_one_of_others_does_not() {
+    let condition = addressed("clients connect to old.example.com, 192.0.2.1");
+    let there = live(
+        json!([{"hostname": "old.example.com"}, {"hostname": "example.com"},
+            {"ip": "192.0.2.1", "hostname": "old.example.com"}]),
+        vec![condition],
+    );
+    assert_eq!(
+        list(
+            &there,
+            &wanting(vec![named("new.example.com"), at("192.0.2.1")], vec![])
+        ),
+        json!([{"hostname": "new.example.com"}, {"ip": "192.0.2.1"}, {"hostname": "example.com"}])
+    );
+}
+
+#[test]
+fn ports_that_tell_of_our_own_codes_are_ours() {
+    let ours = json!([{"ip": "192.0.2.1", "ports": [
+        {"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP", "error": "PortInUse"}]}]);
+    assert_eq!(
+        list(&live(ours, vec![]), &wanting(vec![at("192.0.2.1")], vec![])),
+        json!([{"ip": "192.0.2.1"}])
+    );
+    let theirs = json!([{"ip": "192.0.2.1", "ports": [{"port": 80, "protocol": "TCP"}]}]);
+    let port = PortStatus {
+        port: 80,
+        protocol: Protocol::Tcp,
+        error: Some("PortInUse".to_owned()),
+    };
+    let wanted = wanting(
+        vec![IngressAddress {
+            ports: vec![port],
+            ..at("192.0.2.1")
+        }],
+        vec![],
+    );
+    assert_eq!(
+        list(&live(theirs, vec![]), &wanted),
+        json!([{"ip": "192.0.2.1", "ports": [{"error": "PortInUse", "port": 80, "protocol": "TCP"}]}])
+    );
+}
+
+#[test]
+fn conditions_go_when_nothing_is_wanted_any_more() {
+    let unmet = Condition::unmet(
+        ConditionType::Programmed,
+        &Reason::error(Code::NoEndpoints, "none"),
+        Timestamp::UNIX_EPOCH,
+    );
+    let there = live(json!([]), vec![addressed("x"), unmet]);
+    assert_eq!(
+        status_patch("u", &there, &ServiceStatus::default()).unwrap(),
+        json!({"metadata": {"uid": "u"}, "status": {"conditions": [
+            {"$patch": "delete", "type": "landfall.dev/Addressed"},
+            {"$patch": "delete", "type": "landfall.dev/Programmed"}]}})
+    );
+}

@@ -1,0 +1,353 @@
+//! Of several replicas one writes, and never two.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use landfall_engine::leadership::Times;
+use landfall_engine::report::Report;
+use landfall_kube::lease::identity;
+use landfall_kube::{Election, KubeReports, LeaseConfig};
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::{IngressAddress, ServiceStatus};
+use landfall_model::{ServiceKey, Uid};
+use landfall_testkit::cluster::{AuditEntry, Cluster, Options};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::support::{Relay, cluster, connect, connect_by, install, service};
+
+/// Short, so that tests are. Leases are counted in whole seconds.
+const TIMES: Times = Times {
+    lease: Duration::from_secs(3),
+    renew_deadline: Duration::from_millis(1800),
+    retry: Duration::from_millis(400),
+};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn config(name: &str, identity: &str) -> LeaseConfig {
+    LeaseConfig {
+        name: name.to_owned(),
+        times: TIMES,
+        ..LeaseConfig::new("landfall-system", identity)
+    }
+}
+
+async fn leads(election: &Election, wanted: bool) {
+    let mut leading = election.leading();
+    let reached = leading.wait_for(|leads| *leads == wanted);
+    tokio::time::timeout(DEADLINE, reached)
+        .await
+        .expect("the lead passes in time")
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_three_leads_and_hands_over_at_once_when_it_stops() {
+    let cluster = Cluster::start(Options::default()).await.unwrap();
+    install(&cluster).await;
+    let tasks = TaskTracker::new();
+    let mut running = Vec::new();
+    for name in ["a", "b", "c"] {
+        let connection = connect(&cluster, &format!("landfall/{name}")).await;
+        let mut config = LeaseConfig::new("landfall-system", &identity(name));
+        // Long enough that nobody comes to lead by waiting.
+        config.times = Times {
+            lease: Duration::from_secs(600),
+            retry: Duration::from_secs(1),
+            ..Times::default()
+        };
+        running.push(Election::start(connection, config, &tasks));
+    }
+    for left in (1..=3).rev() {
+        let first = async {
+            loop {
+                let leader = running
+                    .iter()
+                    .position(|election| *election.leading().borrow());
+                if let Some(leader) = leader {
+                    return leader;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let leader = tokio::time::timeout(Duration::from_secs(10), first)
+            .await
+            .unwrap();
+        let count = running
+            .iter()
+            .filter(|election| *election.leading().borrow())
+            .count();
+        assert_eq!((count, running.len()), (1, left));
+        running.remove(leader).release().await;
+    }
+    let lease = cluster
+        .kubectl()
+        .get(&["-n", "landfall-system", "lease", "landfall"])
+        .await
+        .unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "");
+    assert_eq!(lease["spec"]["leaseTransitions"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_has_stopped_before_another_begins() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    allow_any_lease(cluster).await;
+    let tasks = TaskTracker::new();
+    let relay = Relay::to(cluster).await;
+    let first = connect_by(relay.kubeconfig(), "landfall/first").await;
+    let first = Election::start(first, config("cut", &identity("first")), &tasks);
+    leads(&first, true).await;
+    let second = connect(cluster, "landfall/second").await;
+    let second = Election::start(second, config("cut", &identity("second")), &tasks);
+    relay.cut();
+    let mut led = second.leading();
+    let led = led.wait_for(|leads| {
+        // Looked at in the very moment in which the other one begins.
+        assert!(!*leads || !*first.leading().borrow());
+        *leads
+    });
+    tokio::time::timeout(DEADLINE, led)
+        .await
+        .expect("another leads in time")
+        .unwrap();
+    relay.mend();
+    // It finds out that it has lost, and does not take the Lease back.
+    let lease = kubectl
+        .get(&["-n", "landfall-system", "lease", "cut"])
+        .await
+        .unwrap();
+    assert!(
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap()
+            .starts_with("second_"),
+        "{lease}"
+    );
+    assert!(!*first.leading().borrow());
+    second.release().await;
+    leads(&first, true).await;
+    first.release().await;
+}
+
+/// A replica that writes as fast as it may.
+struct Replica {
+    /// Writes that came through.
+    written: Arc<AtomicU64>,
+    relay: Relay,
+    election: Option<Election>,
+    writer: JoinHandle<()>,
+    tasks: TaskTracker,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Replica {
+    async fn start(cluster: &Cluster, name: String, service: Arc<ServiceRow>) -> Self {
+        let relay = Relay::to(cluster).await;
+        // A runtime of its own, so that it can end like a process: at once, and all of it.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let runtime = runtime.unwrap();
+        let (kubeconfig, agent) = (relay.kubeconfig().to_owned(), format!("landfall/{name}"));
+        let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+        let own_tasks = tasks.clone();
+        let written = Arc::new(AtomicU64::new(0));
+        let counted = written.clone();
+        let started = runtime.spawn(async move {
+            let connection = connect_by(&kubeconfig, &agent).await;
+            let election = Election::start(
+                connection.clone(),
+                config("churn", &identity(&name)),
+                &own_tasks,
+            );
+            let reports =
+                KubeReports::new(connection, election.guard(), &name, &own_tasks, &cancel);
+            let writer = tokio::spawn(async move {
+                for number in 0u32.. {
+                    let ip = Some(std::net::Ipv4Addr::from(0xc612_0000 + number % 0xffff).into());
+                    let entry = IngressAddress {
+                        ip,
+                        ..IngressAddress::default()
+                    };
+                    let status = ServiceStatus {
+                        ingress: vec![entry],
+                        conditions: Vec::new(),
+                    };
+                    // A refusal for want of the lead costs nothing, and comes most of the time.
+                    if reports.write_status(&service, &status).await.is_ok() {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            });
+            (election, writer)
+        });
+        let (election, writer) = started.await.unwrap();
+        Self {
+            written,
+            relay,
+            election: Some(election),
+            writer,
+            tasks,
+            runtime: Some(runtime),
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.election
+            .as_ref()
+            .is_some_and(|election| *election.leading().borrow())
+    }
+
+    fn count(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// As `kill -9` does.
+    fn kill(mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    /// As a signal does that asks.
+    async fn stop(mut self) {
+        self.writer.abort();
+        let _ended = (&mut self.writer).await;
+        if let Some(election) = self.election.take() {
+            election.release().await;
+        }
+        self.tasks.close();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_stopped_or_cut_off_never_do_two_write() {
+    let cluster = Cluster::start(Options::default()).await.unwrap();
+    install(&cluster).await;
+    allow_any_lease(&cluster).await;
+    let namespace = cluster.namespace("churn").await.unwrap();
+    cluster
+        .kubectl()
+        .apply(&service(&namespace, "web", ""))
+        .await
+        .unwrap();
+    let object = cluster
+        .kubectl()
+        .get(&["-n", &namespace, "service", "web"])
+        .await
+        .unwrap();
+    let uid = Uid::new(object["metadata"]["uid"].as_str().unwrap());
+    let row = landfall_testkit::svc("web")
+        .in_namespace(&namespace)
+        .with(|row| {
+            row.key = ServiceKey::new(&namespace, "web");
+            row.uid = uid;
+            row.resource_version = Some("1".into());
+        });
+    let row = row.row();
+    let audit = cluster.audit();
+    let mut replicas = Vec::new();
+    for number in 0..3 {
+        replicas.push(Replica::start(&cluster, format!("replica-{number}"), row.clone()).await);
+    }
+    for round in 0..12 {
+        let before: Vec<u64> = replicas.iter().map(Replica::count).collect();
+        let found = async {
+            loop {
+                let mut numbered = replicas.iter().zip(&before).enumerate();
+                // Not only leads but does something with it.
+                let busy =
+                    numbered.find(|(_, (it, before))| it.leads() && it.count() > *before + 2);
+                if let Some((leader, _)) = busy {
+                    return leader;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let leader = tokio::time::timeout(DEADLINE, found)
+            .await
+            .expect("somebody leads in time");
+        let leader = replicas.remove(leader);
+        let name = format!("replica-{}", 3 + round);
+        match round % 3 {
+            0 => leader.kill(),
+            1 => leader.stop().await,
+            _ => {
+                leader.relay.cut();
+                leads(leader.election.as_ref().unwrap(), false).await;
+                leader.relay.mend();
+                // It stands for election again, behind the new one.
+                replicas.push(leader);
+                continue;
+            }
+        }
+        replicas.push(Replica::start(&cluster, name, row.clone()).await);
+    }
+    for replica in replicas {
+        replica.stop().await;
+    }
+    let mut writes: Vec<AuditEntry> = audit
+        .entries()
+        .unwrap()
+        .into_iter()
+        .filter(|entry| entry.resource == "services/status" && entry.code == 200)
+        .collect();
+    writes.sort_by(|one, other| one.received.cmp(&other.received));
+    let mut turns: Vec<&str> = writes
+        .iter()
+        .map(|entry| entry.user_agent.as_str())
+        .collect();
+    turns.dedup();
+    let lease = cluster
+        .kubectl()
+        .get(&["-n", "landfall-system", "lease", "churn"])
+        .await
+        .unwrap();
+    let acquired = lease["spec"]["leaseTransitions"].as_u64().unwrap();
+    // Eight have ended for good. The four that were cut off may have come back first.
+    assert!(
+        writes.len() >= 36 && turns.len() >= 9,
+        "{} writes, turns {turns:?}",
+        writes.len()
+    );
+    // Two that wrote at the same time would have taken more turns than the Lease has.
+    assert!(
+        turns.len() as u64 <= acquired,
+        "{acquired} terms, but turns {turns:?}"
+    );
+    for pair in writes.windows(2) {
+        if pair[0].user_agent != pair[1].user_agent {
+            assert!(
+                pair[0].answered <= pair[1].received,
+                "at the same time: {pair:?}"
+            );
+        }
+    }
+}
+
+/// Each test has a Lease of its own; the manifests grant but one.
+async fn allow_any_lease(cluster: &Cluster) {
+    let role = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leases, namespace: landfall-system}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leases, namespace: landfall-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leases}
+subjects: [{kind: ServiceAccount, name: landfall, namespace: landfall-system}]
+";
+    cluster.kubectl().apply(role).await.unwrap();
+}
