@@ -31,6 +31,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Serve the LoadBalancer Services of manifests on this machine
     Up(UpArgs),
+    /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
+    Controller(ControllerArgs),
     /// List what a running instance holds
     Get(GetArgs),
     /// Walk through one Service: wish, address, listeners, members, and why each is as it is
@@ -83,11 +85,19 @@ pub struct DemoArgs {
 )]
 pub struct UpArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated
-    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present_any = ["kubeconfig", "context"],
+        conflicts_with_all = ["kubeconfig", "context"]
+    )]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    #[command(flatten)]
+    pub cluster: ServeClusterArgs,
     /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
     /// IPAddressPool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
@@ -121,6 +131,69 @@ pub struct AdminArgs {
     /// The admin address of the running instance
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: String,
+}
+
+/// Serving the Services of a cluster instead of those of files.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeClusterArgs {
+    /// Serve the Services of the cluster that this kubeconfig names, instead of manifests
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// `landfall controller`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Of several \
+                  replicas one leads and writes, by a Lease; the others stand by.\n\nExamples:\n  \
+                  landfall controller --config /etc/landfall/landfall.yaml\n  landfall controller \
+                  --kubeconfig ~/.kube/config --leader-elect=false"
+)]
+pub struct ControllerArgs {
+    /// Provider instances and their pools: landfall.yaml
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ServeClusterArgs,
+    /// Whether replicas elect one that writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
+    pub leader_elect: bool,
+    /// The namespace of the Lease; that of the pod or context unless given
+    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "landfall")]
+    pub lease_name: String,
+    /// Where health, metrics, JSON and the status page answer
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "0.0.0.0:9640",
+        env = "LANDFALL_ADMIN"
+    )]
+    pub admin: SocketAddr,
+    /// A name under which the admin endpoint may be asked, beside its address; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub admin_name: Vec<String>,
+    /// Threads that carry traffic; one per core unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// How long connections may go on after a stop was asked for
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub grace: u64,
+    /// How log lines look
+    #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
+    pub log_format: LogFormat,
 }
 
 /// Asking the API server of a cluster instead of a running instance.

@@ -48,6 +48,15 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
 }
 
+/// How long the tasks of an instance live: until cancelled, and then until they have ended.
+#[derive(Clone, Debug, Default)]
+pub struct Lifetime {
+    /// The tasks.
+    pub tasks: TaskTracker,
+    /// Ends them.
+    pub cancel: CancellationToken,
+}
+
 /// What is running.
 #[derive(Debug)]
 pub struct Instance {
@@ -55,8 +64,7 @@ pub struct Instance {
     handle: EngineHandle<Local>,
     proxy: Arc<Proxy>,
     started: String,
-    tasks: TaskTracker,
-    cancel: CancellationToken,
+    lifetime: Lifetime,
 }
 
 // === impl Instance ===
@@ -68,9 +76,10 @@ impl Instance {
     /// `source` starts the tasks that send facts; `leading` says whether this replica may write.
     pub async fn start<R: Report>(
         options: Options,
+        lifetime: Lifetime,
         reporter: Arc<R>,
         leading: Option<watch::Receiver<bool>>,
-        source: impl FnOnce(mpsc::Sender<Fact>, &TaskTracker, &CancellationToken),
+        source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         let mut pools = options.config.pools();
         let flag_pool = planning::flag_pools(&options.pools);
@@ -108,11 +117,11 @@ impl Instance {
         let handle = engine.handle();
         let started = Timestamp::now().to_string();
 
-        let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+        let Lifetime { tasks, cancel } = &lifetime;
         let (read, told) = mpsc::channel(FACTS);
         let (facts, received) = mpsc::channel(FACTS);
         let (wakes, woken) = mpsc::channel(WAKES);
-        source(read, &tasks, &cancel);
+        source(read, &lifetime);
         tasks.spawn(with_pools(told, facts, pools, options.fallback_pool));
         tasks.spawn(engine.run(received, woken, cancel.clone()));
         for provider in providers {
@@ -131,8 +140,7 @@ impl Instance {
             handle,
             proxy,
             started,
-            tasks,
-            cancel,
+            lifetime,
         })
     }
 
@@ -169,13 +177,12 @@ impl Instance {
         let Self {
             handle,
             proxy,
-            tasks,
-            cancel,
+            lifetime,
             ..
         } = self;
-        cancel.cancel();
-        tasks.close();
-        tasks.wait().await;
+        lifetime.cancel.cancel();
+        lifetime.tasks.close();
+        lifetime.tasks.wait().await;
         drop(handle);
         match Arc::into_inner(proxy) {
             Some(proxy) => proxy.shutdown(grace).await,

@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod cluster;
 mod config;
+mod controller;
 mod demo;
 mod desk;
 mod explain;
@@ -68,6 +69,10 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Up(args) => {
             logging::start(args.log_format, "info");
             up::run(args).await.map(|()| true)
+        }
+        Command::Controller(args) => {
+            logging::start(args.log_format, "info");
+            controller::run(args).await.map(|()| true)
         }
         Command::Get(args) => get::run(args).await.map(|()| true),
         Command::Explain(args) => explain::run(args).await.map(|()| true),

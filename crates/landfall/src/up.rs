@@ -9,23 +9,18 @@ use std::time::Duration;
 use anyhow::Context as _;
 use landfall_config::dirs;
 use landfall_files::Manifests;
+use landfall_kube::lease::{WriteGuard, identity};
 
 use crate::cli::UpArgs;
-use crate::instance::{Instance, Options};
+use crate::instance::{Instance, Lifetime, Options};
 use crate::signals;
-use crate::{config, get};
+use crate::{config, controller, get};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
-    let state = state_dir(args.state)?;
-    let files = landfall_files::Options {
-        paths: args.filename,
-        recursive: args.recursive,
-        state: Some(state),
-    };
     let options = Options {
         config: config::read(args.config.as_deref()).await?,
         pools: args.pools,
@@ -36,7 +31,18 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
             .workers
             .and_then(|workers| NonZeroUsize::new(workers.into())),
     };
-    let instance = on_files(options, files).await?;
+    let instance = if args.filename.is_empty() {
+        let identity = identity("landfall-up");
+        let connection = controller::connect(&args.cluster, &identity).await?;
+        controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await?
+    } else {
+        let files = landfall_files::Options {
+            paths: args.filename,
+            recursive: args.recursive,
+            state: Some(state_dir(args.state)?),
+        };
+        on_files(options, files).await?
+    };
     let mut out = std::io::stdout();
     match instance.wait_until(START, |view| view.ready).await {
         Ok(view) if view.services.is_empty() => {
@@ -68,9 +74,18 @@ pub async fn on_files(
     files: landfall_files::Options,
 ) -> anyhow::Result<Instance> {
     let (manifests, store) = tokio::task::spawn_blocking(move || Manifests::open(files)).await??;
-    Instance::start(options, Arc::new(store), None, |facts, tasks, cancel| {
-        tasks.spawn(manifests.run(facts, cancel.clone()));
-    })
+    let lifetime = Lifetime::default();
+    Instance::start(
+        options,
+        lifetime,
+        Arc::new(store),
+        None,
+        |facts, lifetime| {
+            lifetime
+                .tasks
+                .spawn(manifests.run(facts, lifetime.cancel.clone()));
+        },
+    )
     .await
 }
 

@@ -1,0 +1,184 @@
+//! `landfall controller`, and `landfall up` beside a cluster: facts from the API server, reports to it.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
+use landfall_kube::{Connection, Health, KubeReports, Origin, SourceConfig, Sources, access};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::Fact;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cli::{ControllerArgs, ServeClusterArgs};
+use crate::instance::{Instance, Lifetime, Options};
+use crate::{config, signals};
+
+/// Runs the command.
+pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
+    let options = Options {
+        config: config::read(args.config.as_deref()).await?,
+        pools: Vec::new(),
+        fallback_pool: false,
+        admin: args.admin,
+        admin_names: args.admin_name,
+        workers: args
+            .workers
+            .and_then(|workers| NonZeroUsize::new(workers.into())),
+    };
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned());
+    let identity = identity(&host);
+    let connection = connect(&args.cluster, &identity).await?;
+    judge_rights(
+        &connection,
+        [access::to_watch(), access::to_report()].concat(),
+    )
+    .await?;
+    let grace = Duration::from_secs(args.grace);
+    if !args.leader_elect {
+        let instance =
+            on_cluster(options, connection, &identity, WriteGuard::always(), None).await?;
+        signals::stop_asked().await;
+        instance.stop(grace).await;
+        return Ok(());
+    }
+    let namespace = args
+        .namespace
+        .unwrap_or_else(|| connection.namespace().to_owned());
+    judge_rights(&connection, access::to_elect(&namespace, &args.lease_name)).await?;
+    let lease = LeaseConfig {
+        name: args.lease_name,
+        ..LeaseConfig::new(&namespace, &identity)
+    };
+    let tasks = TaskTracker::new();
+    let election = Election::start(connection.clone(), lease, &tasks);
+    let leading = election.leading();
+    let instance = on_cluster(
+        options,
+        connection,
+        &identity,
+        election.guard(),
+        Some(leading.clone()),
+    )
+    .await?;
+    let outcome = tokio::select! {
+        () = signals::stop_asked() => Ok(()),
+        () = deposed(leading) => {
+            Err(anyhow::anyhow!("the Lease passed to another replica, or could not be renewed"))
+        }
+    };
+    // First nothing is written any more, then the Lease may pass on.
+    instance.stop(grace).await;
+    election.release().await;
+    tasks.close();
+    tasks.wait().await;
+    outcome
+}
+
+/// Starts an instance whose facts come from an API server.
+pub async fn on_cluster(
+    options: Options,
+    connection: Connection,
+    identity: &str,
+    guard: WriteGuard,
+    leading: Option<watch::Receiver<bool>>,
+) -> anyhow::Result<Instance> {
+    let lifetime = Lifetime::default();
+    let Lifetime { tasks, cancel } = &lifetime;
+    let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
+    Instance::start(
+        options,
+        lifetime.clone(),
+        Arc::new(reports),
+        leading,
+        |facts, lifetime| {
+            let Lifetime { tasks, cancel } = lifetime;
+            let config = SourceConfig::default();
+            let sources = Sources::start(&connection, config, facts.clone(), tasks, cancel);
+            tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
+        },
+    )
+    .await
+}
+
+/// Shows as a problem what can't be followed at the moment.
+async fn tell_health(
+    mut health: watch::Receiver<Health>,
+    facts: mpsc::Sender<Fact>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let failing: Vec<Reason> = health
+            .borrow_and_update()
+            .failing()
+            .map(|(what, why)| {
+                Reason::warning(
+                    Code::ChangesNoticedLate,
+                    format!("{what} can't be followed: {why}"),
+                )
+                .remedy("what is known goes on being served; changes are seen once it is back")
+            })
+            .collect();
+        let told = Fact::SourceProblems {
+            part: "API server".into(),
+            reasons: failing,
+        };
+        if facts.send(told).await.is_err() {
+            return;
+        }
+        if !matches!(
+            cancel.run_until_cancelled(health.changed()).await,
+            Some(Ok(()))
+        ) {
+            return;
+        }
+    }
+}
+
+/// A missing right is one clear error at the start, not a failure of each Service. A server that
+/// can't be asked yet is no error: it is waited for.
+async fn judge_rights(connection: &Connection, rights: Vec<access::Right>) -> anyhow::Result<()> {
+    match access::missing(connection, rights).await {
+        Ok(missing) if missing.is_empty() => Ok(()),
+        Ok(missing) => {
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            anyhow::bail!(
+                "this identity may not: {}; bind it to the roles of deploy/rbac.yaml",
+                missing.join(", ")
+            )
+        }
+        Err(error) => {
+            tracing::warn!(%error, server = connection.server(), "rights could not be checked yet");
+            Ok(())
+        }
+    }
+}
+
+/// A connection under this process's own identity, which every write carries.
+pub async fn connect(cluster: &ServeClusterArgs, identity: &str) -> anyhow::Result<Connection> {
+    let origin = match (&cluster.kubeconfig, &cluster.context) {
+        (None, None) => Origin::Infer,
+        (path, context) => Origin::Kubeconfig {
+            path: path.clone(),
+            context: context.clone(),
+        },
+    };
+    let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
+    Connection::new(origin, &agent)
+        .await
+        .context("connecting to the cluster")
+}
+
+/// Returns once this replica led and does not any more.
+async fn deposed(mut leading: watch::Receiver<bool>) {
+    if leading.wait_for(|leads| *leads).await.is_ok()
+        && leading.wait_for(|leads| !leads).await.is_ok()
+    {
+        return;
+    }
+    // The election ended by itself: only a stop does that.
+    std::future::pending().await
+}
