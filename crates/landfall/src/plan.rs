@@ -10,7 +10,7 @@ use landfall_model::reason::Severity;
 use crate::cli::{PlanArgs, TextOutput};
 use crate::client::{Admin, AskError};
 use crate::config;
-use crate::planning::{self, Outlook};
+use crate::planning::{self, Against, Outlook};
 use crate::sources;
 
 /// Runs the command; says whether every wish can be had.
@@ -45,7 +45,9 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         }
         Err(AskError::NobodyThere { .. }) => {
             let config = config::read(args.config.as_deref()).await?;
-            planning::from_nothing(&config, text.loaded(), &args.pools).await
+            let mut outlook = planning::from_nothing(&config, text.loaded(), &args.pools).await;
+            text.place(&mut outlook);
+            outlook
         }
         Err(error) => return Err(error).context("asking the running instance"),
     };
@@ -74,10 +76,10 @@ pub fn describe(outlook: &Outlook) -> String {
     for problem in &outlook.problems {
         let _ = writeln!(text, "{}: {problem}", problem.severity);
     }
-    let against = if outlook.against_instance {
-        "the running instance"
-    } else {
-        "nothing"
+    let against = match outlook.against {
+        Against::Instance => "the running instance",
+        Against::Cluster => "the cluster",
+        Against::Nothing => "nothing",
     };
     let (idle, busy): (Vec<&ServicePlan>, Vec<&ServicePlan>) = outlook
         .plans

@@ -19,12 +19,25 @@ use serde::{Deserialize, Serialize};
 /// The name of the provider instance that serves one machine.
 pub const INSTANCE: &str = "local";
 
+/// What a plan starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Against {
+    /// What a running instance holds.
+    Instance,
+    /// What a cluster's Services say that they hold.
+    Cluster,
+    /// Nothing at all.
+    #[default]
+    Nothing,
+}
+
 /// What manifests would cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outlook {
-    /// Whether it was asked of a running instance; else it was planned from nothing.
-    pub against_instance: bool,
+    /// What it was planned on top of.
+    pub against: Against,
     /// What is wrong with the manifests and the pools.
     pub problems: Vec<Reason>,
     /// Per Service what would be done, and why not.
@@ -66,7 +79,7 @@ pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) ->
     problems.extend(set_pools(&providers, &classes, &world));
     let plans = dry_run(&providers, &world, &classes, &[]).await;
     Outlook {
-        against_instance: false,
+        against: Against::Nothing,
         problems,
         plans,
     }
@@ -92,7 +105,7 @@ pub async fn on_cluster(config: &Config, cluster: Loaded, loaded: Loaded, prune:
         provider.recall(&claims);
     }
     let mut outlook = on_top(world, &providers, &classes, loaded, prune).await;
-    outlook.against_instance = false;
+    outlook.against = Against::Cluster;
     outlook.problems.splice(0..0, cluster.reasons);
     outlook
 }
@@ -130,7 +143,7 @@ pub async fn on_top(
     let mut plans = dry_run(sandboxes, &world, classes, &gone).await;
     plans.retain(|plan| posted.contains(&plan.service) || !plan.steps.is_empty());
     Outlook {
-        against_instance: true,
+        against: Against::Instance,
         problems,
         plans,
     }

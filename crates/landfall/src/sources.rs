@@ -42,13 +42,9 @@ impl Texts {
         texts.join(SEPARATOR.as_bytes())
     }
 
-    /// What they say, read here.
+    /// What they say, read here. Places are those of the stream.
     pub fn loaded(&self) -> Loaded {
-        let mut loaded = landfall_files::load_text(&self.joined());
-        for reason in &mut loaded.reasons {
-            self.place_reason(reason);
-        }
-        loaded
+        landfall_files::load_text(&self.joined())
     }
 
     /// Puts the files' names and lines in place of those of the stream.
