@@ -105,6 +105,27 @@ impl PassEnd {
     }
 }
 
+// === impl Job ===
+
+impl Job {
+    /// A provider knows fields and no files: a reason that names a field gets the field's place.
+    fn place(&self, reason: &mut Reason) {
+        if let (None, Some(field), Some(row)) = (&reason.origin, &reason.field, &self.row) {
+            reason.origin = row.origin_of(field);
+        }
+    }
+
+    fn placed(&self, mut standing: Standing) -> Standing {
+        let Standing {
+            remarks, waiting, ..
+        } = &mut standing;
+        for reason in remarks.iter_mut().chain(waiting) {
+            self.place(reason);
+        }
+        standing
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
@@ -138,7 +159,13 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         self.tell_of_failure(&job, &end).await;
         end.reasons
             .sort_by_key(|reason| std::cmp::Reverse(reason.severity));
-        end.reasons.dedup();
+        let mut told = Vec::with_capacity(end.reasons.len());
+        for reason in std::mem::take(&mut end.reasons) {
+            if !told.contains(&reason) {
+                told.push(reason);
+            }
+        }
+        end.reasons = told;
         end
     }
 
@@ -165,10 +192,11 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 Ok(observed) => observed,
                 Err(error) => return self.report_failed(job, end, None, &[error]).await,
             };
-            let standing = self.provider.standing(intent, &observed);
+            let standing = job.placed(self.provider.standing(intent, &observed));
             let plan = match self.provider.plan(intent, &observed) {
                 Ok(plan) => plan,
-                Err(reasons) => {
+                Err(mut reasons) => {
+                    reasons.iter_mut().for_each(|reason| job.place(reason));
                     end.outcome = Outcome::Refused;
                     end.failure = reasons.first().map(ToString::to_string);
                     end.reasons.extend(reasons.iter().cloned());
@@ -287,7 +315,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             };
             end.failure = refusal.map(ToString::to_string);
             self.report(job, end, standing, &[]).await?;
-            if changed {
+            if changed && end.outcome == Outcome::Settled {
                 let message = format!("Ensured load balancer at {}", addresses(&standing.ingress));
                 self.tell(job, Event::normal("EnsuredLoadBalancer", message))
                     .await;
@@ -331,7 +359,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         end.reasons.extend(reasons.iter().cloned());
         let standing = match intent {
             Some(intent) => match self.provider.observe(intent).await {
-                Ok(observed) => self.provider.standing(intent, &observed),
+                Ok(observed) => job.placed(self.provider.standing(intent, &observed)),
                 Err(_) => unknown_standing(end),
             },
             None => unknown_standing(end),

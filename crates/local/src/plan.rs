@@ -45,6 +45,9 @@ pub struct Opened {
     pub listener: Arc<Listener>,
     /// Why it does not serve.
     pub problem: Option<Reason>,
+    /// A newer version that the data plane did not take as it is, and why. Until it changes it is not
+    /// tried again, and `listener` goes on serving.
+    pub refused: Option<(Arc<Listener>, Reason)>,
 }
 
 /// The steps from what is held to what is wanted.
@@ -149,7 +152,8 @@ fn plan_listeners(
         let (uid, service) = (uid.clone(), service.clone());
         match have.listeners.get(&id) {
             Some(opened) if opened.problem.is_none() => {
-                if opened.listener == listener {
+                let refused = opened.refused.as_ref().map(|(listener, _)| listener);
+                if opened.listener == listener || refused == Some(&listener) {
                     continue;
                 }
                 let changes = difference::between(&opened.listener, &listener);

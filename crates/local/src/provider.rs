@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
 use landfall_model::intent::{Claim, Intent};
-use landfall_model::listener::Listener;
+use landfall_model::listener::{Listener, Mode};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
     Applied, Capabilities, Capability, Provider, ProviderError, Retry, Scope, Standing, Target,
@@ -14,7 +14,7 @@ use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_model::{ServiceKey, Uid};
-use landfall_proxy::{ListenError, ListenerId, Proxy};
+use landfall_proxy::{ListenError, ListenerConfig, ListenerId, Proxy};
 
 use crate::plan::{Answer, Observed};
 use crate::request::{claimant, request};
@@ -106,31 +106,58 @@ impl Local {
         id: ListenerId,
         listener: &Arc<Listener>,
     ) -> Result<Applied, ProviderError> {
-        let outcome = match &self.carrier {
-            Carrier::DataPlane(proxy) => proxy.apply(id, service, listener).await.map(drop),
-            Carrier::Nobody => Ok(()),
-        };
-        match outcome {
+        let error = match self.carry(id, service, listener).await {
             Ok(()) => {
                 self.state().note(uid, id, listener.clone(), None);
-                Ok(Applied::Done)
+                return Ok(Applied::Done);
             }
-            Err(error) => {
-                let failure = listen_failure(&error);
-                // A listener that serves already goes on with what it had.
-                let serving = self
-                    .state()
-                    .listeners(uid)
-                    .get(&id)
-                    .is_some_and(|it| it.problem.is_none());
-                if !serving {
-                    let problem = Some(failure.reason.clone());
-                    self.state().note(uid, id, listener.clone(), problem);
-                }
-                Err(failure)
+            Err(error) => error,
+        };
+        let failure = listen_failure(&error);
+        let opened = self.state().listeners(uid).get(&id).cloned();
+        let Some(serving) = opened.filter(|it| it.problem.is_none()) else {
+            let problem = Some(failure.reason.clone());
+            self.state().note(uid, id, listener.clone(), problem);
+            return Err(failure);
+        };
+        // A listener that serves goes on with what it had.
+        if matches!(error, ListenError::Certificate { .. }) {
+            let kept = Arc::new(with_mode_of(&serving.listener, listener));
+            if self.carry(id, service, &kept).await.is_ok() {
+                let refused = (listener.clone(), failure.reason.clone());
+                self.state().note_refused(uid, id, kept, refused);
+                return Err(ProviderError {
+                    retry: Retry::Now,
+                    ..failure
+                });
             }
         }
+        Err(failure)
     }
+
+    async fn carry(
+        &self,
+        id: ListenerId,
+        service: &ServiceKey,
+        listener: &Listener,
+    ) -> Result<(), ListenError> {
+        match &self.carrier {
+            Carrier::DataPlane(proxy) => proxy.apply(id, service, listener).await.map(drop),
+            Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
+        }
+    }
+}
+
+/// The newest version with the certificates of the one that serves (or its whole mode, where that one
+/// has none): its members and options must not wait for a certificate.
+fn with_mode_of(serving: &Listener, newest: &Listener) -> Listener {
+    let mut kept = newest.clone();
+    kept.mode = serving.mode.clone();
+    match (&mut kept.mode, &newest.mode) {
+        (Mode::Https { http, .. }, Mode::Https { http: wanted, .. }) => *http = *wanted,
+        (Mode::Stream | Mode::Tls { .. } | Mode::Http(_) | Mode::Https { .. }, _) => {}
+    }
+    kept
 }
 
 impl Provider for Local {
@@ -344,10 +371,16 @@ fn listen_failure(error: &ListenError) -> ProviderError {
         ListenError::Sctp { .. } | ListenError::NeedsTcp { .. } => {
             (Code::ProtocolNotSupported, "use TCP or UDP for this port")
         }
+        ListenError::Certificate { .. } => (
+            Code::InvalidCertificate,
+            "put a PEM certificate chain into tls.crt and its private key into tls.key",
+        ),
         _ => (Code::ListenFailed, ""),
     };
     let retry = match error {
-        ListenError::Sctp { .. } | ListenError::NeedsTcp { .. } => Retry::OnChange,
+        ListenError::Sctp { .. }
+        | ListenError::NeedsTcp { .. }
+        | ListenError::Certificate { .. } => Retry::OnChange,
         _ => Retry::Backoff,
     };
     let mut message = error.to_string();

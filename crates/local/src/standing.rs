@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 
+use landfall_ipam::Refusal;
+use landfall_model::ListenerKey;
 use landfall_model::intent::{Intent, LoadBalancerWish};
 use landfall_model::provider::Standing;
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{IngressAddress, IpMode};
 
 use crate::plan::{Observed, refusal_reason};
@@ -24,23 +27,40 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
                 standing.remarks.push(refusal_reason(want, refusal));
             }
             Ok(proposal) => {
-                standing.remarks.extend(
-                    proposal
-                        .unmet
-                        .iter()
-                        .map(|refusal| refusal_reason(want, refusal)),
-                );
+                let unmet = proposal.unmet.iter().map(|refusal| Reason {
+                    severity: severity(wish, have, refusal),
+                    ..refusal_reason(want, refusal)
+                });
+                standing.remarks.extend(unmet);
             }
             Err(_) => {}
         }
     }
-    standing.waiting.extend(
-        have.listeners
-            .values()
-            .filter_map(|opened| opened.problem.clone()),
-    );
-    standing.waiting.extend(idle_pools(wish, have));
+    let opened = have.listeners.values();
     standing
+        .waiting
+        .extend(opened.clone().filter_map(|it| it.problem.clone()));
+    let refused = opened.filter_map(|it| it.refused.as_ref());
+    standing
+        .remarks
+        .extend(refused.map(|(_, reason)| reason.clone()));
+    standing.waiting.extend(idle_pools(want, wish, have));
+    standing
+}
+
+/// Who merely prefers both families is served as wished with one.
+fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Severity {
+    let lacking = match refusal {
+        Refusal::PoolFull { family, .. } | Refusal::PoolLacksFamily { family, .. } => Some(*family),
+        _ => None,
+    };
+    let held = have.held.iter().map(|address| Family::of(*address));
+    let second = lacking.is_some_and(|lacking| held.clone().all(|family| family != lacking));
+    if second && held.count() > 0 && wish.address.policy == FamilyPolicy::PreferDualStack {
+        Severity::Warning
+    } else {
+        Severity::Error
+    }
 }
 
 /// Addresses without anything said about ports.
@@ -78,12 +98,18 @@ fn ingress(wish: &LoadBalancerWish, held: &[IpAddr]) -> Vec<IngressAddress> {
 }
 
 /// Listeners that accept connections and have nobody to give them to.
-fn idle_pools(wish: &LoadBalancerWish, have: &Observed) -> Vec<Reason> {
-    let mut reasons = Vec::new();
+fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> = Vec::new();
     for listener in &wish.listeners {
         let key = listener.key;
         match have.members.get(&key) {
             Some((0, 0)) | None if listener.pool.members.is_empty() => {
+                if let Some(told) = told_already(want, key) {
+                    if !reasons.contains(told) {
+                        reasons.push(told.clone());
+                    }
+                    continue;
+                }
                 let (code, message) = if wish.left_out.is_empty() {
                     (Code::NoEndpoints, format!("{key} has no endpoint"))
                 } else {
@@ -105,4 +131,18 @@ fn idle_pools(wish: &LoadBalancerWish, have: &Observed) -> Vec<Reason> {
         }
     }
     reasons
+}
+
+/// What was found out about the endpoints of a port while the wish was resolved.
+fn told_already(want: &Intent, key: ListenerKey) -> Option<&Reason> {
+    let of_this_port = |reason: &&Reason| {
+        let value = reason.value.as_ref();
+        value.is_none_or(|value| *value == key.to_string())
+    };
+    let about_endpoints =
+        |reason: &&Reason| matches!(reason.code, Code::NoEndpoints | Code::NoReadyEndpoints);
+    want.remarks
+        .iter()
+        .filter(about_endpoints)
+        .find(of_this_port)
 }

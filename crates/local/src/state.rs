@@ -35,7 +35,31 @@ impl State {
         listener: Arc<Listener>,
         problem: Option<Reason>,
     ) {
-        let opened = Opened { listener, problem };
+        let opened = Opened {
+            listener,
+            problem,
+            refused: None,
+        };
+        self.put(service, id, opened);
+    }
+
+    /// Notes that a listener serves with `kept`, because its newest version was refused.
+    pub fn note_refused(
+        &mut self,
+        service: &Uid,
+        id: ListenerId,
+        kept: Arc<Listener>,
+        refused: (Arc<Listener>, Reason),
+    ) {
+        let opened = Opened {
+            listener: kept,
+            problem: None,
+            refused: Some(refused),
+        };
+        self.put(service, id, opened);
+    }
+
+    fn put(&mut self, service: &Uid, id: ListenerId, opened: Opened) {
         self.listeners
             .entry(service.clone())
             .or_default()

@@ -8,7 +8,7 @@ use landfall_local::Local;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
 use landfall_testkit::svc;
 use proptest::prelude::*;
@@ -216,6 +216,38 @@ async fn dual_stack_opens_each_port_on_both_addresses() {
             "open [fd00::]:80/TCP (stream, 0 members)",
         ]
     );
+}
+
+#[tokio::test]
+async fn who_prefers_both_families_is_content_with_one_and_told_so() {
+    let local = machine(&["127.77.0.0/30"]);
+    for (policy, severity) in [
+        (FamilyPolicy::PreferDualStack, Some(Severity::Warning)),
+        (FamilyPolicy::SingleStack, None),
+    ] {
+        let row = svc(&format!("{policy:?}").to_lowercase())
+            .port(80)
+            .families(&[Family::V4, Family::V6], policy)
+            .row();
+        let intent = wish(&row, &local);
+        assert_eq!(settle(&local, &intent).await.unwrap().len(), 2);
+        let observed = local.observe(&intent).await.unwrap();
+        let remarks = local.standing(&intent, &observed).remarks;
+        let severities: Vec<_> = remarks.iter().map(|remark| remark.severity).collect();
+        assert_eq!(severities, Vec::from_iter(severity), "{remarks:?}");
+    }
+}
+
+#[tokio::test]
+async fn missing_endpoints_are_told_once() {
+    let local = machine(&["127.77.0.0/30"]);
+    let row = svc("web").port(80).row();
+    let intent = wish(&row, &local);
+    settle(&local, &intent).await.unwrap();
+    let observed = local.observe(&intent).await.unwrap();
+    let waiting = local.standing(&intent, &observed).waiting;
+    assert_eq!(waiting, intent.remarks);
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
 }
 
 #[tokio::test]
