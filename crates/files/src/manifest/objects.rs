@@ -77,6 +77,9 @@ enum Kind {
 /// So many reasons are told of one file; who wrote more mistakes than these finds the rest next.
 const REASONS_LIMIT: usize = 100;
 
+/// A parser notices a mistake where it can't go on, which is at the mistake or shortly after it.
+const BROKEN_REMEDY: &str = "correct this line or one shortly above it";
+
 /// How deep lists may hold lists.
 const LIST_DEPTH: usize = 4;
 
@@ -92,7 +95,7 @@ pub(crate) fn read(name: &Arc<str>, text: &str) -> Content {
     };
     for document in split(text, must_be_json) {
         match document {
-            Document::Broken(flaw) => reading.unclear(flaw),
+            Document::Broken(flaw) => reading.unclear(flaw, BROKEN_REMEDY),
             Document::Read { root, flaws } => reading.document(&root, flaws),
         }
     }
@@ -137,9 +140,9 @@ impl Reading<'_> {
     }
 
     /// Something that can't be told apart.
-    fn unclear(&mut self, flaw: Flaw) {
+    fn unclear(&mut self, flaw: Flaw, remedy: &str) {
         self.content.unclear = true;
-        let reason = Reason::error(Code::InvalidManifest, flaw.message);
+        let reason = Reason::error(Code::InvalidManifest, flaw.message).remedy(remedy);
         self.tell(reason, flaw.line);
     }
 
@@ -156,10 +159,11 @@ impl Reading<'_> {
     /// One object, or a list of them. `implied` is the kind that the list around it promises.
     fn object(&mut self, node: &Node, implied: Option<Kind>, damaged: bool, lists_left: usize) {
         if !matches!(node.value, Value::Map(_)) {
-            return self.unclear(Flaw {
+            let flaw = Flaw {
                 line: node.line,
                 message: "not a Kubernetes object: there is no map of fields".to_owned(),
-            });
+            };
+            return self.unclear(flaw, "write apiVersion, kind, metadata and spec");
         }
         let (api_version, kind) = (text(node, "apiVersion"), text(node, "kind"));
         let (api_version, kind) = match (api_version, kind, implied) {
@@ -178,10 +182,11 @@ impl Reading<'_> {
                 } else {
                     "kind"
                 };
-                return self.unclear(Flaw {
+                let flaw = Flaw {
                     line: node.line,
                     message: format!("the object has no {missing}"),
-                });
+                };
+                return self.unclear(flaw, "every Kubernetes object says what it is: add it");
             }
         };
         if let Some(items) = list_kind(api_version, kind) {
@@ -198,20 +203,26 @@ impl Reading<'_> {
             return;
         };
         match &items.value {
-            Value::List(_) if lists_left == 0 => self.unclear(Flaw {
-                line: items.line,
-                message: "lists are nested too deep".to_owned(),
-            }),
+            Value::List(_) if lists_left == 0 => {
+                let flaw = Flaw {
+                    line: items.line,
+                    message: "lists are nested too deep".to_owned(),
+                };
+                self.unclear(flaw, "put the objects into one list");
+            }
             Value::List(items) => {
                 for item in items {
                     self.object(item, implied, damaged, lists_left - 1);
                 }
             }
             _ if items.is_null() => {}
-            Value::Map(_) | Value::Scalar { .. } => self.unclear(Flaw {
-                line: items.line,
-                message: "the items of the list are no list".to_owned(),
-            }),
+            Value::Map(_) | Value::Scalar { .. } => {
+                let flaw = Flaw {
+                    line: items.line,
+                    message: "the items of the list are no list".to_owned(),
+                };
+                self.unclear(flaw, "write each item with a dash in front");
+            }
         }
     }
 

@@ -270,7 +270,10 @@ fn broken_json_is_told_with_its_line_and_what_came_before_is_kept() {
     let good = "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"n1\"}}";
     let content = json_content(&format!("{good}\n{{\"kind\": \n oops}}"));
     assert_eq!(names(&content), ["Node n1"]);
-    assert_eq!(shown(&content), ["web.json:3: not JSON: expected value"]);
+    assert_eq!(
+        shown(&content),
+        ["web.json:3: not JSON: expected value; correct this line or one shortly above it"]
+    );
     assert!(content.unclear);
 }
 
@@ -520,22 +523,24 @@ fn what_is_no_object_is_told() {
     let cases = [
         (
             "just a text",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields",
+            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, kind, \
+             metadata and spec",
             true,
         ),
         (
             "- a\n- b",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields",
+            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, kind, \
+             metadata and spec",
             true,
         ),
         (
             "kind: Service",
-            "web.yaml:1: the object has no apiVersion",
+            "web.yaml:1: the object has no apiVersion; every Kubernetes object says what it is: add it",
             true,
         ),
         (
             "\n\napiVersion: v1",
-            "web.yaml:3: the object has no kind",
+            "web.yaml:3: the object has no kind; every Kubernetes object says what it is: add it",
             true,
         ),
         (

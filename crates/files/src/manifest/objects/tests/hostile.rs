@@ -16,7 +16,10 @@ fn an_alias_bomb_is_refused_at_once() {
     assert_eq!(names(&content), ["Service default/web"]);
     assert_eq!(
         shown(&content),
-        ["web.yaml:5: the aliases stand for more than 100000 values"]
+        [
+            "web.yaml:5: the aliases stand for more than 100000 values; \
+             correct this line or one shortly above it"
+        ]
     );
 }
 
@@ -25,7 +28,10 @@ fn an_alias_to_what_it_stands_in_is_refused() {
     let content = content("a: &a [*a]\n");
     assert_eq!(
         shown(&content),
-        ["web.yaml:1: an alias stands inside the value that it names"]
+        [
+            "web.yaml:1: an alias stands inside the value that it names; \
+             correct this line or one shortly above it"
+        ]
     );
 }
 
