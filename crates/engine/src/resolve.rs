@@ -19,7 +19,10 @@ mod nodes;
 mod ports;
 mod sources;
 
+use std::sync::Arc;
+
 use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
+use landfall_model::listener::Certificate;
 use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
@@ -33,6 +36,8 @@ struct Scene<'a> {
     world: &'a World,
     capabilities: &'a Capabilities,
     options: &'a ServiceOptions,
+    /// Certificates that a Secret held when this version was accepted.
+    certificates: &'a [Arc<Certificate>],
 }
 
 /// What a Service wants.
@@ -41,6 +46,21 @@ struct Scene<'a> {
 /// Every reason why it can't be had, the errors first, and whatever else there is to say about it.
 pub fn resolve(
     service: &ServiceRow,
+    world: &World,
+    capabilities: &Capabilities,
+) -> Result<Intent, Vec<Reason>> {
+    resolve_previous(service, &[], world, capabilities)
+}
+
+/// What a version of a Service wants that was valid earlier: with the facts of today, and, where a
+/// Secret is gone or of no use by now, with the certificate that it held then. Otherwise members
+/// would have to wait for somebody to mend a Secret.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_previous(
+    service: &ServiceRow,
+    certificates: &[Arc<Certificate>],
     world: &World,
     capabilities: &Capabilities,
 ) -> Result<Intent, Vec<Reason>> {
@@ -54,6 +74,7 @@ pub fn resolve(
         world,
         capabilities,
         options: &reading.options,
+        certificates,
     };
     ports::judge(service, &mut findings);
     judge_capabilities(&scene, &reading, &mut findings);

@@ -167,10 +167,20 @@ fn certificates(
     for name in names.take(findings) {
         match certificate(scene, name) {
             Ok(certificate) => certificates.push(certificate),
-            Err(reason) => findings.push(findings.at(*reason, annotation)),
+            Err(reason) => match held(scene, name) {
+                Some(certificate) => certificates.push(certificate),
+                None => findings.push(findings.at(*reason, annotation)),
+            },
         }
     }
     Certificates(certificates)
+}
+
+/// The certificate of a Secret when this version was accepted.
+fn held(scene: &Scene<'_>, name: &str) -> Option<Arc<Certificate>> {
+    let source = ServiceKey::new(scene.service.key.namespace(), name).to_string();
+    let mut held = scene.certificates.iter();
+    held.find(|it| it.source == source).cloned()
 }
 
 fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Box<Reason>> {

@@ -202,6 +202,29 @@ fn missing_and_broken_certificates_are_all_named() {
 }
 
 #[test]
+fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
+    let (wish, _) = wish_in(&with_secrets(), https());
+    let certificates = &wish.listeners[0].mode.certificates().unwrap().0;
+    let broken = world([Fact::Secret(bad_secret("web-tls", "tls.key is missing"))]);
+    let again = resolve_previous(
+        &https().row(),
+        certificates,
+        &broken,
+        &Capabilities::default(),
+    );
+    let again = again.unwrap().load_balancer.unwrap();
+    assert_eq!(again.listeners, wish.listeners);
+    let some = resolve_previous(
+        &https().row(),
+        &certificates[..1],
+        &broken,
+        &Capabilities::default(),
+    );
+    let errors = some.unwrap_err();
+    assert_eq!(errors[0].code, Code::CertificateNotFound, "{errors:?}");
+}
+
+#[test]
 fn modes_that_end_tls_need_a_certificate_and_certificates_need_such_a_mode() {
     let without = error(web().annotated("landfall.dev/mode", "tls"));
     assert_eq!(without.field, Some(annotation_field("landfall.dev/mode")));
