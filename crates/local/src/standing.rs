@@ -41,9 +41,10 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
         .waiting
         .extend(opened.clone().filter_map(|it| it.problem.clone()));
     let refused = opened.filter_map(|it| it.refused.as_ref());
+    let still_wanted = refused.filter(|(listener, _)| wish.listeners.contains(listener));
     standing
         .remarks
-        .extend(refused.map(|(_, reason)| reason.clone()));
+        .extend(still_wanted.map(|(_, reason)| reason.clone()));
     standing.waiting.extend(idle_pools(want, wish, have));
     standing
 }
