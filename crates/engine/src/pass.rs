@@ -196,7 +196,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             let plan = match self.provider.plan(intent, &observed) {
                 Ok(plan) => plan,
                 Err(mut reasons) => {
-                    reasons.iter_mut().for_each(|reason| job.place(reason));
+                    for reason in &mut reasons {
+                        job.place(reason);
+                    }
                     end.outcome = Outcome::Refused;
                     end.failure = reasons.first().map(ToString::to_string);
                     end.reasons.extend(reasons.iter().cloned());

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
-use landfall_model::intent::Claim;
+use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
-use landfall_model::status::{ConditionType, IngressAddress};
+use landfall_model::reason::Code;
+use landfall_model::status::{ConditionType, IngressAddress, ServiceStatus};
 use landfall_testkit::svc;
 use serde::Serialize;
 

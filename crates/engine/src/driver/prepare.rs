@@ -1,0 +1,177 @@
+//! What is to be done for a Service, and by which instances: from the World and what is remembered.
+//! Nothing is written from here.
+
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::intent::Intent;
+use landfall_model::provider::{Capabilities, Provider};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::ServiceRow;
+
+use super::{Engine, Errand};
+use crate::book::Record;
+use crate::pass::Job;
+use crate::report::Report;
+use crate::resolve::resolve;
+use crate::select::Belongs;
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    /// What is to be done for a Service now; `None`: nothing.
+    pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<Errand> {
+        let row = self.world.service(key).cloned();
+        let wanted = row.as_ref().map_or(Belongs::NotOurs, |row| self.judge(row));
+        if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
+            return Some(errand);
+        }
+        let Some(row) = row else {
+            self.forget(key);
+            return None;
+        };
+        match wanted {
+            Belongs::Ours(instance) if !row.deleting => Some(self.prepare_wish(row, instance)),
+            Belongs::Ours(instance) if row.finalized => {
+                Some(self.prepare_removal(row, vec![instance]))
+            }
+            _ if may_hold(&row) => {
+                let all = (0..self.handle.providers.len()).collect();
+                Some(self.prepare_removal(row, all))
+            }
+            _ => {
+                self.forget(key);
+                if wanted == Belongs::UnknownClass {
+                    self.note_unknown_class(&row);
+                }
+                None
+            }
+        }
+    }
+
+    /// What an instance holds and shall not hold any more goes first: for a Service that is gone, for
+    /// an earlier one of the same name, or for one that is another instance's now.
+    fn prepare_hand_over(
+        &mut self,
+        key: &ServiceKey,
+        row: Option<&Arc<ServiceRow>>,
+        wanted: Belongs,
+    ) -> Option<Errand> {
+        let tracked = self.tracked.get_mut(key)?;
+        let holder = tracked.holder?;
+        if let Some(row) = row
+            && row.uid == tracked.uid
+        {
+            return match wanted {
+                Belongs::Ours(instance) if instance == holder => None,
+                Belongs::Ours(_) => {
+                    tracked.replacing = true;
+                    let job = tracked.removal(key, None);
+                    Some(Errand {
+                        job,
+                        instances: vec![holder],
+                    })
+                }
+                _ => Some(Errand {
+                    job: tracked.removal(key, Some(row.clone())),
+                    instances: vec![holder],
+                }),
+            };
+        }
+        tracked.replacing = row.is_some();
+        Some(Errand {
+            job: tracked.removal(key, None),
+            instances: vec![holder],
+        })
+    }
+
+    fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
+        let accepted = self
+            .tracked
+            .get(&row.key)
+            .and_then(|tracked| tracked.accepted.clone());
+        let outcome = match self.handle.providers.get(instance) {
+            Some(provider) => self.resolve(&row, accepted.as_deref(), provider.capabilities()),
+            None => (None, Vec::new()),
+        };
+        let (intent, errors) = outcome;
+        let tracked = self.track(&row);
+        if errors.is_empty() {
+            tracked.accepted = Some(row.clone());
+        }
+        if intent.is_some() {
+            tracked.holder = Some(instance);
+        }
+        let job = Job {
+            intent,
+            errors,
+            status: tracked.current_status(&row),
+            last_failure: tracked.last_failure.clone(),
+            row: Some(row),
+            last_of_row: true,
+        };
+        Errand {
+            job,
+            instances: vec![instance],
+        }
+    }
+
+    /// The wish; of an earlier version where the newest is invalid. Members follow the facts of
+    /// today in either case.
+    fn resolve(
+        &self,
+        row: &ServiceRow,
+        accepted: Option<&ServiceRow>,
+        capabilities: &Capabilities,
+    ) -> (Option<Intent>, Vec<Reason>) {
+        let mut errors = match resolve(row, &self.world, capabilities) {
+            Ok(intent) => return (Some(intent), Vec::new()),
+            Err(errors) => errors,
+        };
+        let previous =
+            accepted.and_then(|accepted| resolve(accepted, &self.world, capabilities).ok());
+        if previous.is_some() {
+            errors.push(Reason::info(
+                Code::ServingPreviousVersion,
+                "the last valid version of the Service goes on being served",
+            ));
+        }
+        (previous, errors)
+    }
+
+    fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> Errand {
+        let tracked = self.track(&row);
+        tracked.holder = instances.first().copied();
+        let key = row.key.clone();
+        Errand {
+            job: tracked.removal(&key, Some(row)),
+            instances,
+        }
+    }
+
+    fn note_unknown_class(&self, row: &Arc<ServiceRow>) {
+        let namespace = self.world.namespace(row.key.namespace());
+        let reason = self
+            .config
+            .classes
+            .unknown(row, namespace.map(AsRef::as_ref));
+        let record = Record {
+            row: row.clone(),
+            instance: 0,
+            status: row.status.clone(),
+            reasons: vec![reason],
+            address: None,
+            left_out: Vec::new(),
+            pending: Vec::new(),
+            handled: true,
+        };
+        self.handle.book.write(|pages| {
+            pages.records.insert(row.key.clone(), record);
+        });
+    }
+}
+
+/// Whether a Service that wants no load balancer (any more) had its finalizer from us. After a
+/// restart its class does not tell: the API server clears it with the type. The finalizer is
+/// shared by all who make load balancers, so our conditions have to be there, too.
+fn may_hold(row: &ServiceRow) -> bool {
+    !row.wants_load_balancer && row.finalized && !row.status.conditions.is_empty()
+}

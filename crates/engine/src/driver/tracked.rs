@@ -1,0 +1,76 @@
+//! What the loop remembers of a Service between passes, and what it takes the status for.
+
+use std::sync::Arc;
+
+use landfall_model::intent::Intent;
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ServiceStatus;
+use landfall_model::{ServiceKey, Uid};
+
+use crate::pass::Job;
+
+/// What the loop remembers of a Service between passes.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) uid: Uid,
+    /// The newest version that was valid.
+    pub(super) accepted: Option<Arc<ServiceRow>>,
+    /// What we wrote last, until the source tells it back.
+    pub(super) written: Option<Written>,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    pub(super) last_failure: Option<String>,
+    /// The instance with which something of it may exist outside.
+    pub(super) holder: Option<usize>,
+    /// The running pass clears the way: for a later Service of this name, or another instance.
+    pub(super) replacing: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Written {
+    status: ServiceStatus,
+    /// What the source said when it was written: as long as it says so, it is behind.
+    over: ServiceStatus,
+}
+
+// === impl Tracked ===
+
+impl Tracked {
+    /// A pass that leaves nothing of what it holds.
+    pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
+        Job {
+            intent: Some(Intent::removal(key.clone(), self.uid.clone())),
+            errors: Vec::new(),
+            status: row
+                .as_ref()
+                .map(|row| self.current_status(row))
+                .unwrap_or_default(),
+            last_failure: self.last_failure.clone(),
+            row,
+            last_of_row: true,
+        }
+    }
+
+    /// The status as far as we know: what we wrote, until the source tells something else than what
+    /// we wrote it over.
+    pub(super) fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {
+        match &self.written {
+            Some(written) if row.status == written.over => written.status.clone(),
+            _ => {
+                self.written = None;
+                row.status.clone()
+            }
+        }
+    }
+
+    pub(super) fn remember_written(&mut self, row: &ServiceRow, status: &ServiceStatus) {
+        if *status == row.status {
+            self.written = None;
+        } else {
+            self.written = Some(Written {
+                status: status.clone(),
+                over: row.status.clone(),
+            });
+        }
+    }
+}
