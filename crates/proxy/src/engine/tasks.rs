@@ -1,6 +1,7 @@
 //! Connections that are more than bytes passing by: TLS that ends here, and HTTP. Each is a task of the
 //! worker's runtime, from the accept to the end.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use landfall_sys::stream::Stream;
@@ -52,27 +53,46 @@ async fn serve(
     stream: TcpStream,
     listener: &ListenerState,
 ) {
-    let Some(termination) = &config.termination else {
-        if let Some(front) = front {
-            http::serve(front, stream, inbound, &[]).await;
+    if config.termination.is_some() {
+        // A box of its own: what a handshake needs is gone when it is over.
+        let secured = Box::pin(secure(front, config, inbound, stream, listener)).await;
+        if let Some(rest) = secured {
+            rest.await;
         }
-        return;
-    };
+    } else if let Some(front) = front {
+        http::serve(front, stream, inbound, &[]).await;
+    }
+}
+
+/// What is left to do with a connection.
+type Rest<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Ends TLS, and tells how the connection goes on then.
+async fn secure<'a>(
+    front: Option<Arc<Front>>,
+    config: &'a ListenerConfig,
+    inbound: Inbound,
+    stream: TcpStream,
+    listener: &'a ListenerState,
+) -> Option<Rest<'a>> {
+    let termination = config.termination.as_ref()?;
     let within = config.listener.timeouts.client_data;
     let stream = match termination.accept(stream, within).await {
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(listener = %listener.id(), client = %inbound.client, %error, "no TLS");
             listener.counters().mine().refused(Refusal::Tls);
-            return;
+            return None;
         }
     };
     if let Some(front) = front {
-        http::serve(front, stream, inbound, &[]).await;
-        return;
+        return Some(http::serve(front, stream, inbound, &[]));
     }
-    match dial(listener, config, inbound.client).await {
-        Some(dialed) => relay::run(listener, config, &inbound, stream, dialed).await,
-        None => listener.counters().mine().refused(Refusal::NoMember),
-    }
+    let Some(dialed) = dial(listener, config, inbound.client).await else {
+        listener.counters().mine().refused(Refusal::NoMember);
+        return None;
+    };
+    Some(Box::pin(async move {
+        relay::run(listener, config, &inbound, stream, dialed).await;
+    }))
 }

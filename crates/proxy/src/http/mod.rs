@@ -22,6 +22,7 @@ mod spawner;
 mod upstream;
 mod watchdog;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use self::buffer::Buffer;
@@ -32,13 +33,58 @@ use crate::inbound::Inbound;
 const MAX_HEAD: usize = 32 * 1024;
 
 /// Serves a client until its connection ends. `early` was read from it already.
-pub async fn serve<S: ClientStream>(front: Arc<Front>, client: S, inbound: Inbound, early: &[u8]) {
+///
+/// Boxed, because callers that are generic over streams would otherwise hold room for each kind.
+pub fn serve<S: ClientStream>(
+    front: Arc<Front>,
+    client: S,
+    inbound: Inbound,
+    early: &[u8],
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let early = Buffer::holding(early);
     if client.agreed() == Some(b"h2") {
-        return h2::run(front, client, inbound, early).await;
+        return Box::pin(h2::run(front, client, inbound, early));
     }
-    let connection = h1::Connection::new(front.clone(), client, inbound, early);
-    if let Some((client, early)) = connection.run().await {
-        h2::run(front, client, inbound, early).await;
+    let mut connection = h1::Connection::new(front.clone(), client, inbound, early);
+    Box::pin(async move {
+        if connection.run().await == h1::Ended::SpeaksHttp2 {
+            let (client, early) = connection.into_parts();
+            Box::pin(h2::run(front, client, inbound, early)).await;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use landfall_model::listener::Listener;
+    use landfall_model::{Protocol, ServiceKey};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::listener::{ListenerConfig, ListenerId, ListenerState};
+
+    #[tokio::test]
+    async fn an_idle_connection_takes_little_memory() {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let listener = Listener::new(Protocol::Tcp, NonZeroU16::new(address.port()).unwrap());
+        let id = ListenerId {
+            address: address.ip(),
+            key: listener.key,
+        };
+        let config = ListenerConfig::new(id, &listener).unwrap();
+        let owner = ServiceKey::new("shop", "web");
+        let state = ListenerState::new(id, owner, config, 1, watch::Sender::new(0));
+        let state = Arc::new(state);
+        let front = Arc::new(Front::new(state.clone()));
+        let client = TcpStream::connect(address).await.unwrap();
+        let inbound = state.inbound(client.local_addr().unwrap());
+        let task = serve(front, client, inbound, b"");
+        // Buffers, heads and everything about a request exist only while there is one.
+        let size = std::mem::size_of_val(&*task);
+        assert!(size <= 1152, "{size} bytes");
     }
 }

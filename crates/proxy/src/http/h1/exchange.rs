@@ -108,7 +108,9 @@ enum Down {
     },
 }
 
-enum Finish {
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Finish {
     Whole { reuse: bool, then: Then },
     Switched,
 }
@@ -151,13 +153,13 @@ impl Exchange {
         }
     }
 
-    /// Runs to the end of the response. The head of a request without a body comes back intact.
+    /// Runs to the end of the response.
     pub(super) async fn run<S: ClientStream>(
-        mut self,
+        &mut self,
         mut scene: Scene<'_, S>,
-    ) -> (Result<Answered, Failure>, Heads) {
+    ) -> Result<Finish, Failure> {
         let mut cut = pin!(scene.lease.cut());
-        let result = poll_fn(|context| {
+        poll_fn(|context| {
             let result = self.poll(&mut scene, context);
             self.count(&scene, result.is_ready());
             match result {
@@ -167,12 +169,19 @@ impl Exchange {
                 ready @ Poll::Ready(_) => ready,
             }
         })
-        .await;
+        .await
+    }
+
+    /// What came of it. The head of a request without a body comes back intact.
+    pub(super) fn into_result(
+        self,
+        finished: Result<Finish, Failure>,
+    ) -> (Result<Answered, Failure>, Heads) {
         let down = match self.down {
             Down::Head => self.spare,
             Down::Interim(transfer) | Down::Body { transfer, .. } => transfer.into_head(),
         };
-        let result = result.map(|finish| match finish {
+        let result = finished.map(|finish| match finish {
             Finish::Switched => Answered::Switched {
                 member: self.member,
                 early: self.from_member,
@@ -313,7 +322,7 @@ impl Exchange {
             &mut out,
         );
         self.from_member.consume(response.length);
-        let transfer = Transfer::new(out, response.framing, recode);
+        let transfer = Transfer::new(out, response.framing, recode).merging();
         self.down = Down::Body {
             transfer,
             response,

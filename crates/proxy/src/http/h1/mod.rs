@@ -57,9 +57,17 @@ pub(super) struct Connection<S> {
     own: Option<Idle>,
     own_links: Option<Links>,
     /// The request as an HTTP/2 member is to see it, where members speak that.
-    for_http2: Option<http::Request<()>>,
+    for_http2: Option<Box<http::Request<()>>>,
     /// No request was read yet.
     is_first: bool,
+}
+
+/// How a client's connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Closed,
+    /// Not at all: the client turned out to speak HTTP/2.
+    SpeaksHttp2,
 }
 
 /// What comes next on a client's connection.
@@ -105,25 +113,18 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Serves the client until its connection ends. A client that turns out to speak HTTP/2 is given
-    /// back, with what it has said.
-    pub(super) async fn run(mut self) -> Option<(S, Buffer)> {
+    /// Serves the client until its connection ends.
+    pub(super) async fn run(&mut self) -> Ended {
         let front = self.front.clone();
         let mut closing = pin!(front.listener().closing().cancelled());
         loop {
             let settings = self.front.settings();
             let then = match self.next(settings, closing.as_mut()).await {
                 Next::End => Then::Close,
-                Next::Http2 => return Some((self.client, self.input)),
+                Next::Http2 => return Ended::SpeaksHttp2,
                 Next::Refuse(refusal) => self.refuse(refusal, None, settings).await,
-                Next::Request(facts) => {
-                    // They may have changed while the client took its time.
-                    let settings = self.front.settings();
-                    match self.for_http2.take() {
-                        Some(head) => self.answer_over_http2(facts, &head, settings).await,
-                        None => self.answer(facts, settings).await,
-                    }
-                }
+                // A box for each, so that connections that rest between requests are small.
+                Next::Request(facts) => Box::pin(self.answer(facts)).await,
             };
             match then {
                 Then::Continue => self.is_first = false,
@@ -132,7 +133,21 @@ impl<S: ClientStream> Connection<S> {
                 Then::Abort => break self.client.abort(),
             }
         }
-        None
+        Ended::Closed
+    }
+
+    /// The client, and what it has said that was not used.
+    pub(super) fn into_parts(self) -> (S, Buffer) {
+        (self.client, self.input)
+    }
+
+    async fn answer(&mut self, facts: RequestFacts) -> Then {
+        // They may have changed while the client took its time.
+        let settings = self.front.settings();
+        match self.for_http2.take() {
+            Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
+            None => self.answer_over_http1(facts, settings).await,
+        }
     }
 
     /// Waits for the head of a request, and writes it into `upward` for the member.
@@ -216,7 +231,7 @@ impl<S: ClientStream> Connection<S> {
                 }
                 if http.member_http2 {
                     match head.to_http2(&self.forwarding) {
-                        Ok(request) => self.for_http2 = Some(request),
+                        Ok(request) => self.for_http2 = Some(Box::new(request)),
                         Err(refusal) => return Some(Next::Refuse(refusal)),
                     }
                 } else {
@@ -231,7 +246,7 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Has a member answer the request whose head is in `upward`.
-    async fn answer(&mut self, request: RequestFacts, settings: Settings) -> Then {
+    async fn answer_over_http1(&mut self, request: RequestFacts, settings: Settings) -> Then {
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
@@ -316,7 +331,7 @@ impl<S: ClientStream> Connection<S> {
             std::mem::take(&mut self.upward),
             std::mem::take(&mut self.downward),
         );
-        let exchange = Exchange::new(stream, request, settings.timeouts, heads);
+        let mut exchange = Exchange::new(stream, request, settings.timeouts, heads);
         let scene = Scene {
             front: &self.front,
             lease,
@@ -324,7 +339,8 @@ impl<S: ClientStream> Connection<S> {
             input: &mut self.input,
             watchdog: &mut self.watchdog,
         };
-        let (result, heads) = exchange.run(scene).await;
+        let finished = exchange.run(scene).await;
+        let (result, heads) = exchange.into_result(finished);
         (self.upward, self.downward) = heads;
         result
     }

@@ -92,6 +92,9 @@ async fn pass(
     sink.vectored = write.is_multiple_of(2);
     let mut input = Buffer::default();
     let mut transfer = Transfer::new(b"HEAD\r\n\r\n".to_vec(), framing, recode);
+    if write > 50 {
+        transfer = transfer.merging();
+    }
     poll_fn(|context| transfer.poll(&mut source, &mut input, &mut sink, context)).await?;
     assert!(transfer.is_done());
     assert_eq!(transfer.written(), sink.taken.len() as u64);
