@@ -1,4 +1,4 @@
-//! Listening sockets: one per worker on the same port, and a probe that nobody else holds it.
+//! Listening sockets: one per worker on the same port, which nobody else holds.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -14,13 +14,12 @@ const DATAGRAM_ROOM: usize = 1 << 20;
 /// Opens `count` TCP sockets that share one port. Fails with "address in use" if any other socket
 /// holds the port, even one of the same user that would be willing to share.
 pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let probe = bind(address, Type::STREAM, false)?;
-    drop(probe);
-    let sockets = (0..count).map(|_| {
-        let socket = bind(address, Type::STREAM, true)?;
+    let sockets = (0..count).map(|position| {
+        let socket = bind(address, Type::STREAM, position > 0)?;
         // Inherited by accepted connections, which saves a call for each.
         socket.set_tcp_nodelay(true)?;
         socket.listen(BACKLOG)?;
+        share(&socket)?;
         Ok(socket.into())
     });
     sockets.collect()
@@ -28,15 +27,20 @@ pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
 
 /// As [`tcp`], for UDP.
 pub fn udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
-    let probe = bind(address, Type::DGRAM, false)?;
-    drop(probe);
-    let sockets = (0..count).map(|_| {
-        let socket = bind(address, Type::DGRAM, true)?;
+    let sockets = (0..count).map(|position| {
+        let socket = bind(address, Type::DGRAM, position > 0)?;
+        share(&socket)?;
         // A smaller buffer still serves; bursts then lose datagrams earlier.
         let _ = socket.set_recv_buffer_size(DATAGRAM_ROOM);
         Ok(socket.into())
     });
     sockets.collect()
+}
+
+/// The first socket takes the port for itself alone, and only then lets others share it: two
+/// processes that open a port at the same moment can't both get it.
+fn share(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
 }
 
 fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
@@ -89,6 +93,74 @@ mod tests {
         );
         drop(mine);
         assert_eq!(udp(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn every_socket_of_a_port_gets_its_share_of_connections() {
+        let (address, sockets) = free_port(|address| tcp(address, 2));
+        let clients: Vec<_> = (0..64)
+            .map(|_| std::net::TcpStream::connect(address).unwrap())
+            .collect();
+        let accepted: Vec<usize> = sockets
+            .iter()
+            .map(|socket| std::iter::from_fn(|| socket.accept().ok()).count())
+            .collect();
+        assert_eq!(accepted.iter().sum::<usize>(), clients.len());
+        assert!(accepted.iter().all(|count| *count > 0), "{accepted:?}");
+    }
+
+    #[test]
+    fn every_socket_of_a_port_gets_its_share_of_datagrams() {
+        let (address, sockets) = free_port(|address| udp(address, 2));
+        for _ in 0..64 {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.send_to(b"x", address).unwrap();
+        }
+        let received: Vec<usize> = sockets
+            .iter()
+            .map(|socket| std::iter::from_fn(|| socket.recv(&mut [0]).ok()).count())
+            .collect();
+        assert_eq!(received.iter().sum::<usize>(), 64);
+        assert!(received.iter().all(|count| *count > 0), "{received:?}");
+    }
+
+    #[test]
+    fn of_many_that_open_a_port_at_once_one_gets_it() {
+        for _ in 0..50 {
+            let (address, mine) = free_port(|address| tcp(address, 1));
+            drop(mine);
+            let race = std::sync::Barrier::new(4);
+            let opened = std::thread::scope(|scope| {
+                let racers: Vec<_> = (0..4)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            race.wait();
+                            let sockets = tcp(address, 2);
+                            race.wait();
+                            sockets.is_ok()
+                        })
+                    })
+                    .collect();
+                racers
+                    .into_iter()
+                    .filter_map(|it| it.join().ok())
+                    .filter(|it| *it)
+                    .count()
+            });
+            assert!(opened <= 1, "{opened} share {address}");
+        }
+    }
+
+    /// Opens sockets on a port that is free.
+    fn free_port<T>(open: impl Fn(SocketAddr) -> io::Result<Vec<T>>) -> (SocketAddr, Vec<T>) {
+        loop {
+            let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = probe.local_addr().unwrap();
+            drop(probe);
+            if let Ok(sockets) = open(address) {
+                return (address, sockets);
+            }
+        }
     }
 
     #[test]
