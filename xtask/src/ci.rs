@@ -7,6 +7,7 @@ use tokio::process::Command;
 
 use crate::check;
 use crate::debian::{self, FOR_BENCH, FOR_TESTS};
+use crate::image;
 use crate::place::Place;
 use crate::stage::Stages;
 use crate::tools;
@@ -17,7 +18,8 @@ This is the README's test command, and what .ci/run calls. Stages, in order:
   packages, tools     install what is missing (as root on Debian; else it says what to type)
   check               as `cargo xtask check`
   test                every test of the workspace, documentation examples included
-  release             the binary as it is shipped
+  static program      the binary as it is shipped
+  image, try          the container image, run from nothing but its own files
   demo                `landfall demo --once`: real requests through every address
   bench               short runs of the benchmarks: that they work, not how fast they are
 The first stage that fails ends it, with the command to repeat that stage by.";
@@ -33,7 +35,7 @@ const RUN_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs everything.
 pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
-    let mut stages = Stages::new(2 + check::STAGES + 5);
+    let mut stages = Stages::new(2 + check::STAGES + 1 + image::STAGES + 4);
     debian::install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
     tools::cargo_deny(&mut stages, place).await?;
     check::stages(&mut stages, place).await?;
@@ -43,22 +45,10 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut test = cargo(place, &["test", "--locked", "--workspace"]);
     stages.run("test", TEST_DEADLINE, &mut test).await?;
 
-    let mut build = cargo(
-        place,
-        &[
-            "build",
-            "--locked",
-            "--release",
-            "-p",
-            "landfall",
-            "-p",
-            "xtask",
-        ],
-    );
-    stages.run("release", BUILD_DEADLINE, &mut build).await?;
+    // One build for the image, the demonstration and the benchmarks.
+    let landfall = image::stages(&mut stages, place).await?;
 
-    let release = place.target().join("release");
-    let mut demo = Command::new(release.join("landfall"));
+    let mut demo = Command::new(&landfall);
     demo.current_dir(&place.root).args(["demo", "--once"]);
     stages.run("demo", RUN_DEADLINE, &mut demo).await?;
 
@@ -75,10 +65,15 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     );
     stages.run("bench ipam", BUILD_DEADLINE, &mut fill).await?;
 
-    let mut peers = Command::new(release.join("xtask"));
+    let mut build = cargo(place, &["build", "--locked", "--release", "-p", "xtask"]);
+    stages
+        .run("load generator", BUILD_DEADLINE, &mut build)
+        .await?;
+    let mut peers = Command::new(place.target().join("release/xtask"));
     peers
         .current_dir(&place.root)
-        .args(["bench", "proxy", "--quick"]);
+        .args(["bench", "proxy", "--quick", "--landfall"])
+        .arg(&landfall);
     stages.run("bench proxy", RUN_DEADLINE, &mut peers).await?;
 
     stages.summary();

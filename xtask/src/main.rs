@@ -14,6 +14,7 @@ mod check;
 mod ci;
 mod debian;
 mod generate;
+mod image;
 mod place;
 mod screenshots;
 mod stage;
@@ -52,6 +53,9 @@ enum Command {
     /// Write the pages anew that are generated from tables in the code
     #[command(after_help = generate::HELP)]
     Generate(generate::GenerateArgs),
+    /// Build the container image, without an engine and without network
+    #[command(after_help = image::HELP)]
+    Image(image::ImageArgs),
     /// Measure Landfall against its peers, in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -82,6 +86,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Check(args) => stage::block_on(check::run(&place, &args)),
         Command::Install(args) => stage::block_on(debian::run(&place, &args)),
         Command::Generate(args) => stage::block_on(generate::run(&place, &args)),
+        Command::Image(args) => stage::block_on(image::run(&place, &args)),
         Command::Bench(bench) => bench::run(&place, bench),
         Command::Screenshots(args) => stage::block_on(screenshots::run(&place, &args)),
     }
