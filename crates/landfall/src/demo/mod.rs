@@ -27,6 +27,13 @@ use backends::{Backends, FAILING_NAME};
 /// How long the demo may take until everything serves and the failing member is known as such.
 const START: Duration = Duration::from_secs(20);
 
+/// Addresses that are this demo's as long as it runs.
+struct Pool {
+    range: String,
+    /// On the last address, which is never handed out: another demo sees that the rest is taken.
+    _claim: std::net::UdpSocket,
+}
+
 /// A folder of manifests that goes when the demo goes.
 struct Folder(PathBuf);
 
@@ -46,9 +53,10 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         recursive: false,
         state: None,
     };
+    let pool = Pool::claim()?;
     let options = Options {
         config: Config::only(INSTANCE),
-        pools: vec![free_pool()?],
+        pools: vec![pool.range.clone()],
         fallback_pool: false,
         admin,
         admin_names: Vec::new(),
@@ -141,20 +149,32 @@ fn try_lines(view: &InstanceView) -> Vec<String> {
     lines
 }
 
-/// A /24 of loopback on whose first addresses nobody listens yet, so that a second demo (or an
-/// instance in earnest) beside this one is not in the way.
-fn free_pool() -> anyhow::Result<String> {
-    for third in 0..=255 {
-        let free = (1..=4).all(|last| {
-            let address = IpAddr::V4(Ipv4Addr::new(127, 77, third, last));
-            std::net::TcpListener::bind((address, 8080)).is_ok()
-                && std::net::UdpSocket::bind((address, 8053)).is_ok()
-        });
-        if free {
-            return Ok(format!("127.77.{third}.1-127.77.{third}.254"));
+// === impl Pool ===
+
+impl Pool {
+    /// A /24 of loopback on whose first addresses nobody listens yet, so that a second demo (or an
+    /// instance in earnest) beside this one is not in the way.
+    fn claim() -> anyhow::Result<Self> {
+        for third in 0..=255 {
+            let address = |last| IpAddr::V4(Ipv4Addr::new(127, 77, third, last));
+            let Ok(claim) = std::net::UdpSocket::bind((address(255), 8053)) else {
+                continue;
+            };
+            let free = (1..=4).all(|last| {
+                std::net::TcpListener::bind((address(last), 8080)).is_ok()
+                    && std::net::UdpSocket::bind((address(last), 8053)).is_ok()
+            });
+            if free {
+                return Ok(Self {
+                    range: format!("127.77.{third}.1-127.77.{third}.254"),
+                    _claim: claim,
+                });
+            }
         }
+        anyhow::bail!(
+            "port 8080 is in use on every address of 127.77.0.0/16 that the demo could use"
+        )
     }
-    anyhow::bail!("port 8080 is in use on every address of 127.77.0.0/16 that the demo could use")
 }
 
 // === impl Folder ===
