@@ -19,7 +19,6 @@ pub enum Half {
     Both,
 }
 
-const ZERO: libc::c_int = 0;
 const ONE: libc::c_int = 1;
 
 // === impl Stream ===
@@ -129,12 +128,6 @@ impl Stream {
     /// Sends small pieces at once instead of collecting them.
     pub fn set_nodelay(&self) -> io::Result<()> {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &ONE)
-    }
-
-    /// Lets the acknowledgement that ends the handshake ride on the first bytes, which are about to be
-    /// sent. Call before [`Self::connect`].
-    pub fn set_speaks_first(&self) -> io::Result<()> {
-        self.set(libc::IPPROTO_TCP, libc::TCP_QUICKACK, &ZERO)
     }
 
     /// Makes closing the socket reset the connection.

@@ -213,11 +213,8 @@ impl Engine {
         if let Err(error) = added {
             tracing::warn!(%error, "a connection cannot be watched");
             self.connections.remove(key);
-        } else if connection.is_fresh() {
-            self.fresh.push(key);
         } else {
-            connection.alarm = connection.deadline();
-            self.connection_times.set(key.index, connection.alarm);
+            self.with_connection(key, Connection::begin);
         }
     }
 

@@ -3,14 +3,12 @@
 //! what happened and carries out its end.
 //!
 //! ```text
-//!   Inspect ──(first bytes, or time)──┐
-//!                                     ├─> Connecting ──> Open ──> end
-//!   Fresh ──(first bytes, or the end ─┘        │
-//!            of this pass)                     └─ failed: the next member, at most three
+//!   Inspect ──(first bytes, or time)──> Connecting ──> Open ──> end
+//!   (only where it is configured)          │  ^
+//!                                          └──┘ failed: the next member, at most three
 //! ```
 //!
-//! A fresh connection waits out one pass of the engine, a few microseconds: a client that speaks first
-//! has mostly spoken by then, and its bytes ride on the packet that ends the member's handshake.
+//! Until a member is there, nothing is read: what the client says waits in the kernel.
 //!
 //! Idle times: bytes from a side, and bytes that it takes, both show that it lives. So a long download
 //! does not end because the client has nothing to say, and it does end when the client takes nothing.
@@ -24,7 +22,7 @@ use landfall_sys::epoll::{Event, Watch};
 use landfall_sys::stream::Stream;
 
 use super::outlet::Outlet;
-use super::pump::{Broken, Rest, Way, would_block};
+use super::pump::{Rest, Way, would_block};
 use super::slab::Key;
 use super::{Tools, client_token, member_token, millis};
 use crate::counters::Refusal;
@@ -64,7 +62,7 @@ pub(super) struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Inspect { until: u64 },
-    Fresh,
+    New,
     Connecting { until: u64 },
     Open,
 }
@@ -107,7 +105,7 @@ impl Connection {
         let own = listener.id().socket_address();
         let inspect = millis(timeouts.tcp_inspect);
         let phase = match inspect {
-            0 => Phase::Fresh,
+            0 => Phase::New,
             wait => Phase::Inspect {
                 until: now + u64::from(wait),
             },
@@ -140,11 +138,6 @@ impl Connection {
         &self.client
     }
 
-    /// Whether it waits for the end of the pass.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.phase == Phase::Fresh
-    }
-
     /// Whether it must end because its member's or its listener's drain time is over.
     pub(super) fn is_cut(&self) -> bool {
         self.listener.cut().is_cancelled()
@@ -162,9 +155,9 @@ impl Connection {
         }
         self.outward.writable |= event.is_writable();
         match self.phase {
-            Phase::Inspect { .. } | Phase::Fresh => self.connect(tools),
+            Phase::Inspect { .. } => self.connect(tools),
             // Bytes wait until the member is there.
-            Phase::Connecting { .. } => Step::Wait,
+            Phase::New | Phase::Connecting { .. } => Step::Wait,
             Phase::Open => self.advance(tools),
         }
     }
@@ -177,9 +170,9 @@ impl Connection {
         }
         self.inward.writable |= event.is_writable();
         match self.phase {
-            Phase::Connecting { .. } => self.confirm(tools),
+            Phase::Connecting { .. } => self.confirm(event, tools),
             Phase::Open => self.advance(tools),
-            Phase::Inspect { .. } | Phase::Fresh => Step::Wait,
+            Phase::New | Phase::Inspect { .. } => Step::Wait,
         }
     }
 
@@ -187,7 +180,7 @@ impl Connection {
     pub(super) fn deadline(&self) -> u64 {
         match self.phase {
             Phase::Inspect { until } | Phase::Connecting { until } => until,
-            Phase::Fresh => u64::MAX,
+            Phase::New => u64::MAX,
             Phase::Open => {
                 // A side that has said its last word is not waited for.
                 let client = self.client_heard + u64::from(self.client_idle);
@@ -204,7 +197,7 @@ impl Connection {
     /// The deadline has passed.
     pub(super) fn expire(&mut self, tools: &mut Tools) -> Step {
         match self.phase {
-            Phase::Inspect { .. } | Phase::Fresh => self.connect(tools),
+            Phase::New | Phase::Inspect { .. } => self.connect(tools),
             Phase::Connecting { .. } => {
                 self.fail_member(tools, &io::ErrorKind::TimedOut.into());
                 self.connect(tools)
@@ -213,31 +206,30 @@ impl Connection {
         }
     }
 
-    /// Chooses a member and begins to connect.
-    pub(super) fn connect(&mut self, tools: &mut Tools) -> Step {
-        // What the client has said already goes along; it is in the shared room until it is held.
-        let mut fresh = 0;
-        if self.tried.is_empty() {
-            match self.first_bytes(tools) {
-                Ok(count) => fresh = count,
-                Err(_) => return Step::End(End::Closed),
-            }
+    /// Begins: looks for a member, or waits for the client's first bytes.
+    pub(super) fn begin(&mut self, tools: &mut Tools) -> Step {
+        if self.phase == Phase::New {
+            self.connect(tools)
+        } else {
+            Step::Wait
         }
+    }
+
+    /// Chooses a member and begins to connect.
+    fn connect(&mut self, tools: &mut Tools) -> Step {
         while self.tried.len() < MAX_TRIES {
             let Some(lease) = self.listener.pool().pick(self.address, &self.tried) else {
                 break;
             };
-            let address = lease.address();
-            match self.try_member(lease, fresh, tools) {
-                Ok(true) => return self.advance(tools),
-                Ok(false) => return Step::Wait,
-                Err((lease, error)) => {
-                    self.inward
-                        .hold(tools.room.get(..fresh).unwrap_or_default());
-                    fresh = 0;
-                    self.note_failure(&lease, &error);
-                    self.tried.push(address);
+            match self.try_member(&lease, tools) {
+                Ok(outlet) => {
+                    let within = self.listener.config().listener.timeouts.member_connect;
+                    let until = tools.now + u64::from(millis(within).max(1));
+                    self.phase = Phase::Connecting { until };
+                    self.member = Some((lease, outlet));
+                    return Step::Wait;
                 }
+                Err(error) => self.note_failure(&lease, &error),
             }
         }
         self.listener.counters().mine().refused(Refusal::NoMember);
@@ -263,125 +255,56 @@ impl Connection {
         }
     }
 
-    /// Reads the client's first bytes into the shared room, behind the PROXY header where the member
-    /// wants one. Returns how many bytes there are.
-    fn first_bytes(&mut self, tools: &mut Tools) -> Result<usize, Broken> {
-        let mut start = 0;
+    fn try_member(&self, lease: &Lease, tools: &mut Tools) -> io::Result<Outlet> {
+        let address = lease.member().raw_address();
+        let (user, member) = (self.key.index, lease.address());
+        let outlet = tools
+            .outlets
+            .open(&tools.epoll, member, address, user, member_token)?;
+        match outlet.stream.connect(address) {
+            Ok(()) => Ok(outlet),
+            Err(error) => {
+                tools.outlets.close(outlet, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks whether the member's handshake is over.
+    fn confirm(&mut self, event: Event, tools: &mut Tools) -> Step {
+        let Some((_, outlet)) = &self.member else {
+            return Step::End(End::Closed);
+        };
+        // Before the handshake is over, a socket is not writable. Where the event says more than
+        // that, or was about an earlier use of the socket, writing nothing tells what is true.
+        if !event.is_writable() || event.is_read_closed() {
+            match outlet.stream.send(&[]) {
+                Ok(_) => {}
+                Err(error) if would_block(&error) => return Step::Wait,
+                Err(error) => {
+                    self.fail_member(tools, &error);
+                    return self.connect(tools);
+                }
+            }
+        }
+        self.opened(tools);
+        self.advance(tools)
+    }
+
+    fn opened(&mut self, tools: &mut Tools) {
+        self.phase = Phase::Open;
+        self.member_heard = tools.now;
+        self.tried = Vec::new();
+        self.inward.writable = true;
+        self.listener.counters().mine().connected();
+        if let Some((lease, _)) = &self.member {
+            lease.connected();
+        }
         if let Some(version) = self.listener.config().listener.pool.proxy_protocol {
             let own = self.listener.id().socket_address();
             let local = self.local.as_deref().copied().unwrap_or(own);
             let header = Header::new(version, Protocol::Tcp, self.address, local);
-            let bytes = header.as_bytes();
-            if let Some(room) = tools.room.get_mut(..bytes.len()) {
-                room.copy_from_slice(bytes);
-                start = bytes.len();
-            }
-        }
-        if self.inward.readable {
-            let room = tools.room.get_mut(start..).unwrap_or_default();
-            let count = self.inward.read_first(&self.client, room)?;
-            if count > 0 {
-                self.client_heard = tools.now;
-                self.listener.counters().mine().passed(count as u64, 0);
-            }
-            start += count;
-        }
-        Ok(start)
-    }
-
-    /// Begins to connect to a member, with `fresh` bytes in the shared room for it. `true`: it is
-    /// connected already.
-    fn try_member(
-        &mut self,
-        lease: Lease,
-        fresh: usize,
-        tools: &mut Tools,
-    ) -> Result<bool, (Lease, io::Error)> {
-        let raw = *lease.member().raw_address();
-        let (user, member) = (self.key.index, lease.address());
-        let opened = tools
-            .outlets
-            .open(&tools.epoll, member, &raw, user, member_token);
-        let outlet = match opened {
-            Ok(outlet) => outlet,
-            Err(error) => return Err((lease, error)),
-        };
-        let speaks = fresh > 0 || self.inward.holds();
-        if speaks {
-            // Saves a packet where it works, changes nothing where not.
-            let _ = outlet.stream.set_speaks_first();
-        }
-        if let Err(error) = outlet.stream.connect(&raw) {
-            tools.outlets.close(outlet, false);
-            return Err((lease, error));
-        }
-        let mut taken = 0;
-        let mut connected = false;
-        self.inward.writable = false;
-        if fresh > 0 && lease.member().may_be_near() {
-            match outlet
-                .stream
-                .send(tools.room.get(..fresh).unwrap_or_default())
-            {
-                Ok(count) => {
-                    taken = count;
-                    connected = true;
-                }
-                Err(error) if would_block(&error) => lease.member().is_far(),
-                Err(error) => {
-                    tools.outlets.close(outlet, false);
-                    return Err((lease, error));
-                }
-            }
-        }
-        self.inward.sent += taken as u64;
-        self.inward
-            .hold(tools.room.get(taken..fresh).unwrap_or_default());
-        let within = self.listener.config().listener.timeouts.member_connect;
-        self.phase = Phase::Connecting {
-            until: tools.now + u64::from(millis(within).max(1)),
-        };
-        self.member = Some((lease, outlet));
-        if connected {
-            self.inward.writable = taken == fresh;
-            self.opened(tools.now);
-        }
-        Ok(connected)
-    }
-
-    /// Looks whether the member's handshake is over.
-    fn confirm(&mut self, tools: &mut Tools) -> Step {
-        let Some((_, outlet)) = &self.member else {
-            return Step::End(End::Closed);
-        };
-        // Writing nothing tells all three: connected, not yet, or failed.
-        match outlet.stream.send(&[]) {
-            Ok(_) => {
-                self.inward.writable = true;
-                self.opened(tools.now);
-                self.advance(tools)
-            }
-            Err(error) if would_block(&error) => Step::Wait,
-            Err(error) => {
-                self.fail_member(tools, &error);
-                self.connect(tools)
-            }
-        }
-    }
-
-    fn opened(&mut self, now: u64) {
-        self.phase = Phase::Open;
-        self.member_heard = now;
-        self.tried = Vec::new();
-        self.listener.counters().mine().connected();
-        if let Some((lease, _)) = &self.member {
-            lease.connected();
-            // What was read before a member was chosen.
-            lease
-                .member()
-                .counters()
-                .mine()
-                .passed(self.inward.moved, 0);
+            self.inward.hold(header.as_bytes());
         }
     }
 
@@ -390,14 +313,14 @@ impl Connection {
             return;
         };
         tools.outlets.close(outlet, false);
-        self.tried.push(lease.address());
         self.note_failure(&lease, error);
         self.outward.readable = false;
         self.outward.hangup = false;
     }
 
-    fn note_failure(&self, lease: &Lease, error: &io::Error) {
+    fn note_failure(&mut self, lease: &Lease, error: &io::Error) {
         lease.failed();
+        self.tried.push(lease.address());
         self.listener.counters().mine().connect_failed();
         let (listener, member) = (self.listener.id(), lease.address());
         tracing::debug!(%listener, %member, %error, "member could not be reached");

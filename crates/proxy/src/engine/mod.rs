@@ -90,8 +90,6 @@ pub(crate) struct Engine {
     flows: Flows,
     /// Acceptors with more to accept.
     eager: Vec<Key>,
-    /// Connections that wait for the end of the pass.
-    fresh: Vec<Key>,
     /// Connections with more to move.
     busy: Vec<Key>,
     due: Vec<u32>,
@@ -151,7 +149,6 @@ impl Engine {
             connection_times: Wheel::new(now),
             flows: Flows::new(flows, now),
             eager: Vec::new(),
-            fresh: Vec::new(),
             busy: Vec::new(),
             due: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -177,11 +174,11 @@ impl Engine {
             if self.is_caught_up() {
                 match self.tools.epoll.poll_look(cx, &mut self.events) {
                     Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(error)) => self.lose_sight(&error),
+                    Poll::Ready(Err(error)) => lose_sight(&error),
                     Poll::Pending => return self.rest(cx),
                 }
             } else if let Err(error) = self.tools.epoll.look(&mut self.events) {
-                self.lose_sight(&error);
+                lose_sight(&error);
             }
             self.pass();
         }
@@ -192,10 +189,7 @@ impl Engine {
 
     /// Whether nothing is left over from the last pass.
     fn is_caught_up(&self) -> bool {
-        self.fresh.is_empty()
-            && self.busy.is_empty()
-            && self.eager.is_empty()
-            && !self.flows.is_eager()
+        self.busy.is_empty() && self.eager.is_empty() && !self.flows.is_eager()
     }
 
     /// Waits: for an event, a command, or the next deadline.
@@ -221,8 +215,7 @@ impl Engine {
 
     /// Deals with the fetched events, and with what waited for the end of a pass.
     fn pass(&mut self) {
-        // What becomes fresh or busy in this pass waits for the end of the next.
-        let fresh = std::mem::take(&mut self.fresh);
+        // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
         let eager = std::mem::take(&mut self.eager);
         for place in 0..self.events.len() {
@@ -235,16 +228,7 @@ impl Engine {
             self.accept(key);
         }
         for key in busy {
-            self.with_connection(key, |connection, tools| connection.resume(tools));
-        }
-        for &key in &fresh {
-            self.with_connection(key, |connection, tools| {
-                if connection.is_fresh() {
-                    connection.connect(tools)
-                } else {
-                    Step::Wait
-                }
-            });
+            self.with_connection(key, Connection::resume);
         }
     }
 
@@ -354,12 +338,12 @@ impl Engine {
             Command::Stop => {}
         }
     }
+}
 
-    /// The kernel does not tell events any more: nothing that could go on.
-    fn lose_sight(&mut self, error: &io::Error) {
-        if error.kind() != io::ErrorKind::Interrupted {
-            tracing::error!(%error, "events cannot be fetched");
-        }
+/// The kernel does not tell events: the next pass tries again.
+fn lose_sight(error: &io::Error) {
+    if error.kind() != io::ErrorKind::Interrupted {
+        tracing::error!(%error, "events cannot be fetched");
     }
 }
 

@@ -13,6 +13,9 @@ use landfall_sys::stream::{Half, Stream};
 /// Size of the shared room, and the most that a way keeps aside.
 pub(super) const ROOM: usize = 64 * 1024;
 
+/// Fewer kept bytes than this are sent together with what follows them.
+const LITTLE: usize = 512;
+
 /// After this many bytes, a way that fills the room is spliced.
 const SPLICE_AFTER: u64 = 128 * 1024;
 
@@ -133,6 +136,9 @@ impl Way {
         room: &mut [u8],
         pipes: &mut Pipes,
     ) -> Result<Rest, Broken> {
+        if self.readable && matches!(self.held, Held::Bytes { .. }) {
+            self.hold_more(from, room)?;
+        }
         for _ in 0..ROUNDS {
             if !self.write_held(to, pipes)? {
                 return Ok(Rest::Waiting);
@@ -150,8 +156,23 @@ impl Way {
         Ok(Rest::Share)
     }
 
-    /// Reads what is there into `room`, as the first bytes of a connection. Zero: nothing is there.
-    pub(super) fn read_first(&mut self, from: &Stream, room: &mut [u8]) -> Result<usize, Broken> {
+    /// Puts what can be read behind what is kept, if that is little: a PROXY header and the client's
+    /// first bytes then leave together.
+    fn hold_more(&mut self, from: &Stream, room: &mut [u8]) -> Result<(), Broken> {
+        let kept = if let Held::Bytes { bytes, .. } = &self.held {
+            bytes.len()
+        } else {
+            0
+        };
+        if self.writable && kept < LITTLE {
+            let count = self.read(from, room.get_mut(..ROOM - LITTLE).unwrap_or_default())?;
+            self.hold(room.get(..count).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Reads what is there into `room`. Zero: nothing is there.
+    fn read(&mut self, from: &Stream, room: &mut [u8]) -> Result<usize, Broken> {
         match from.receive(room) {
             Ok(0) => {
                 self.ended = true;
@@ -221,7 +242,7 @@ impl Way {
     }
 
     fn copy(&mut self, from: &Stream, to: &Stream, room: &mut [u8]) -> Result<(), Broken> {
-        let count = self.read_first(from, room)?;
+        let count = self.read(from, room)?;
         let bytes = room.get(..count).unwrap_or_default();
         self.splicing = count == room.len() && self.moved >= SPLICE_AFTER;
         if bytes.is_empty() {

@@ -34,9 +34,6 @@ pub struct MemberState {
     address: SocketAddr,
     raw: RawAddress,
     hash: u64,
-    /// How many more connections are made without trying to write before the handshake is known to
-    /// be over.
-    far: AtomicU8,
     health: AtomicU8,
     /// Why it has this health, in the monitor's words.
     cause: Mutex<Arc<str>>,
@@ -75,7 +72,6 @@ impl MemberState {
         Self {
             address,
             raw: RawAddress::new(address),
-            far: AtomicU8::new(0),
             hash: rendezvous::of_socket(address),
             health: AtomicU8::new(Health::Unknown as u8),
             cause: Mutex::new(Arc::from("")),
@@ -99,21 +95,6 @@ impl MemberState {
     /// Where to connect to, as system calls take it.
     pub(crate) fn raw_address(&self) -> &RawAddress {
         &self.raw
-    }
-
-    /// Whether it is worth writing right after beginning to connect: on this machine, and only
-    /// there, the handshake is over by then. Asked once per connection.
-    pub(crate) fn may_be_near(&self) -> bool {
-        let far = self.far.load(Ordering::Relaxed);
-        if far > 0 {
-            self.far.store(far - 1, Ordering::Relaxed);
-        }
-        far == 0
-    }
-
-    /// The handshake was not over by then.
-    pub(crate) fn is_far(&self) {
-        self.far.store(u8::MAX, Ordering::Relaxed);
     }
 
     /// What the monitor last said.

@@ -173,7 +173,7 @@ proptest! {
     ) {
         let version = if v1 { ProxyProtocol::V1 } else { ProxyProtocol::V2 };
         let header = Header::new(version, TCP, source, destination);
-        let other = proxy_header::ProxyHeader::parse(header.as_bytes(), Default::default());
+        let other = proxy_header::ProxyHeader::parse(header.as_bytes(), proxy_header::ParseConfig::default());
         let (other, length) = other.unwrap();
         let other = other.proxied_address().unwrap();
         prop_assert_eq!(length, header.as_bytes().len());
@@ -191,10 +191,10 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
-        magic in 0..3,
+        magic in 0usize..3,
         udp in any::<bool>(),
     ) {
-        let start: &[u8] = [b"".as_slice(), V1, V2][magic as usize];
+        let start: &[u8] = [b"".as_slice(), V1, V2][magic];
         let transport = if udp { Protocol::Udp } else { TCP };
         let bytes = [start, &bytes].concat();
         if let Parsed::Header(_, length) = Parsed::read(&bytes, transport) {

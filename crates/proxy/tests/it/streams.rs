@@ -1,0 +1,183 @@
+//! Bytes: whole, in order, and with their ends where they belong.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::scene::{Manner, Scene, Server, ended, in_time, read_all, until};
+
+#[tokio::test]
+async fn a_client_that_has_finished_still_gets_the_answer() {
+    let server = Server::start(Manner::Answer(b"all of it".to_vec())).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    let mut client = scene.client().await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut client).await, b"all of it");
+    assert_eq!(server.received(), b"question");
+}
+
+#[tokio::test]
+async fn a_member_that_has_finished_still_gets_what_the_client_says() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    member.write_all(b"bye").await.unwrap();
+    member.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut client).await, b"bye");
+    client.write_all(b"one thing more").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut member).await, b"one thing more");
+    until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_member_that_speaks_first_is_heard() {
+    let server = Server::named("220 ready").await;
+    let scene = Scene::tcp(&[server.address]).await;
+    assert_eq!(scene.hear().await, b"220 ready");
+}
+
+#[tokio::test]
+async fn long_streams_pass_whole_both_ways_at_once() {
+    const LENGTH: u64 = 64 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let (from_client, to_member) = scene.client().await.into_split();
+    let (member, _) = in_time(listener.accept()).await.unwrap();
+    let (from_member, to_client) = member.into_split();
+    let ways = [
+        tokio::spawn(write_numbers(to_member, LENGTH, 1)),
+        tokio::spawn(write_numbers(to_client, LENGTH, 2)),
+        tokio::spawn(read_numbers(from_client, 2)),
+        tokio::spawn(read_numbers(from_member, 1)),
+    ];
+    for way in ways {
+        assert_eq!(in_time(way).await.unwrap(), LENGTH);
+    }
+    until("given back", || scene.status().open == 0).await;
+    let totals = scene.totals();
+    assert_eq!((totals.bytes_in, totals.bytes_out), (LENGTH, LENGTH));
+}
+
+#[tokio::test]
+async fn a_receiver_that_pauses_gets_everything_in_the_end() {
+    const LENGTH: u64 = 16 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let (from_client, _to_member) = scene.client().await.into_split();
+    let (member, _) = in_time(listener.accept()).await.unwrap();
+    let (_from_member, to_client) = member.into_split();
+    let writer = tokio::spawn(write_numbers(to_client, LENGTH, 3));
+    // Until nothing moves any more: all buffers on the way are full.
+    let mut passed = 0;
+    until("full", || {
+        let now = scene.totals().bytes_out;
+        let rests = now > 0 && now == passed;
+        passed = now;
+        if !rests {
+            std::thread::yield_now();
+        }
+        rests
+    })
+    .await;
+    assert!(!writer.is_finished());
+    assert_eq!(in_time(read_numbers(from_client, 3)).await, LENGTH);
+    assert_eq!(in_time(writer).await.unwrap(), LENGTH);
+}
+
+#[tokio::test]
+async fn small_pieces_are_not_held_back() {
+    const ROUNDS: u32 = 50;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let mut client = scene.client().await;
+    client.set_nodelay(true).unwrap();
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    member.set_nodelay(true).unwrap();
+    // Two pieces each way without an answer between them: held back, each second one would wait for
+    // the other side's delayed acknowledgement, 40 ms.
+    let start = std::time::Instant::now();
+    for _ in 0..ROUNDS {
+        for piece in 0..2u8 {
+            client.write_all(&[piece]).await.unwrap();
+            in_time(member.read_exact(&mut [0])).await.unwrap();
+        }
+        for piece in 0..2u8 {
+            member.write_all(&[piece]).await.unwrap();
+            in_time(client.read_exact(&mut [0])).await.unwrap();
+        }
+    }
+    assert!(
+        start.elapsed() < Duration::from_millis(35) * ROUNDS,
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_it_says_anything_harms_nobody() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    for _ in 0..50 {
+        drop(scene.client().await);
+    }
+    let mut client = scene.settled().await;
+    client.shutdown().await.unwrap();
+    assert!(ended(&mut client).await);
+    until("given back", || {
+        scene.status().open == 0 && server.open() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sockets_that_are_used_again_carry_nothing_over() {
+    let server = Server::start(Manner::Answer(b"done".to_vec())).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    for number in 0..300u32 {
+        let mut client = scene.client().await;
+        client.write_all(&number.to_be_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut client).await, b"done");
+    }
+    let expected: Vec<u8> = (0..300u32).flat_map(u32::to_be_bytes).collect();
+    assert_eq!(server.received(), expected);
+}
+
+/// Byte `index` of stream `seed`.
+fn byte(index: u64, seed: u64) -> u8 {
+    let word = (index / 8 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ seed << 20);
+    (word >> (8 * (index % 8))) as u8
+}
+
+async fn write_numbers(mut to: OwnedWriteHalf, length: u64, seed: u64) -> u64 {
+    let mut at = 0;
+    while at < length {
+        // Pieces of changing sizes, up to 200 KiB.
+        let piece = (at * 7 % 200_000 + 1).min(length - at);
+        let bytes: Vec<u8> = (at..at + piece).map(|index| byte(index, seed)).collect();
+        to.write_all(&bytes).await.unwrap();
+        at += piece;
+    }
+    to.shutdown().await.unwrap();
+    at
+}
+
+async fn read_numbers(mut from: OwnedReadHalf, seed: u64) -> u64 {
+    let mut room = vec![0; 256 * 1024];
+    let mut at = 0;
+    loop {
+        let count = from.read(&mut room).await.unwrap();
+        if count == 0 {
+            return at;
+        }
+        for (&got, index) in room[..count].iter().zip(at..) {
+            assert_eq!(got, byte(index, seed), "byte {index}");
+        }
+        at += count as u64;
+    }
+}

@@ -1,0 +1,121 @@
+//! Times after which something ends.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::scene::{Manner, Scene, Server, echo, ended, in_time, until};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The engine's clock is a few milliseconds behind at times.
+const NEARLY: Duration = Duration::from_millis(290);
+
+#[tokio::test]
+async fn a_silent_client_is_ended_after_its_time() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp_with(&[server.address], |listener| {
+        listener.timeouts.client_data = SHORT;
+    })
+    .await;
+    let mut client = scene.settled().await;
+    let start = Instant::now();
+    ended(&mut client).await;
+    assert!(start.elapsed() >= NEARLY, "{:?}", start.elapsed());
+    until("given back", || {
+        scene.status().open == 0 && server.open() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_silent_member_is_ended_after_its_time() {
+    let server = Server::start(Manner::Listen).await;
+    let scene = Scene::tcp_with(&[server.address], |listener| {
+        listener.timeouts.member_data = SHORT;
+    })
+    .await;
+    let start = Instant::now();
+    ended(&mut scene.client().await).await;
+    assert!(start.elapsed() >= NEARLY, "{:?}", start.elapsed());
+    until("given back", || server.open() == 0).await;
+}
+
+#[tokio::test]
+async fn bytes_either_way_keep_a_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+        listener.timeouts.client_data = SHORT;
+        listener.timeouts.member_data = SHORT;
+    })
+    .await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    // A download: the client has nothing to say for longer than its time.
+    let start = Instant::now();
+    while start.elapsed() < SHORT * 3 {
+        member.write_all(b"more").await.unwrap();
+        in_time(client.read_exact(&mut [0; 4])).await.unwrap();
+        tokio::time::sleep(SHORT / 10).await;
+    }
+    drop(member);
+    assert!(ended(&mut client).await);
+}
+
+#[tokio::test]
+async fn after_its_last_word_only_the_other_side_is_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+        listener.timeouts.client_data = SHORT;
+    })
+    .await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(in_time(member.read(&mut [0])).await.unwrap(), 0);
+    tokio::time::sleep(SHORT * 2).await;
+    member.write_all(b"late").await.unwrap();
+    drop(member);
+    let mut answer = Vec::new();
+    in_time(client.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(answer, b"late");
+}
+
+#[tokio::test]
+async fn a_changed_time_holds_for_new_connections() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    let mut old = scene.settled().await;
+    scene
+        .change(|listener| listener.timeouts.client_data = SHORT)
+        .await
+        .unwrap();
+    let mut new = scene.settled().await;
+    ended(&mut new).await;
+    echo(&mut old, b"still there").await;
+}
+
+#[tokio::test]
+async fn a_member_is_chosen_when_the_client_speaks_or_the_inspection_time_is_over() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp_with(&[server.address], |listener| {
+        listener.timeouts.tcp_inspect = Duration::from_secs(3_600);
+    })
+    .await;
+    let mut speaks = scene.client().await;
+    let silent = scene.client().await;
+    echo(&mut speaks, b"hello").await;
+    assert_eq!(server.accepted(), 1);
+    drop(silent);
+    scene
+        .change(|listener| listener.timeouts.tcp_inspect = SHORT)
+        .await
+        .unwrap();
+    let greeter = Server::named("welcome").await;
+    let swap = scene.change(|listener| listener.pool.members[0].address = greeter.address);
+    swap.await.unwrap();
+    let start = Instant::now();
+    assert_eq!(scene.hear().await, b"welcome");
+    assert!(start.elapsed() >= NEARLY, "{:?}", start.elapsed());
+}

@@ -1,0 +1,200 @@
+//! TLS that ends at the listener, with plain bytes toward members.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::listener::{Certificate, Certificates, Member, Mode, ProxyProtocol};
+use landfall_proxy::counters::Refusal;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::scene::{Manner, Scene, Server, connect, ended, in_time, until};
+
+/// A certificate, and a client that trusts nothing else.
+struct Trust {
+    certificates: Certificates,
+    connector: TlsConnector,
+}
+
+impl Trust {
+    fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed(["web.test".to_owned()]).unwrap();
+        let der = CertificateDer::from(made.cert.der().to_vec());
+        let certificate = Certificate {
+            source: "shop/tls".into(),
+            chain_pem: made.cert.pem().into_bytes(),
+            key_pem: made.signing_key.serialize_pem().into_bytes(),
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(der).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self {
+            certificates: Certificates(vec![Arc::new(certificate)]),
+            connector: TlsConnector::from(Arc::new(config)),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Tls {
+            certificates: self.certificates.clone(),
+        }
+    }
+
+    async fn client(&self, address: SocketAddr) -> TlsStream<TcpStream> {
+        let stream = connect(address).await;
+        let name = "web.test".try_into().unwrap();
+        in_time(self.connector.connect(name, stream)).await.unwrap()
+    }
+}
+
+async fn echo(client: &mut TlsStream<TcpStream>, bytes: &[u8]) {
+    client.write_all(bytes).await.unwrap();
+    let mut room = vec![0; bytes.len()];
+    in_time(client.read_exact(&mut room)).await.unwrap();
+    assert_eq!(room, bytes);
+}
+
+#[tokio::test]
+async fn members_get_plain_bytes_and_a_change_of_mode_touches_no_open_connection() {
+    let server = Server::start(Manner::Echo).await;
+    let trust = Trust::new();
+    let scene = Scene::tcp(&[server.address]).await;
+    let mut plain = scene.settled().await;
+    scene
+        .change(|listener| listener.mode = trust.mode())
+        .await
+        .unwrap();
+    let mut client = trust.client(scene.address()).await;
+    echo(&mut client, b"a secret").await;
+    crate::scene::echo(&mut plain, b"no secret").await;
+    let renewed = Trust::new();
+    scene
+        .change(|listener| listener.mode = renewed.mode())
+        .await
+        .unwrap();
+    echo(&mut client, b"still there").await;
+    echo(
+        &mut renewed.client(scene.address()).await,
+        b"with the new one",
+    )
+    .await;
+    assert_eq!(
+        server.received(),
+        b"readya secretno secretstill therewith the new one"
+    );
+}
+
+#[tokio::test]
+async fn megabytes_pass_whole_and_ends_are_passed_on() {
+    const LENGTH: usize = 8 << 20;
+    let server = Server::start(Manner::Echo).await;
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&[server.address], |listener| listener.mode = trust.mode()).await;
+    let bytes: Vec<u8> = (0..LENGTH)
+        .map(|index| (index / 3 + index / 1_000) as u8)
+        .collect();
+    let (mut from, mut to) = tokio::io::split(trust.client(scene.address()).await);
+    let sent = bytes.clone();
+    let writer = tokio::spawn(async move {
+        to.write_all(&sent).await.unwrap();
+        to.shutdown().await.unwrap();
+    });
+    let mut got = Vec::new();
+    in_time(from.read_to_end(&mut got)).await.unwrap();
+    in_time(writer).await.unwrap();
+    assert!(got == bytes, "{} of {LENGTH} bytes", got.len());
+    until("given back", || {
+        scene.status().open == 0 && server.open() == 0
+    })
+    .await;
+    let totals = scene.totals();
+    assert_eq!(
+        (totals.bytes_in, totals.bytes_out),
+        (LENGTH as u64, LENGTH as u64)
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_no_tls_is_refused() {
+    let server = Server::start(Manner::Echo).await;
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&[server.address], |listener| listener.mode = trust.mode()).await;
+    let mut client = scene.client().await;
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    ended(&mut client).await;
+    until("counted", || scene.refused(Refusal::Tls) == 1).await;
+    assert_eq!(server.accepted(), 0);
+}
+
+#[tokio::test]
+async fn members_are_told_who_the_client_is() {
+    let server = Server::start(Manner::Echo).await;
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&[server.address], |listener| {
+        listener.mode = trust.mode();
+        listener.pool.proxy_protocol = Some(ProxyProtocol::V1);
+    })
+    .await;
+    let mut client = trust.client(scene.address()).await;
+    let (from, to) = (client.get_ref().0.local_addr().unwrap(), scene.address());
+    let expected = format!(
+        "PROXY TCP4 {} {} {} {}\r\n",
+        from.ip(),
+        to.ip(),
+        from.port(),
+        to.port()
+    );
+    let mut room = vec![0; expected.len()];
+    in_time(client.read_exact(&mut room)).await.unwrap();
+    assert_eq!(room, expected.as_bytes());
+}
+
+#[tokio::test]
+async fn silence_drain_times_and_broken_members_end_the_connection() {
+    let short = Duration::from_millis(300);
+    let (old, new) = (
+        Server::start(Manner::Echo).await,
+        Server::start(Manner::Echo).await,
+    );
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&[old.address], |listener| {
+        listener.mode = trust.mode();
+        listener.drain = short;
+    })
+    .await;
+    let mut cut = trust.client(scene.address()).await;
+    echo(&mut cut, b"x").await;
+    let swap = scene.change(|listener| {
+        listener.pool.members = vec![Member::new(new.address)];
+        listener.timeouts.client_data = short;
+    });
+    swap.await.unwrap();
+    until("cut", || old.open() == 0).await;
+    let mut silent = trust.client(scene.address()).await;
+    echo(&mut silent, b"x").await;
+    until("ended", || new.open() == 0).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let breaker = listener.local_addr().unwrap();
+    scene
+        .change(|listener| listener.pool.members[0].address = breaker)
+        .await
+        .unwrap();
+    let mut client = trust.client(scene.address()).await;
+    let (member, _) = in_time(listener.accept()).await.unwrap();
+    member.set_zero_linger().unwrap();
+    drop(member);
+    // Without the closure alert, rustls reports an unexpected end.
+    let told = in_time(client.read(&mut [0])).await;
+    assert!(told.is_err(), "{told:?}");
+    until("given back", || scene.status().open == 0).await;
+}

@@ -1,0 +1,314 @@
+//! Datagrams: flows, replies, and their ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use landfall_model::Protocol;
+use landfall_model::listener::{Algorithm, AllowedSources, Member, ProxyProtocol};
+use landfall_proxy::counters::Refusal;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+use crate::scene::{PATIENCE, Scene, in_time, loopback, nobody, until};
+
+/// A server that answers each datagram with its name and what it got.
+struct Responder {
+    address: SocketAddr,
+    received: Arc<AtomicU64>,
+    _task: JoinSet<()>,
+}
+
+impl Responder {
+    async fn named(name: &'static str) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let received = Arc::new(AtomicU64::new(0));
+        let count = received.clone();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut room = vec![0; 65_536];
+            while let Ok((length, from)) = socket.recv_from(&mut room).await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = [name.as_bytes(), b":", &room[..length]].concat();
+                let _ = socket.send_to(&answer, from).await;
+            }
+        });
+        Self {
+            address,
+            received,
+            _task: task,
+        }
+    }
+}
+
+/// A client that asks until it gets an answer: any datagram may be lost.
+struct Client(UdpSocket);
+
+impl Client {
+    async fn new(scene: &Scene) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // Connected: only what the listener's address sends is received.
+        socket.connect(scene.address()).await.unwrap();
+        Self(socket)
+    }
+
+    async fn ask(&self, question: &[u8]) -> Vec<u8> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut room = vec![0; 65_536];
+        while tokio::time::Instant::now() < deadline {
+            self.0.send(question).await.unwrap();
+            let wait = tokio::time::timeout(Duration::from_millis(300), self.0.recv(&mut room));
+            if let Ok(Ok(length)) = wait.await {
+                return room[..length].to_vec();
+            }
+        }
+        panic!("no answer");
+    }
+}
+
+#[tokio::test]
+async fn a_flow_keeps_its_member_and_is_answered_from_the_listener_s_address() {
+    let (one, two) = (Responder::named("one").await, Responder::named("two").await);
+    let scene = Scene::udp_with(&[one.address, two.address], |_| {}).await;
+    let clients = [Client::new(&scene).await, Client::new(&scene).await];
+    let first = [clients[0].ask(b"a").await, clients[1].ask(b"a").await];
+    assert_ne!(first[0], first[1]);
+    for _ in 0..5 {
+        assert_eq!(clients[0].ask(b"a").await, first[0]);
+        assert_eq!(clients[1].ask(b"a").await, first[1]);
+    }
+    let status = scene.status();
+    assert_eq!((status.open, status.totals.connections), (2, 2));
+    assert!(status.totals.bytes_in >= 12 && status.totals.bytes_out >= 60);
+}
+
+#[tokio::test]
+async fn datagrams_of_any_size_pass_whole() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |_| {}).await;
+    let client = Client::new(&scene).await;
+    for length in [0, 1, 1_400, 9_000, 60_000] {
+        let question = vec![b'x'; length];
+        assert_eq!(
+            client.ask(&question).await,
+            [b"s:".as_slice(), &question].concat()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_many_clients_is_served() {
+    let (one, two) = (Responder::named("one").await, Responder::named("two").await);
+    let scene = Scene::udp_with(&[one.address, two.address], |_| {}).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..40u8 {
+        let client = Client::new(&scene).await;
+        tasks.spawn(async move {
+            for round in 0..10u8 {
+                let question = [number, round];
+                let answer = client.ask(&question).await;
+                // An answer to an earlier try of the same question is as good.
+                assert!(answer.ends_with(&question) || answer.ends_with(&[number, round - 1]));
+            }
+        });
+    }
+    in_time(tasks.join_all()).await;
+    assert_eq!(scene.totals().connections, 40);
+}
+
+#[tokio::test]
+async fn an_idle_flow_is_forgotten_and_begins_anew() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |listener| {
+        listener.timeouts.client_data = Duration::from_millis(200);
+    })
+    .await;
+    let client = Client::new(&scene).await;
+    assert_eq!(client.ask(b"a").await, b"s:a");
+    until("forgotten", || {
+        scene.status().open == 0 && scene.status().members[0].open == 0
+    })
+    .await;
+    assert_eq!(client.ask(b"b").await, b"s:b");
+    assert_eq!(scene.totals().connections, 2);
+}
+
+#[tokio::test]
+async fn a_flow_moves_on_when_nobody_listens_at_its_member() {
+    let server = Responder::named("here").await;
+    let scene = Scene::udp_with(&[nobody(), server.address], |_| {}).await;
+    for _ in 0..4 {
+        assert_eq!(Client::new(&scene).await.ask(b"a").await, b"here:a");
+    }
+    assert!(scene.totals().connect_failures >= 1);
+}
+
+#[tokio::test]
+async fn flows_of_a_member_that_leaves_are_cut_when_its_time_is_over() {
+    let (old, new) = (Responder::named("old").await, Responder::named("new").await);
+    let scene = Scene::udp_with(&[old.address], |listener| {
+        listener.drain = Duration::from_millis(200);
+    })
+    .await;
+    let client = Client::new(&scene).await;
+    assert_eq!(client.ask(b"a").await, b"old:a");
+    let swap = scene.change(|listener| listener.pool.members = vec![Member::new(new.address)]);
+    swap.await.unwrap();
+    until("cut", || scene.status().open == 0).await;
+    // What was under way may still come first.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while client.ask(b"b").await != b"new:b" {
+        assert!(tokio::time::Instant::now() < deadline);
+    }
+}
+
+#[tokio::test]
+async fn a_draining_member_keeps_its_flows() {
+    let (old, new) = (Responder::named("old").await, Responder::named("new").await);
+    let scene = Scene::udp_with(&[old.address], |_| {}).await;
+    let client = Client::new(&scene).await;
+    assert_eq!(client.ask(b"a").await, b"old:a");
+    let swap = scene.change(|listener| listener.pool.members = vec![Member::new(new.address)]);
+    swap.await.unwrap();
+    assert_eq!(client.ask(b"c").await, b"old:c");
+    assert_eq!(Client::new(&scene).await.ask(b"a").await, b"new:a");
+}
+
+#[tokio::test]
+async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |listener| {
+        listener.connection_limit = Some(1);
+    })
+    .await;
+    let client = Client::new(&scene).await;
+    assert_eq!(client.ask(b"a").await, b"s:a");
+    let second = Client::new(&scene).await;
+    second.0.send(b"b").await.unwrap();
+    until("limited", || scene.refused(Refusal::Limit) == 1).await;
+    assert_eq!(client.ask(b"c").await, b"s:c");
+    let stranger = scene.change(|listener| {
+        listener.connection_limit = None;
+        listener.allowed = AllowedSources::Only(["192.0.2.0/24".parse().unwrap()].into());
+    });
+    stranger.await.unwrap();
+    second.0.send(b"b").await.unwrap();
+    until("refused", || scene.refused(Refusal::Source) == 1).await;
+    // What is open stays open.
+    assert_eq!(client.ask(b"d").await, b"s:d");
+    scene
+        .change(|listener| listener.pool.members.clear())
+        .await
+        .unwrap();
+    scene
+        .change(|listener| listener.allowed = AllowedSources::All)
+        .await
+        .unwrap();
+    second.0.send(b"b").await.unwrap();
+    until("nobody", || scene.refused(Refusal::NoMember) == 1).await;
+}
+
+#[tokio::test]
+async fn the_table_of_flows_is_bounded_and_the_most_idle_makes_room() {
+    let server = Responder::named("s").await;
+    // Two workers with 64 flows each.
+    let scene = Scene::udp_with(&[server.address], |_| {}).await;
+    let mut clients = Vec::new();
+    for _ in 0..200 {
+        let client = Client::new(&scene).await;
+        assert_eq!(client.ask(b"a").await, b"s:a");
+        clients.push(client);
+        assert!(scene.status().open <= 128);
+    }
+    // Forgotten or not, everybody is served.
+    for client in &clients {
+        assert_eq!(client.ask(b"a").await, b"s:a");
+    }
+}
+
+#[tokio::test]
+async fn the_first_datagram_of_a_flow_tells_the_member_who_the_client_is() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |listener| {
+        listener.pool.proxy_protocol = Some(ProxyProtocol::V1);
+    })
+    .await;
+    let client = Client::new(&scene).await;
+    let from = client.0.local_addr().unwrap();
+    let mut expected = b"s:\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c".to_vec();
+    expected.extend([127, 0, 0, 1]);
+    let SocketAddr::V4(local) = scene.address() else {
+        unreachable!()
+    };
+    expected.extend(local.ip().octets());
+    expected.extend(from.port().to_be_bytes());
+    expected.extend(local.port().to_be_bytes());
+    expected.extend(b"first");
+    assert_eq!(client.ask(b"first").await, expected);
+    assert_eq!(client.ask(b"second").await, b"s:second");
+}
+
+#[tokio::test]
+async fn a_trusted_peer_names_the_client_in_its_datagrams() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |listener| {
+        listener.accept_proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
+        listener.allowed = AllowedSources::Only(["203.0.113.0/24".parse().unwrap()].into());
+    })
+    .await;
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c".to_vec();
+    header.extend([203, 0, 113, 9, 198, 51, 100, 1, 1, 2, 3, 4]);
+    let peer = Client::new(&scene).await;
+    peer.0.send(b"without").await.unwrap();
+    until("refused", || scene.refused(Refusal::ProxyHeader) == 1).await;
+    let with = |text: &[u8]| [&header, text].concat();
+    assert_eq!(peer.ask(&with(b"first")).await, b"s:first");
+    assert_eq!(peer.ask(b"bare").await, b"s:bare");
+    assert_eq!(peer.ask(&with(b"again")).await, b"s:again");
+    header[18] = 114;
+    let stranger = Client::new(&scene).await;
+    stranger
+        .0
+        .send(&[&header, b"x".as_slice()].concat())
+        .await
+        .unwrap();
+    until("refused", || scene.refused(Refusal::Source) == 1).await;
+}
+
+#[tokio::test]
+async fn closing_frees_the_port_and_ends_the_flows() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |_| {}).await;
+    let client = Client::new(&scene).await;
+    assert_eq!(client.ask(b"a").await, b"s:a");
+    scene.proxy.close(scene.id).await;
+    std::net::UdpSocket::bind(scene.address()).unwrap();
+    until("gone", || scene.proxy.snapshot().is_empty()).await;
+    assert_eq!(server.received.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn tcp_and_udp_share_a_port_and_ipv6_serves_too() {
+    let server = Responder::named("u").await;
+    let stream = crate::scene::Server::named("t").await;
+    let address = loopback();
+    let tcp = Scene::start(Protocol::Tcp, address, &[stream.address], |_| {}).await;
+    let udp = Scene::start(Protocol::Udp, address, &[server.address], |listener| {
+        listener.pool.algorithm = Algorithm::SourceIpPort;
+    })
+    .await;
+    assert_eq!(tcp.hear().await, b"t");
+    assert_eq!(Client::new(&udp).await.ask(b"a").await, b"u:a");
+    let six = Scene::start(
+        Protocol::Udp,
+        "::1".parse().unwrap(),
+        &[server.address],
+        |_| {},
+    )
+    .await;
+    let client = UdpSocket::bind("[::1]:0").await.unwrap();
+    client.connect(six.address()).await.unwrap();
+    assert_eq!(Client(client).ask(b"six").await, b"u:six");
+}
