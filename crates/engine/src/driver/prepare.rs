@@ -9,11 +9,12 @@ use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::ServiceRow;
 
+use super::tracked::Accepted;
 use super::{Engine, Errand};
 use crate::book::Record;
 use crate::pass::Job;
 use crate::report::Report;
-use crate::resolve::resolve;
+use crate::resolve::{resolve, resolve_previous};
 use crate::select::Belongs;
 
 impl<P: Provider, R: Report> Engine<P, R> {
@@ -89,13 +90,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .get(&row.key)
             .and_then(|tracked| tracked.accepted.clone());
         let outcome = match self.handle.providers.get(instance) {
-            Some(provider) => self.resolve(&row, accepted.as_deref(), provider.capabilities()),
+            Some(provider) => self.resolve(&row, accepted.as_ref(), provider.capabilities()),
             None => (None, Vec::new()),
         };
         let (intent, errors) = outcome;
         let tracked = self.track(&row);
         if errors.is_empty() {
-            tracked.accepted = Some(row.clone());
+            tracked.accepted = Some(Accepted::new(&row, intent.as_ref()));
         }
         if intent.is_some() {
             tracked.holder = Some(instance);
@@ -119,15 +120,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn resolve(
         &self,
         row: &ServiceRow,
-        accepted: Option<&ServiceRow>,
+        accepted: Option<&Accepted>,
         capabilities: &Capabilities,
     ) -> (Option<Intent>, Vec<Reason>) {
         let mut errors = match resolve(row, &self.world, capabilities) {
             Ok(intent) => return (Some(intent), Vec::new()),
             Err(errors) => errors,
         };
-        let previous =
-            accepted.and_then(|accepted| resolve(accepted, &self.world, capabilities).ok());
+        let previous = accepted.and_then(|accepted| {
+            let Accepted { row, certificates } = accepted;
+            resolve_previous(row, certificates, &self.world, capabilities).ok()
+        });
         if previous.is_some() {
             errors.push(Reason::info(
                 Code::ServingPreviousVersion,

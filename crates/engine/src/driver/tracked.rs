@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use landfall_model::intent::Intent;
+use landfall_model::listener::Certificate;
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
@@ -13,8 +14,7 @@ use crate::pass::Job;
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) uid: Uid,
-    /// The newest version that was valid.
-    pub(super) accepted: Option<Arc<ServiceRow>>,
+    pub(super) accepted: Option<Accepted>,
     /// What we wrote last, until the source tells it back.
     pub(super) written: Option<Written>,
     /// Failures in a row.
@@ -26,11 +26,37 @@ pub(super) struct Tracked {
     pub(super) replacing: bool,
 }
 
+/// The newest version of a Service that was valid.
+#[derive(Clone, Debug)]
+pub(super) struct Accepted {
+    pub(super) row: Arc<ServiceRow>,
+    /// What its Secrets held then.
+    pub(super) certificates: Vec<Arc<Certificate>>,
+}
+
 #[derive(Debug)]
 pub(super) struct Written {
     status: ServiceStatus,
     /// What the source said when it was written: as long as it says so, it is behind.
     over: ServiceStatus,
+}
+
+// === impl Accepted ===
+
+impl Accepted {
+    /// A version that is valid, and what it wants.
+    pub(super) fn new(row: &Arc<ServiceRow>, intent: Option<&Intent>) -> Self {
+        let wish = intent.and_then(|intent| intent.load_balancer.as_ref());
+        let modes = wish
+            .iter()
+            .flat_map(|wish| &wish.listeners)
+            .map(|it| &it.mode);
+        let certificates = modes.filter_map(|mode| mode.certificates());
+        Self {
+            row: row.clone(),
+            certificates: certificates.flat_map(|it| it.0.clone()).collect(),
+        }
+    }
 }
 
 // === impl Tracked ===
