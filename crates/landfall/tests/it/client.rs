@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
@@ -42,7 +42,6 @@ pub struct Said {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    pub headers: HeaderMap,
     pub body: String,
 }
 
@@ -158,12 +157,6 @@ pub async fn roll_call(at: SocketAddr, count: usize) -> Vec<String> {
     names
 }
 
-/// One datagram from a port of its own.
-pub async fn datagram(at: SocketAddr, text: &str) -> io::Result<Said> {
-    let socket = udp(at).await?;
-    exchange(&socket, text).await
-}
-
 /// A socket that sends datagrams there.
 pub async fn udp(at: SocketAddr) -> io::Result<UdpSocket> {
     let local: IpAddr = if at.is_ipv4() {
@@ -256,7 +249,6 @@ impl Browser {
             let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
             Ok(Answer {
                 status: head.status.as_u16(),
-                headers: head.headers,
                 body: String::from_utf8(body.to_vec()).map_err(io::Error::other)?,
             })
         })

@@ -2,7 +2,7 @@
 //! addresses. It ends with the test, whichever way that ends.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,8 @@ pub const LOOK: Duration = Duration::from_millis(10);
 pub struct Lab {
     pub ranges: Ranges,
     home: TempDir,
+    /// What is served, if not the folder of manifests.
+    input: Option<String>,
     arguments: Vec<String>,
     running: Option<Running>,
     starts: usize,
@@ -75,6 +77,7 @@ impl Lab {
         Self {
             ranges,
             home,
+            input: None,
             arguments,
             running: None,
             starts: 0,
@@ -94,9 +97,9 @@ impl Lab {
         self
     }
 
-    /// With this manifest in its folder.
-    pub fn with(self, name: &str, text: &str) -> Self {
-        self.write(name, text);
+    /// Serves what stands in its standard input, and no folder.
+    pub fn reading(mut self, input: &str) -> Self {
+        self.input = Some(input.to_owned());
         self
     }
 
@@ -123,11 +126,6 @@ impl Lab {
         self.folder().join(name)
     }
 
-    /// How a reason names a file of the lab.
-    pub fn origin(&self, name: &str, line: u32) -> String {
-        format!("{}:{line}", self.file(name).display())
-    }
-
     /// Puts a manifest into the folder in one go, as editors do.
     pub fn write(&self, name: &str, text: &str) {
         let fresh = self.home.path().join("fresh").join(name);
@@ -142,19 +140,21 @@ impl Lab {
     /// The arguments of `up`.
     fn up(&self) -> Vec<String> {
         let path = |path: PathBuf| path.to_str().unwrap().to_owned();
-        let mut arguments: Vec<String> = [
-            "up",
-            "--filename",
-            &path(self.folder()),
-            "--state",
-            &path(self.state()),
-            "--admin",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let source = match self.input {
+            Some(_) => "-".to_owned(),
+            None => path(self.folder()),
+        };
+        let mut arguments = vec!["up".to_owned(), "--filename".to_owned(), source];
+        let defaults = [
+            ("--state", path(self.state())),
+            ("--admin", "127.0.0.1:0".to_owned()),
+            ("--log-format", "json".to_owned()),
+        ];
+        for (option, value) in defaults {
+            if !self.arguments.iter().any(|given| given == option) {
+                arguments.extend([option.to_owned(), value]);
+            }
+        }
         arguments.extend(self.arguments.iter().cloned());
         arguments
     }
@@ -165,7 +165,11 @@ impl Lab {
         let arguments = self.up();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut command = program(self.home.path(), &arguments);
-        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        if let Some(input) = &self.input {
+            pipe.write_all(input.as_bytes()).unwrap();
+        }
         self.starts += 1;
         self.running = Some(Running::of(child));
     }
@@ -193,6 +197,17 @@ impl Lab {
             );
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Its options that name pools, as other commands take them.
+    pub fn pool_options(&self) -> Vec<&str> {
+        let mut options = Vec::new();
+        for pair in self.arguments.windows(2) {
+            if pair[0] == "--pool" {
+                options.extend(pair.iter().map(String::as_str));
+            }
+        }
+        options
     }
 
     /// Where the admin endpoint answers.
@@ -358,7 +373,7 @@ impl Lab {
                 .landfall(&["plan", "-o", "json", "-f"], &[&self.folder()])
                 .await;
             let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
-            assert_eq!(plan["againstInstance"], true);
+            assert_eq!(plan["against"], "instance");
             let plans = plan["plans"].as_array().unwrap();
             if plans
                 .iter()
@@ -371,15 +386,30 @@ impl Lab {
         }
     }
 
-    /// Runs a command of the binary against this instance.
+    /// Runs a command of the binary against this instance (against nobody, if it does not run).
     pub async fn landfall(&self, arguments: &[&str], paths: &[&Path]) -> Ended {
+        self.landfall_reading(arguments, paths, "").await
+    }
+
+    /// The same with something in its standard input.
+    pub async fn landfall_reading(
+        &self,
+        arguments: &[&str],
+        paths: &[&Path],
+        input: &str,
+    ) -> Ended {
         let mut arguments = arguments.to_vec();
         arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
         let mut command = program(self.home.path(), &arguments);
-        if let Some(admin) = self.running.as_ref().and_then(|running| running.admin) {
-            command.env("LANDFALL_ADMIN", admin.to_string());
-        }
-        run(command, "").await
+        let admin = self.running.as_ref().and_then(|running| running.admin);
+        let admin = admin.unwrap_or_else(|| self.nobody());
+        command.env("LANDFALL_ADMIN", admin.to_string());
+        run(command, input).await
+    }
+
+    /// Where nobody answers.
+    pub fn nobody(&self) -> SocketAddr {
+        SocketAddr::new(self.ranges.spare(1), 9)
     }
 
     /// The text with everything taken out of it that differs from run to run.

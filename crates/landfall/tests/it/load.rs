@@ -102,7 +102,10 @@ async fn edits_under_load_lose_nothing() {
     let failures = tally.failures.lock().unwrap();
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(new >= NEW && edits >= EDITS);
-    assert!(lines >= LONG * 5, "long connections had too little to say: {lines}");
+    assert!(
+        lines >= LONG * 5,
+        "long connections had too little to say: {lines}"
+    );
     assert!(open >= LONG as u64, "{open} connections were open");
     let unloaded = during.iter().filter(|count| **count == 0).count();
     assert!(
@@ -142,10 +145,17 @@ impl Scene {
         scene.tune("ROUND_ROBIN", "50s", [1, 1], "127.0.0.0/8");
         scene.ports(&[9001, 9002]);
         let http = svc("http").tcp(8080).option("mode", "http");
-        scene.lab.write("http.yaml", &http.members(&[scene.web.address]).yaml());
+        scene
+            .lab
+            .write("http.yaml", &http.members(&[scene.web.address]).yaml());
         let mut scene = scene;
         scene.lab.start().await;
-        for key in ["default/busy", "default/quiet", "default/tuned", "default/ports"] {
+        for key in [
+            "default/busy",
+            "default/quiet",
+            "default/tuned",
+            "default/ports",
+        ] {
             scene.lab.ready(key).await;
         }
         scene.lab.ready("default/http").await;
@@ -334,7 +344,11 @@ async fn brief(
 }
 
 async fn line(source: std::net::IpAddr, target: SocketAddr) -> std::io::Result<()> {
-    Talk::from(source, target).await?.say("brief").await.map(drop)
+    Talk::from(source, target)
+        .await?
+        .say("brief")
+        .await
+        .map(drop)
 }
 
 /// Stays connected and exchanges bytes all along.

@@ -8,6 +8,19 @@
 
 mod backend;
 mod client;
+mod commands;
+mod examples;
 mod lab;
+mod lifecycle;
+mod load;
 mod manifest;
+mod operating;
+mod planning;
+mod pools;
+mod program;
+mod proxy_headers;
 mod ranges;
+mod refusals;
+mod requests;
+mod restart;
+mod traffic;

@@ -5,12 +5,13 @@ use std::net::{SocketAddr, TcpListener};
 
 use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::status::ConditionType;
+use landfall_model::view::{InstanceView, ServiceView};
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{Lab, at, condition, find, is_ready, met};
-use crate::manifest::{line_of, pool, svc, Svc};
+use crate::lab::{Ended, Lab, at, condition, find, is_ready, met};
+use crate::manifest::{Svc, line_of, pool, svc};
 
 /// A running instance with a Service that must go on being served, whatever happens beside it.
 struct Scene {
@@ -55,33 +56,56 @@ impl Scene {
     async fn told(&self, code: Code) -> Reason {
         let reason = self.lab.reason("default/web", code).await;
         assert!(!reason.remedy.is_empty(), "no remedy: {reason}");
+        let reported = |service: &ServiceView| !service.status.conditions.is_empty();
+        self.lab
+            .until("default/web", "was reported", reported)
+            .await;
         self.explained(&reason).await;
         self.witness_serves().await;
         reason
     }
 
     async fn explained(&self, reason: &Reason) {
-        let text = self.lab.landfall(&["explain", "default/web"], &[]).await.good();
+        let text = self
+            .lab
+            .landfall(&["explain", "default/web"], &[])
+            .await
+            .good();
         let head = format!("{} {}: ", reason.severity, reason.code);
         let mut lines = text.lines().map(str::trim);
         let line = lines.find(|line| line.starts_with(&head));
         let line = line.unwrap_or_else(|| panic!("{head} is not explained:\n{text}"));
         let origin = reason.origin.as_ref().map(ToString::to_string);
         let value = reason.value.as_ref().map(|value| format!("{value:?}"));
-        let parts = [origin, reason.field.clone(), value, Some(reason.message.clone())];
+        let parts = [
+            origin,
+            reason.field.clone(),
+            value,
+            Some(reason.message.clone()),
+        ];
         for part in parts.into_iter().flatten() {
             assert!(line.contains(&part), "{part} is missing in\n{line}");
         }
         assert_eq!(lines.next(), Some(reason.remedy.as_str()), "{text}");
     }
 
+    /// `check` of the folder, with the pools that are served from.
+    async fn check(&self) -> Ended {
+        let mut arguments = vec!["check"];
+        arguments.extend(self.lab.pool_options());
+        arguments.push("-f");
+        self.lab.landfall(&arguments, &[&self.lab.folder()]).await
+    }
+
     /// `check` finds the very same, and nothing else.
     async fn checked(&self, reason: &Reason) {
-        let arguments = ["check", "--pool", &self.lab.ranges.pool_cidr(), "-f"];
-        let ended = self.lab.landfall(&arguments, &[&self.lab.folder()]).await;
+        let ended = self.check().await;
         let code = i32::from(reason.severity == Severity::Error);
         assert_eq!(ended.code(), Some(code), "{}{}", ended.stdout, ended.stderr);
-        let expected = format!("{} {}: {reason} (default/web)", reason.severity, reason.code);
+        let expected = format!(
+            "{} {}: {reason} (default/web)",
+            reason.severity, reason.code
+        );
         let found: Vec<&str> = ended.stdout.lines().collect();
         let (summary, findings) = found.split_last().unwrap();
         assert_eq!(findings, [expected], "{summary}");
@@ -89,14 +113,12 @@ impl Scene {
 
     /// After mending, nothing is left to say.
     async fn healed(&self) -> SocketAddr {
-        let healed = |service: &landfall_model::view::ServiceView| {
-            is_ready(service) && service.reasons.is_empty()
-        };
+        let healed = |service: &ServiceView| is_ready(service) && service.reasons.is_empty();
         let web = self.lab.until("default/web", "is healed", healed).await;
         let target = at(&web, 8080);
         assert_eq!(client::who(target).await.unwrap(), "pod");
         self.witness_serves().await;
-        let checked = self.lab.landfall(&["check", "-f"], &[&self.lab.folder()]).await;
+        let checked = self.check().await;
         assert!(checked.good().ends_with("0 errors, 0 warnings\n"));
         target
     }
@@ -119,7 +141,10 @@ async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
     scene.lab.write("web.yaml", &text);
     let reason = scene.told(Code::InvalidSourceRange).await;
     assert_eq!(reason.severity, Severity::Error);
-    assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerSourceRanges[1]"));
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("spec.loadBalancerSourceRanges[1]")
+    );
     assert_eq!(reason.value.as_deref(), Some("10.0.0.0/33"));
     let line = line_of(&text, "10.0.0.0/33");
     assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
@@ -128,7 +153,9 @@ async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
     for kind in ConditionType::ALL {
         assert_eq!(condition(&web, kind), (false, Code::InvalidSourceRange));
     }
-    scene.lab.write("web.yaml", &text.replace("10.0.0.0/33", "10.0.0.0/24"));
+    scene
+        .lab
+        .write("web.yaml", &text.replace("10.0.0.0/33", "10.0.0.0/24"));
     scene.healed().await;
 }
 
@@ -150,7 +177,10 @@ async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
         Some("metadata.annotations[landfall.dev/addresses]")
     );
     assert_eq!(reason.value.as_deref(), Some(address.as_str()));
-    assert_eq!(reason.message, format!("{address} is held by default/first"));
+    assert_eq!(
+        reason.message,
+        format!("{address} is held by default/first")
+    );
     let line = line_of(&text, "landfall.dev/addresses");
     assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
     scene.checked(&reason).await;
@@ -179,15 +209,33 @@ async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
     scene.lab.write("web.yaml", &text);
 
     let reason = scene.told(Code::PortInUse).await;
-    assert_eq!(reason.message, format!("{address}:8080/TCP is in use by another process"));
+    assert_eq!(
+        reason.message,
+        format!("{address}:8080/TCP is in use by another process")
+    );
     assert!(reason.remedy.contains("ss -ltnup"), "{reason}");
     let web = scene.lab.service("default/web").await;
-    assert_eq!(condition(&web, ConditionType::Accepted), (true, Code::Accepted));
-    assert_eq!(condition(&web, ConditionType::Addressed), (true, Code::Assigned));
-    assert_eq!(condition(&web, ConditionType::Programmed), (false, Code::PortInUse));
+    assert_eq!(
+        condition(&web, ConditionType::Accepted),
+        (true, Code::Accepted)
+    );
+    assert_eq!(
+        condition(&web, ConditionType::Addressed),
+        (true, Code::Assigned)
+    );
+    assert_eq!(
+        condition(&web, ConditionType::Programmed),
+        (false, Code::PortInUse)
+    );
     // The other port of the Service does not suffer.
     assert_eq!(client::who((address, 8081).into()).await.unwrap(), "pod");
-    assert_eq!(web.listeners.iter().filter(|it| it.problem.is_some()).count(), 1);
+    assert_eq!(
+        web.listeners
+            .iter()
+            .filter(|it| it.problem.is_some())
+            .count(),
+        1
+    );
 
     drop(squatter);
     scene.healed().await;
@@ -198,7 +246,10 @@ async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_n
     let lab = Lab::new();
     let range = format!("{}-{}", lab.ranges.pool(10), lab.ranges.pool(11));
     let scene = Scene::of(lab.options(&["--pool", &range])).await;
-    let other = svc("other").tcp(8080).members(&[scene.backend.address]).yaml();
+    let other = svc("other")
+        .tcp(8080)
+        .members(&[scene.backend.address])
+        .yaml();
     scene.lab.write("other.yaml", &other);
     scene.lab.ready("default/other").await;
     scene.lab.write("web.yaml", &scene.web().yaml());
@@ -208,12 +259,21 @@ async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_n
     assert!(reason.message.contains("default"), "{reason}");
     assert!(reason.remedy.contains("add"), "{reason}");
     let web = scene.lab.service("default/web").await;
-    assert_eq!(condition(&web, ConditionType::Accepted), (true, Code::Accepted));
-    assert_eq!(condition(&web, ConditionType::Addressed), (false, Code::PoolExhausted));
-    let arguments = ["check", "--pool", &range, "-f"];
-    let ended = scene.lab.landfall(&arguments, &[&scene.lab.folder()]).await;
+    assert_eq!(
+        condition(&web, ConditionType::Accepted),
+        (true, Code::Accepted)
+    );
+    assert_eq!(
+        condition(&web, ConditionType::Addressed),
+        (false, Code::PoolExhausted)
+    );
+    let ended = scene.check().await;
     assert_eq!(ended.code(), Some(1));
-    assert!(ended.stdout.contains("error PoolExhausted: "), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("error PoolExhausted: "),
+        "{}",
+        ended.stdout
+    );
 
     scene.lab.remove("other.yaml");
     let view = scene.lab.ready("default/web").await;
@@ -226,10 +286,15 @@ async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_n
 async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow() {
     let scene = Scene::set().await;
     let second = Backend::lines("second", scene.lab.ranges.backend(2, 3001)).await;
-    let text = svc("web").port("line", "TCP", 8080).option("drain", "30s").yaml();
+    let text = svc("web")
+        .port("line", "TCP", 8080)
+        .option("drain", "30s")
+        .yaml();
     let slice = |pods: &[(&str, SocketAddr)]| crate::manifest::slice("web", "line", "TCP", pods);
     scene.lab.write("web.yaml", &text);
-    scene.lab.write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
+    scene
+        .lab
+        .write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
     let target = at(&scene.lab.ready("default/web").await, 8080);
 
     let bad = text.replace("\"30s\"", "\"soon\"").replace("8080", "8081");
@@ -248,12 +313,21 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
         condition(&web, ConditionType::Accepted),
         (false, Code::InvalidAnnotation)
     );
-    assert_eq!(condition(&web, ConditionType::Programmed), (true, Code::Ready));
-    assert!(web.reasons.iter().any(|it| it.code == Code::ServingPreviousVersion));
+    assert_eq!(
+        condition(&web, ConditionType::Programmed),
+        (true, Code::Ready)
+    );
+    assert!(
+        web.reasons
+            .iter()
+            .any(|it| it.code == Code::ServingPreviousVersion)
+    );
     assert_eq!(client::who(target).await.unwrap(), "pod");
 
     // Members are today's, although the newest options are invalid.
-    scene.lab.write("slice.yaml", &slice(&[("second", second.address)]));
+    scene
+        .lab
+        .write("slice.yaml", &slice(&[("second", second.address)]));
     scene
         .lab
         .until("default/web", "has its new member", |service| {
@@ -263,7 +337,9 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
         .await;
     assert_eq!(client::who(target).await.unwrap(), "second");
 
-    scene.lab.write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
+    scene
+        .lab
+        .write("slice.yaml", &slice(&[("pod", scene.backend.address)]));
     scene.lab.write("web.yaml", &text);
     assert_eq!(scene.healed().await, target);
 }
@@ -280,13 +356,17 @@ async fn an_unknown_annotation_is_answered_with_the_one_that_was_meant() {
     );
     assert_eq!(reason.value.as_deref(), Some("SOURCE_IP"));
     assert!(
-        reason.remedy.contains("did you mean landfall.dev/algorithm"),
+        reason
+            .remedy
+            .contains("did you mean landfall.dev/algorithm"),
         "{reason}"
     );
     let line = line_of(&text, "algoritm");
     assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
     scene.checked(&reason).await;
-    scene.lab.write("web.yaml", &text.replace("algoritm", "algorithm"));
+    scene
+        .lab
+        .write("web.yaml", &text.replace("algoritm", "algorithm"));
     scene.healed().await;
 }
 
@@ -335,12 +415,16 @@ async fn a_missing_certificate_is_asked_for_by_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     let scene = Scene::set().await;
-    let text = scene.web().spec("loadBalancerClass: landfall.dev/locale").yaml();
+    let text = scene
+        .web()
+        .spec("loadBalancerClass: landfall.dev/locale")
+        .yaml();
     scene.lab.write("web.yaml", &text);
-    let told = |view: &landfall_model::view::InstanceView| {
+    let told = |view: &InstanceView| {
         let of_service = find(view, "default/web").map(|it| it.reasons.clone());
         let mut all = view.problems.iter().chain(of_service.iter().flatten());
-        all.find(|reason| reason.code == Code::UnknownClass).cloned()
+        all.find(|reason| reason.code == Code::UnknownClass)
+            .cloned()
     };
     let reason = scene.lab.wait("the class is told", told).await;
     assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerClass"));
@@ -348,9 +432,13 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     assert!(reason.remedy.contains("landfall.dev/local"), "{reason}");
     let line = line_of(&text, "loadBalancerClass");
     assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
-    let ended = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    let ended = scene.check().await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
-    assert!(ended.stdout.contains(&reason.to_string()), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains(&reason.to_string()),
+        "{}",
+        ended.stdout
+    );
     scene.witness_serves().await;
 
     // A class of somebody else is none of our business.
@@ -360,7 +448,9 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     let listed = scene.lab.landfall(&["get", "services"], &[]).await.good();
     assert!(!listed.contains("web"), "{listed}");
 
-    scene.lab.write("web.yaml", &text.replace("locale", "local"));
+    scene
+        .lab
+        .write("web.yaml", &text.replace("locale", "local"));
     scene.healed().await;
 }
 
@@ -382,23 +472,26 @@ async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
     assert!(kept.message.contains("default/web"), "{kept}");
     assert_eq!(client::who(target).await.unwrap(), "pod");
     scene.witness_serves().await;
-    let ended = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    let ended = scene.check().await;
     assert_eq!(ended.code(), Some(1));
     let expected = format!("error InvalidManifest: {problem}\n");
     assert!(ended.stdout.contains(&expected), "{}", ended.stdout);
 
     // A second document in the same file is not the broken one's hostage.
-    let second = svc("second").tcp(8080).members(&[scene.backend.address]).yaml();
-    scene.lab.write("web.yaml", &format!("{second}---\n{broken}"));
+    let second = svc("second")
+        .tcp(8080)
+        .members(&[scene.backend.address])
+        .yaml();
+    scene
+        .lab
+        .write("web.yaml", &format!("{second}---\n{broken}"));
     let second = scene.lab.ready("default/second").await;
     assert_eq!(client::who(at(&second, 8080)).await.unwrap(), "pod");
     assert_eq!(client::who(target).await.unwrap(), "pod");
 
     scene.lab.write("web.yaml", &good);
     assert_eq!(scene.healed().await, target);
-    let mended = |view: &landfall_model::view::InstanceView| {
-        view.problems.is_empty().then_some(())
-    };
+    let mended = |view: &InstanceView| view.problems.is_empty().then_some(());
     scene.lab.wait("nothing is wrong any more", mended).await;
     scene.lab.gone("default/second").await;
 }
@@ -438,9 +531,13 @@ async fn a_pool_that_is_written_wrongly_stays_as_it_was() {
     scene.lab.write("web.yaml", &scene.web().yaml());
     let web = scene.lab.ready("default/web").await;
     assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
-    let checked = scene.lab.landfall(&["check", "-f"], &[&scene.lab.folder()]).await;
+    let checked = scene.check().await;
     assert_eq!(checked.code(), Some(1));
-    assert!(checked.stdout.contains("error InvalidPool: "), "{}", checked.stdout);
+    assert!(
+        checked.stdout.contains("error InvalidPool: "),
+        "{}",
+        checked.stdout
+    );
     scene.lab.write("pool.yaml", &good);
     scene.healed().await;
 }
@@ -460,7 +557,10 @@ async fn reasons_are_counted_in_the_metrics_by_their_codes() {
     assert!(lines[0].ends_with(" 1"), "{lines:?}");
     let listed = scene.lab.json("/api/v1/services").await;
     let items = listed["items"].as_array().unwrap();
-    let web: &Value = items.iter().find(|it| it["metadata"]["name"] == "web").unwrap();
+    let web: &Value = items
+        .iter()
+        .find(|it| it["metadata"]["name"] == "web")
+        .unwrap();
     let accepted = &web["status"]["conditions"][0];
     assert_eq!(accepted["type"], "landfall.dev/Accepted");
     assert_eq!(accepted["status"], "False");

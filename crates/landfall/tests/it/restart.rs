@@ -47,7 +47,7 @@ async fn kill_dash_nine_and_restart_keeps_addresses() {
     // The files come in another order, and a new Service comes before all of them.
     for number in 1..=5 {
         lab.remove(&format!("{number}.yaml"));
-        lab.write(&format!("{}.yaml", 9 - number), &service(number));
+        lab.write(&format!("z{}.yaml", 9 - number), &service(number));
     }
     lab.write("0.yaml", &service(0));
     let target = (before["default/web-3"], 8080).into();
@@ -91,7 +91,9 @@ async fn kills_at_any_moment_lose_no_address_and_give_none_twice() {
     let mut random = u64::from(std::process::id()) | 1;
     let mut moments = Vec::new();
     for round in 0..8 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         let moment = Duration::from_millis((random >> 33) % 250);
         moments.push(moment);
         eprintln!("round {round}: killed after {moment:?}");
@@ -100,7 +102,9 @@ async fn kills_at_any_moment_lose_no_address_and_give_none_twice() {
         lab.write(&format!("{name}.yaml"), &service(&name));
         let first = svc("first").tcp(8080).members(&[backend.address]);
         let first = first.port(&format!("round-{round}"), "TCP", 9000 + round);
-        let first = first.yaml().replace("{port: 8080}", "{name: main, port: 8080}");
+        let first = first
+            .yaml()
+            .replace("{port: 8080}", "{name: main, port: 8080}");
         lab.write("first.yaml", &first);
         // Every moment is as good as the others: nothing is waited for here.
         tokio::time::sleep(moment).await;
@@ -111,7 +115,10 @@ async fn kills_at_any_moment_lose_no_address_and_give_none_twice() {
             lab.found().await;
             for (key, address) in addresses(&lab).await {
                 let earlier = known.insert(key.clone(), address);
-                assert!(earlier.is_none_or(|it| it == address), "{key} moved: {moments:?}");
+                assert!(
+                    earlier.is_none_or(|it| it == address),
+                    "{key} moved: {moments:?}"
+                );
             }
         }
     }
@@ -153,7 +160,10 @@ async fn a_service_deleted_while_nobody_ran_is_released_and_cleaned() {
     assert!(client::who(address).await.is_err());
     // Written without anybody waiting for it.
     let began = Instant::now();
-    while fs::read_to_string(lab.state().join("state.json")).unwrap().contains("gone") {
+    while fs::read_to_string(lab.state().join("state.json"))
+        .unwrap()
+        .contains("gone")
+    {
         assert!(began.elapsed() < DEADLINE, "it is still remembered");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

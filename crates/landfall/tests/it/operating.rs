@@ -1,0 +1,248 @@
+//! docs/operating.md is in step with the program.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landfall_model::reason::Code;
+
+/// What to do about each code, in one or two sentences for the page.
+const ADVICE: &[(Code, &str)] = &[
+    (
+        Code::InvalidManifest,
+        "Mend the file at the line that is named; `landfall check -f` shows when it is right. What it \
+         held before goes on being served.",
+    ),
+    (
+        Code::DuplicateObject,
+        "Remove one of the two. The first one counts: by the order of paths, file names and lines.",
+    ),
+    (
+        Code::AccessDenied,
+        "Give the role of this process the rule that is named.",
+    ),
+    (
+        Code::InvalidAnnotation,
+        "Write a value that the option takes; [annotations.md](annotations.md) lists them.",
+    ),
+    (
+        Code::UnknownAnnotation,
+        "Correct the name; the remedy says which one was probably meant.",
+    ),
+    (
+        Code::DeprecatedAnnotation,
+        "Rename the annotation when it suits; the old name works on.",
+    ),
+    (
+        Code::ConflictingOptions,
+        "Remove one of the two that are named.",
+    ),
+    (
+        Code::OptionNotApplicable,
+        "Nothing, unless you rely on it: it has no meaning here.",
+    ),
+    (
+        Code::OptionNotSupported,
+        "Remove the option, or use a class whose provider can do it.",
+    ),
+    (
+        Code::InvalidField,
+        "Correct the field of the Service's `spec`; an API server would refuse it, too.",
+    ),
+    (
+        Code::UnknownClass,
+        "Write one of the classes that the remedy names, remove `loadBalancerClass`, or configure an \
+         instance of that name.",
+    ),
+    (
+        Code::ProtocolNotSupported,
+        "Use TCP or UDP for this port, or move it to a Service of type NodePort.",
+    ),
+    (
+        Code::InvalidSourceRange,
+        "Write a prefix in CIDR notation, such as 192.0.2.0/24. Until then nobody new is let in, nor kept \
+         out.",
+    ),
+    (
+        Code::CertificateNotFound,
+        "Create the Secret, in the Service's namespace and of type `kubernetes.io/tls`; it is noticed by \
+         itself.",
+    ),
+    (
+        Code::InvalidCertificate,
+        "Put a PEM chain into `tls.crt` and its own private key into `tls.key`. The last good \
+         certificate is presented on.",
+    ),
+    (Code::InvalidAddress, "Write an IPv4 or IPv6 address."),
+    (
+        Code::AddressNotInPool,
+        "Ask for an address of a pool, or add this one to a pool.",
+    ),
+    (
+        Code::AddressInUse,
+        "Ask for another address, delete the Service that holds it, or give both one sharing key and \
+         different ports.",
+    ),
+    (
+        Code::AddressNotShareable,
+        "Give both Services the same sharing key and different ports; with `externalTrafficPolicy: \
+         Local` also the same selector.",
+    ),
+    (
+        Code::AddressAvoided,
+        "Ask for an address that ends in neither .0 nor .255, or turn `avoidBuggyIPs` off.",
+    ),
+    (
+        Code::AddressFamilyMismatch,
+        "Make `ipFamilies`, `ipFamilyPolicy` and the addresses asked for agree.",
+    ),
+    (
+        Code::NoAddressOfFamily,
+        "Add addresses of the family that is named to a pool that serves the Service.",
+    ),
+    (
+        Code::PoolExhausted,
+        "Add addresses to the pool, or delete Services that hold some; whoever waits is served at once. \
+         Watch `landfall_pool_available_addresses` to know earlier.",
+    ),
+    (Code::PoolNotFound, "Correct the name, or create the pool."),
+    (
+        Code::PoolNotAllowed,
+        "Ask for another pool, or let this one serve the namespace or the labels.",
+    ),
+    (
+        Code::InvalidPool,
+        "Correct the range that is named. Until then the pool stays as it was.",
+    ),
+    (
+        Code::NoPools,
+        "Give `--pool`, or an IPAddressPool among the manifests.",
+    ),
+    (
+        Code::AddressMoved,
+        "Point clients and DNS to the new address; to get the old one back, put it into a pool again and \
+         ask for it.",
+    ),
+    (
+        Code::PortInUse,
+        "Find the process (`ss -ltnup`) and stop it, or use another port or address. It is tried again with \
+         growing pauses.",
+    ),
+    (Code::PortNotPermitted, "See [Privileges](#privileges)."),
+    (
+        Code::AddressNotLocal,
+        "Put the address on an interface (`ip address add ADDRESS/32 dev lo`), or use a pool of addresses \
+         that this machine has. It is tried again with growing pauses.",
+    ),
+    (
+        Code::ListenFailed,
+        "The message holds what the system said; often it is the limit of open files.",
+    ),
+    (
+        Code::NoEndpoints,
+        "Add an EndpointSlice with the label `kubernetes.io/service-name`, or the annotation \
+         `landfall.dev/endpoints`. Check that its port has the name of the Service's port.",
+    ),
+    (
+        Code::NoReadyEndpoints,
+        "See why the pods are not ready; `landfall explain` lists the endpoints that were left out.",
+    ),
+    (
+        Code::NoHealthyMembers,
+        "Each member's last failed check is in `landfall explain`: a wrong path or port of the monitor, \
+         or backends that are down.",
+    ),
+    (
+        Code::EndpointIgnored,
+        "See the reason beside the endpoint: mostly an address of another family, or a port that does \
+         not exist.",
+    ),
+    (Code::Progressing, "Wait."),
+    (
+        Code::ProviderFailed,
+        "Wait: it is tried again with growing pauses. If it stays, the message says what the provider \
+         answered.",
+    ),
+    (
+        Code::ServingPreviousVersion,
+        "Mend the errors that stand beside it; nothing is lost meanwhile.",
+    ),
+    (
+        Code::ChangesNoticedLate,
+        "Raise `fs.inotify.max_user_instances` and `fs.inotify.max_user_watches`.",
+    ),
+    (
+        Code::StateNotWritten,
+        "Make room on the disk or mend the permissions of the state directory, before the next \
+         restart.",
+    ),
+    (
+        Code::ChangeHeldBack,
+        "See whether so much was meant to go; the remedy says how to let it.",
+    ),
+    (Code::Removing, "Wait: connections drain."),
+    (Code::Ready, "Nothing."),
+    (Code::Accepted, "Nothing."),
+    (Code::Assigned, "Nothing."),
+];
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating.md")
+}
+
+fn table() -> String {
+    let mut text = String::from("| code | means | what to do |\n|---|---|---|\n");
+    for code in Code::ALL {
+        let advice = ADVICE.iter().find(|(known, _)| known == code);
+        let (_, advice) = advice.unwrap_or_else(|| panic!("{code} has no advice in this file"));
+        writeln!(text, "| `{code}` | {} | {advice} |", code.meaning()).unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_page_lists_every_code_with_what_to_do() {
+    let text = fs::read_to_string(page()).unwrap();
+    let (before, rest) = text.split_once("<!-- codes").unwrap();
+    let (head, rest) = rest.split_once("-->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of codes -->").unwrap();
+    let fresh = format!(
+        "{before}<!-- codes{head}-->\n\n{}\n<!-- end of codes -->{after}",
+        table()
+    );
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(page(), &fresh).unwrap();
+    } else {
+        assert_eq!(
+            text, fresh,
+            "run UPDATE_DOCS=1 cargo test -p landfall --test it operating"
+        );
+    }
+    assert_eq!(
+        ADVICE.len(),
+        Code::ALL.len(),
+        "advice for a code that is no more"
+    );
+}
+
+#[test]
+fn the_page_names_metrics_and_files_that_exist() {
+    let text = fs::read_to_string(page()).unwrap();
+    let metrics = fs::read_to_string(page().with_file_name("metrics.md")).unwrap();
+    for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+        if word.starts_with("landfall_") && word != "landfall_proxy" {
+            assert!(
+                metrics.contains(&format!("`{word}`")),
+                "{word} is no metric"
+            );
+        }
+    }
+    for link in text.split("](").skip(1) {
+        let target = link.split(')').next().unwrap();
+        let file = target.split('#').next().unwrap();
+        assert!(
+            file.is_empty() || page().with_file_name(file).exists(),
+            "{target}"
+        );
+    }
+}
