@@ -19,6 +19,9 @@ pub enum Refusal {
     Tls,
 }
 
+/// Classes of HTTP status codes.
+pub const STATUS_CLASSES: usize = 5;
+
 /// One counter block per worker, each on its own cache lines.
 #[derive(Debug)]
 pub struct Shards<T>(Box<[Padded<T>]>);
@@ -31,6 +34,7 @@ pub struct ListenerCounters {
     bytes_out: AtomicU64,
     connect_failures: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
+    responses: [AtomicU64; STATUS_CLASSES],
 }
 
 /// What a member counts.
@@ -53,8 +57,11 @@ pub struct ListenerTotals {
     pub bytes_out: u64,
     /// Tries to connect to a member that failed.
     pub connect_failures: u64,
-    /// Connections turned away, in the order of [`Refusal::ALL`].
+    /// Connections (HTTP: requests) turned away, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
+    /// HTTP responses by the first digit of their status, `1xx` first. Those that the proxy gave itself
+    /// count as well.
+    pub responses: [u64; STATUS_CLASSES],
 }
 
 /// A reading of [`MemberCounters`], all workers added up.
@@ -139,6 +146,9 @@ impl Shards<ListenerCounters> {
             for (total, shard) in totals.refused.iter_mut().zip(&shard.refused) {
                 *total += read(shard);
             }
+            for (total, shard) in totals.responses.iter_mut().zip(&shard.responses) {
+                *total += read(shard);
+            }
         }
         totals
     }
@@ -180,6 +190,14 @@ impl ListenerCounters {
     /// A connection was turned away.
     pub fn refused(&self, refusal: Refusal) {
         add(&self.refused[refusal as usize], 1);
+    }
+
+    /// A response with this status began.
+    pub fn responded(&self, status: u16) {
+        let class = usize::from(status / 100).checked_sub(1);
+        if let Some(counter) = class.and_then(|class| self.responses.get(class)) {
+            add(counter, 1);
+        }
     }
 }
 
@@ -231,12 +249,16 @@ mod tests {
         let counters = std::sync::Arc::new(Shards::<ListenerCounters>::new(2));
         counters.mine().passed(10, 1);
         counters.mine().refused(Refusal::Source);
+        counters.mine().responded(204);
+        counters.mine().responded(999);
         let other = counters.clone();
         std::thread::spawn(move || {
             set_worker(1);
             other.mine().passed(5, 2);
             other.mine().connected();
             other.mine().refused(Refusal::Tls);
+            other.mine().responded(200);
+            other.mine().responded(503);
         })
         .join()
         .unwrap();
@@ -248,6 +270,7 @@ mod tests {
                 bytes_out: 3,
                 connect_failures: 0,
                 refused: [0, 0, 1, 0, 1],
+                responses: [0, 2, 0, 0, 1],
             }
         );
     }

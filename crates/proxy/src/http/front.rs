@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::refusal::Refusal;
 use super::upstream::{Idle, Links};
+use crate::counters;
 use crate::listener::ListenerState;
 use crate::pool::{Health, Lease};
 
@@ -138,6 +139,20 @@ impl Front {
         match error.kind() {
             io::ErrorKind::TimedOut => Refusal::MemberTimeout,
             _ => Refusal::MemberFailed,
+        }
+    }
+
+    /// Counts a response that begins.
+    pub(super) fn responded(&self, status: u16) {
+        self.listener.counters().mine().responded(status);
+    }
+
+    /// Counts a response that is given from here.
+    pub(super) fn refused(&self, refusal: Refusal) {
+        let counters = self.listener.counters().mine();
+        counters.responded(refusal.status().as_u16());
+        if refusal.is_for_want_of_members() {
+            counters.refused(counters::Refusal::NoMember);
         }
     }
 

@@ -41,6 +41,7 @@ pub fn serve<S: ClientStream>(
     inbound: Inbound,
     early: &[u8],
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    front.listener().counters().mine().connected();
     let early = Buffer::holding(early);
     if client.agreed() == Some(b"h2") {
         return Box::pin(h2::run(front, client, inbound, early));

@@ -55,6 +55,19 @@ impl Refusal {
         }
     }
 
+    /// Whether a member should have answered and none did.
+    pub(super) fn is_for_want_of_members(self) -> bool {
+        match self {
+            Self::MemberFailed | Self::NoMember | Self::MemberTimeout => true,
+            Self::Malformed(_)
+            | Self::Connect
+            | Self::ClientTimeout
+            | Self::HeadTooLarge
+            | Self::Coding
+            | Self::Version => false,
+        }
+    }
+
     /// The whole body: one line of text.
     pub(super) fn body(self) -> String {
         format!("{self}\n")

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame};
 use landfall_model::listener::{Mode, ProxyProtocol};
+use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
@@ -334,6 +335,11 @@ async fn failures_are_told_like_to_anybody_else() {
     assert_eq!(client.ask(get("/")).await.status, 502);
     let response = client.begin(post("/", text("x"))).await.unwrap();
     assert_eq!(response.status(), 502);
+    let totals = dead.state.counters().totals();
+    assert_eq!(
+        (totals.refused(Refusal::NoMember), totals.responses),
+        (2, [0, 0, 0, 0, 2])
+    );
     let connect = Request::builder()
         .method(Method::CONNECT)
         .uri("db.internal:5432")

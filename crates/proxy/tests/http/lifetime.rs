@@ -75,6 +75,8 @@ async fn everything_that_passes_is_counted() {
             row.open,
         )
     };
+    let totals = scene.state.counters().totals();
+    assert_eq!((totals.connections, totals.responses), (1, [0, 3, 0, 0, 0]));
     until("all is counted", || {
         counted() == (sent, answered, sent, answered, 3, 0)
     })

@@ -159,7 +159,7 @@ async fn a_new_certificate_is_for_new_connections_and_open_ones_go_on() {
     let member = Server::echo("only").await;
     let old = certificates("old.example");
     let mut scene = Scene::start_with(&[member.address], |listener| {
-        listener.mode = https(old.clone())
+        listener.mode = https(old.clone());
     })
     .await;
     let mut open = tls(scene.address, &[]).await;
@@ -189,7 +189,7 @@ async fn a_bad_certificate_is_refused_and_the_good_one_goes_on() {
     let member = Server::echo("only").await;
     let good = certificates("shop.example");
     let mut scene = Scene::start_with(&[member.address], |listener| {
-        listener.mode = https(good.clone())
+        listener.mode = https(good.clone());
     })
     .await;
     let before = presented(&tls(scene.address, &[]).await);
@@ -218,7 +218,7 @@ async fn a_bad_certificate_is_refused_and_the_good_one_goes_on() {
 async fn plain_http_becomes_https_for_new_connections_only() {
     let member = Server::echo("only").await;
     let mut scene = Scene::start_with(&[member.address], |listener| {
-        listener.mode = Mode::Http(EVERYTHING)
+        listener.mode = Mode::Http(EVERYTHING);
     })
     .await;
     let mut open = scene.client().await;

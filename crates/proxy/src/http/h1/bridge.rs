@@ -17,7 +17,6 @@ use super::head::Version;
 use super::request::RequestFacts;
 use super::response::{ResponseStyle, write_response};
 use super::{Connection, Then};
-use crate::counters;
 use crate::dial::MAX_TRIES;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, Impatience, RequestContent};
@@ -118,10 +117,6 @@ impl<S: ClientStream> Connection<S> {
                 }
             }
         }
-        if matches!(refusal, Refusal::NoMember | Refusal::MemberFailed) {
-            let counters = self.front.listener().counters().mine();
-            counters.refused(counters::Refusal::NoMember);
-        }
         self.refuse(refusal, Some(facts), settings).await
     }
 
@@ -134,6 +129,7 @@ impl<S: ClientStream> Connection<S> {
     ) -> Then {
         let (parts, body) = response.into_parts();
         let status = parts.status.as_u16();
+        self.front.responded(status);
         let bodiless = facts.is_head || matches!(status, 204 | 304);
         let counted = parts.headers.contains_key(http::header::CONTENT_LENGTH);
         let chunked = !bodiless && !counted && facts.version == Version::Http11;

@@ -302,6 +302,7 @@ impl Exchange {
             self.down = Down::Interim(Transfer::new(out, Framing::Empty, Recode::Raw));
             return Ok(true);
         }
+        front.responded(response.status);
         let (recode, known_end) = match (response.framing, version) {
             (Framing::UntilClose, Version::Http11) => (Recode::Enchunk, true),
             (Framing::UntilClose, Version::Http10) => (Recode::Raw, false),

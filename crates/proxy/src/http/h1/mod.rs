@@ -30,7 +30,6 @@ use super::front::{ClientStream, Front, Settings};
 use super::refusal::Refusal;
 use super::upstream::{self, Idle, Links, Need};
 use super::watchdog::Watchdog;
-use crate::counters;
 use crate::dial::MAX_TRIES;
 use crate::inbound::Inbound;
 use crate::pool::Lease;
@@ -276,10 +275,6 @@ impl<S: ClientStream> Connection<S> {
                 Err(Failure::Broken) => return Then::Abort,
             }
         }
-        if refusal == Refusal::NoMember || !tried.is_empty() {
-            let counters = self.front.listener().counters().mine();
-            counters.refused(counters::Refusal::NoMember);
-        }
         self.refuse(refusal, Some(request), settings).await
     }
 
@@ -398,6 +393,7 @@ impl<S: ClientStream> Connection<S> {
         request: Option<RequestFacts>,
         settings: Settings,
     ) -> Then {
+        self.front.refused(refusal);
         let intact = request.is_some_and(|request| request.framing.is_empty());
         let keep_alive = intact
             && request.is_some_and(|request| request.keep_alive)

@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use super::over_http1::{NoResponse, OverHttp1};
 use super::response::{ResponseBody, Source};
 use super::{Busy, Client};
-use crate::counters;
 use crate::dial::MAX_TRIES;
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::fields::strip_hop_by_hop;
@@ -45,7 +44,8 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let busy = Busy::new(client.clone());
-    let settings = client.front.settings();
+    let front = client.front.clone();
+    let settings = front.settings();
     let (parts, body) = request.into_parts();
     let content = RequestContent::http2(body, settings.timeouts.client_data);
     let answer = match prepare(&client, parts, settings) {
@@ -60,13 +60,18 @@ pub(super) async fn answer(
         }
         Err(refusal) => Err(refusal),
     };
-    answer
-        .unwrap_or_else(|refusal| {
-            refusal
-                .response()
-                .map(|text| Source::Text(Bytes::from(text)))
-        })
-        .map(|source| ResponseBody::new(source, busy))
+    let response = match answer {
+        Ok(response) => {
+            front.responded(response.status().as_u16());
+            response
+        }
+        Err(refusal) => {
+            front.refused(refusal);
+            let response = refusal.response();
+            response.map(|text| Source::Text(Bytes::from(text)))
+        }
+    };
+    response.map(|source| ResponseBody::new(source, busy))
 }
 
 /// Makes the head what a member is to see.
@@ -125,10 +130,6 @@ impl Errand {
                     tried.push(member);
                 }
             }
-        }
-        if matches!(refusal, Refusal::NoMember | Refusal::MemberFailed) {
-            let counters = self.client.front.listener().counters().mine();
-            counters.refused(counters::Refusal::NoMember);
         }
         Err(refusal)
     }
