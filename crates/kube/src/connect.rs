@@ -99,7 +99,7 @@ pub enum ConnectError {
 }
 
 /// From one look at the files to the next.
-const LOOK_EVERY: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A certificate from a credential command is replaced this long before it ends.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(60);

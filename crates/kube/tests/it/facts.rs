@@ -291,6 +291,66 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
     }
 }
 
+/// What the manifests say about granting less: a role for single names does for watching them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_for_one_secret_is_enough_for_it_and_for_no_other() {
+    let cluster = cluster().await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("narrow").await.unwrap();
+    let role = format!(
+        "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: narrow}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: landfall}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrow}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{namespace: {namespace}, name: narrow}}
+rules: [{{apiGroups: [\"\"], resources: [secrets], resourceNames: [mine], verbs: [list, watch]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{namespace: {namespace}, name: narrow}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrow}}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {{namespace: {namespace}, name: mine}}
+type: kubernetes.io/tls
+stringData: {{tls.crt: chain, tls.key: key}}
+---
+"
+    );
+    let naming = service(namespace, "web", "landfall.dev/tls-secret: \"mine,other\"");
+    kubectl.apply(&(role + &naming)).await.unwrap();
+    let connection = connect_by(&cluster.identity("narrow", &[]).unwrap(), "landfall/narrow").await;
+    // Until the roles have reached the authorizer, more is denied.
+    let config = || SourceConfig {
+        look_again: Duration::from_millis(200),
+        ..SourceConfig::default()
+    };
+    let mut watching = Watching::start(&connection, config());
+    watching.until(&format!("+Secret {namespace}/mine")).await;
+    let mut watching = Watching::start(&connection, config());
+    let told = watching.until_in(namespace, "synced").await;
+    assert!(
+        told.contains(&format!("+Secret {namespace}/mine")),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&format!("+Service {namespace}/web")),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&format!("bad access to Secret {namespace}/other")),
+        "{told:?}"
+    );
+    watching.connected(true).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cant_be_judged_is_told_of_and_its_last_version_stands() {
     let cluster = cluster().await;

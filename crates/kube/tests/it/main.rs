@@ -9,6 +9,7 @@
     reason = "a test fails where something unexpected happens"
 )]
 
+mod connection;
 mod facts;
 mod leadership;
 mod outage;

@@ -17,7 +17,8 @@ pub(crate) const USER: &str = "system:serviceaccount:landfall-system:landfall";
 /// Anything that happens at all happens within this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-const ROLES: &str = include_str!("../../../../deploy/rbac.yaml");
+/// The manifests that people apply.
+const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
 /// The shared cluster, with our roles in it.
 pub(crate) async fn cluster() -> &'static Cluster {
@@ -27,9 +28,20 @@ pub(crate) async fn cluster() -> &'static Cluster {
     cluster
 }
 
-/// Grants what `deploy/rbac.yaml` grants.
+/// Grants what `deploy/rbac*.yaml` grant.
 pub(crate) async fn install(cluster: &Cluster) {
-    cluster.kubectl().apply(ROLES).await.unwrap();
+    let kubectl = cluster.kubectl();
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: landfall-system}}";
+    kubectl.apply(namespace).await.unwrap();
+    for entry in std::fs::read_dir(MANIFESTS).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_string_lossy().starts_with("rbac") {
+            kubectl
+                .apply(&std::fs::read_to_string(entry.path()).unwrap())
+                .await
+                .unwrap();
+        }
+    }
 }
 
 /// Connected as ourselves. The name stands in the audit log.

@@ -28,7 +28,10 @@ pub(super) struct Place {
 ///
 /// The watcher reads the pipe until it closes. Should the program end by itself, the shell tells
 /// how, and takes the watcher along, so that nobody kills a process id that means another by then.
+///
+/// Signals that go to everybody at once (Ctrl-C) must not end the watcher before its work.
 const WATCH: &str = r#"
+trap '' INT TERM HUP
 exec 3<&0
 "$@" </dev/null 3<&- &
 program=$!
@@ -37,12 +40,13 @@ watcher=$!
 exec 3<&-
 wait $program
 code=$?
-kill $watcher 2>/dev/null
+kill -9 $watcher 2>/dev/null
 exit $code
 "#;
 
 /// `$1` is the directory. A program that is just being killed may still add a file to it.
 const SWEEP: &str = r#"
+trap '' INT TERM HUP
 cat >/dev/null
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
   rm -rf "$1" 2>/dev/null && exit 0
