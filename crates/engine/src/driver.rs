@@ -260,8 +260,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
             }
         }
-        self.note_problems();
+        // First everybody who is still to be handled is noted, and then that all is known: the book
+        // must not say "ready" in between.
         self.begin();
+        self.note_problems();
     }
 
     fn push_all(&mut self) {
