@@ -1,0 +1,184 @@
+//! A cluster of one's own with our roles in it, and what every test does with it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use landfall_testkit::cluster::{Audit, AuditEntry, Cluster, Kubectl, Options};
+use serde_json::Value;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// The user that `deploy/rbac.yaml` binds its roles to.
+pub const USER: &str = "system:serviceaccount:landfall-system:landfall";
+
+/// More than anything takes on a busy machine. Nothing waits this long unless it fails.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// From one look at a condition to the next.
+pub const LOOK: Duration = Duration::from_millis(20);
+
+const ROLES: &str = include_str!("../../../../deploy/rbac.yaml");
+
+/// How Landfall's events name it.
+const CONTROLLER: &str = "landfall.dev/controller";
+
+/// Roles can only be put into a namespace that is there.
+const HOME: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: landfall-system}\n---\n";
+
+/// Control planes are heavy: one at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// A cluster, and a namespace in it.
+pub struct Bed {
+    pub cluster: Cluster,
+    pub namespace: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+// === impl Bed ===
+
+impl Bed {
+    pub async fn open(name: &str) -> Self {
+        let turn = TURN.lock().await;
+        let cluster = Cluster::start(Options::default()).await.unwrap();
+        let roles = [HOME, ROLES].concat();
+        cluster.kubectl().apply(&roles).await.unwrap();
+        let namespace = cluster.namespace(name).await.unwrap();
+        Self {
+            cluster,
+            namespace,
+            _turn: turn,
+        }
+    }
+
+    /// kubectl as the administrator.
+    pub fn kubectl(&self) -> Kubectl<'_> {
+        self.cluster.kubectl()
+    }
+
+    /// The kubeconfig of Landfall's own identity.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.cluster
+            .identity(USER, &["system:serviceaccounts"])
+            .unwrap()
+    }
+
+    /// A file beside those of the cluster.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.cluster.directory().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// kubectl in the namespace of the test.
+    pub async fn run(&self, arguments: &[&str]) -> String {
+        let all = [&["-n", self.namespace.as_str()], arguments].concat();
+        self.kubectl().run(&all).await.unwrap()
+    }
+
+    /// `kubectl apply` in the namespace of the test.
+    pub async fn apply(&self, manifest: &str) {
+        let arguments = ["-n", &self.namespace, "apply", "-f", "-"];
+        self.kubectl().run_with(&arguments, manifest).await.unwrap();
+    }
+
+    /// A Service as the API server has it.
+    pub async fn service(&self, name: &str) -> Value {
+        let arguments = ["-n", &self.namespace, "service", name];
+        self.kubectl().get(&arguments).await.unwrap()
+    }
+
+    /// `kubectl wait` for traffic to flow.
+    pub async fn programmed(&self, names: &[&str]) {
+        self.condition("landfall.dev/Programmed", names).await;
+    }
+
+    /// `kubectl wait` for a condition.
+    pub async fn condition(&self, condition: &str, names: &[&str]) {
+        let wanted = format!("--for=condition={condition}");
+        let wait = ["wait", "--timeout=60s", &wanted, "service"];
+        self.run(&[&wait, names].concat()).await;
+    }
+
+    /// Waits until a Service looks as wanted; returns it.
+    pub async fn until(&self, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let service = self.service(name).await;
+            if met(&service) {
+                return service;
+            }
+            assert!(
+                began.elapsed() < DEADLINE,
+                "{name} is not {what}: {service:#}"
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What Landfall said about a Service: reason, type and message, in the order in which it happened.
+    pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
+        let list = ["-n", &self.namespace, "events.events.k8s.io"];
+        let list = self.kubectl().get(&list).await.unwrap();
+        let mut events: Vec<&Value> = list["items"].as_array().unwrap().iter().collect();
+        events.retain(|event| {
+            event["regarding"]["name"] == name && event["reportingController"] == CONTROLLER
+        });
+        events.sort_by_key(|event| event["eventTime"].as_str().unwrap_or_default().to_owned());
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events
+            .into_iter()
+            .map(|event| {
+                (
+                    word(&event["reason"]),
+                    word(&event["type"]),
+                    word(&event["note"]),
+                )
+            })
+            .collect()
+    }
+
+    /// Waits until something of this reason was said about a Service.
+    pub async fn event(&self, name: &str, reason: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let events = self.events(name).await;
+            if let Some((_, _, note)) = events.iter().find(|(found, ..)| found == reason) {
+                return note.clone();
+            }
+            assert!(began.elapsed() < DEADLINE, "no {reason}: {events:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// What Landfall wrote, Leases apart.
+pub fn writes(audit: &Audit) -> Vec<AuditEntry> {
+    audit.writes_of(USER).unwrap()
+}
+
+/// A configuration with one instance that serves everything from one range.
+pub fn only(pool: &str) -> String {
+    format!(
+        "instances:\n  - name: local\n    provider: local\n    default: true\n    pools:\n      \
+         - name: all\n        addresses: [{pool}]\n"
+    )
+}
+
+/// A condition of a Service: its status and reason.
+pub fn condition(service: &Value, kind: &str) -> Option<(String, String)> {
+    let kind = format!("landfall.dev/{kind}");
+    let conditions = service["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|it| it["type"] == kind.as_str())?;
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    Some((word(&found["status"]), word(&found["reason"])))
+}
+
+/// The first address of a Service.
+pub fn address(service: &Value) -> Option<&str> {
+    service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str()
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,17 @@
+//! The real binary against a real API server: kubectl is the only client, and the binary runs as the
+//! identity that `deploy/rbac.yaml` grants, never as the administrator.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bed;
+mod network;
+mod replica;
+mod traffic;
+
+mod commands;
+mod lifecycle;
+mod outage;
+mod refusals;
+mod replicas;
+mod restart;
+mod selection;

@@ -1,0 +1,151 @@
+//! A running `landfall controller`. It ends with the test, whichever way that ends.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bed::{Bed, DEADLINE, LOOK, text};
+use crate::traffic;
+
+/// A started program.
+pub struct Replica {
+    pub name: String,
+    pub admin: SocketAddr,
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+// === impl Replica ===
+
+impl Replica {
+    /// Starts `landfall controller` and does not wait. Its name is its host's.
+    pub fn spawn(bed: &Bed, name: &str, admin: SocketAddr, arguments: &[&str]) -> Self {
+        let kubeconfig = bed.kubeconfig();
+        let log = bed.cluster.directory().join(format!("{name}.log"));
+        let file = std::fs::File::create(&log).unwrap();
+        let child = landfall(bed.cluster.directory())
+            .arg("controller")
+            .args(["--kubeconfig", text(&kubeconfig)])
+            .args(["--namespace", "landfall-system"])
+            .args(["--admin", &admin.to_string(), "--grace", "1"])
+            .args(arguments)
+            .env("HOSTNAME", name)
+            .stderr(file)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self {
+            name: name.to_owned(),
+            admin,
+            child,
+            log,
+        }
+    }
+
+    /// Starts one that has no replicas, and waits until it is ready.
+    pub async fn alone(bed: &Bed, admin: SocketAddr, config: &str) -> Self {
+        let config = bed.write("landfall.yaml", config);
+        let arguments = ["--leader-elect=false", "--config", text(&config)];
+        let mut replica = Self::spawn(bed, "alone", admin, &arguments);
+        replica.ready().await;
+        replica
+    }
+
+    /// Waits until everything is known and handled.
+    pub async fn ready(&mut self) {
+        let began = Instant::now();
+        loop {
+            let answer = traffic::http(self.admin, "/readyz").await;
+            if answer.is_ok_and(|(status, _)| status == 200) {
+                return;
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
+            assert!(began.elapsed() < DEADLINE, "{} is not ready", self.name);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub async fn end(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < DEADLINE, "{} did not end", self.name);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Ends it as a crash would.
+    pub async fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.end().await;
+    }
+
+    /// Ends it as an administrator would.
+    pub async fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let status = self.end().await;
+        assert!(status.success(), "{} ended with {status}", self.name);
+    }
+
+    /// The value of a metric, all its labels added up.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let (_, text) = traffic::http(self.admin, "/metrics").await.unwrap();
+        let lines = text.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        // Not `sum`: that of nothing is -0.
+        values.fold(0.0, |sum, value| sum + value)
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nobody to kill.
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {}: {status:?}", self.name);
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("{}", lines[lines.len().saturating_sub(60)..].join("\n"));
+        }
+    }
+}
+
+/// The binary, knowing nothing of the world around the test.
+pub fn landfall(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        .env("RUST_BACKTRACE", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs a program to its end.
+pub async fn run(command: Command) -> Output {
+    let ended = tokio::process::Command::from(command)
+        .kill_on_drop(true)
+        .output();
+    tokio::time::timeout(DEADLINE, ended)
+        .await
+        .expect("the command ends")
+        .unwrap()
+}
