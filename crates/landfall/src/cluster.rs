@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use landfall_engine::select::Belongs;
 use landfall_engine::{Classes, World, resolve};
 use landfall_files::Loaded;
-use landfall_kube::{Connection, Origin, SourceConfig, Sources};
+use landfall_kube::{Connection, Origin, SourceConfig, Sources, access};
 use landfall_model::ServiceKey;
 use landfall_model::intent::{Intent, LoadBalancerWish};
 use landfall_model::listener::Listener;
@@ -49,6 +49,7 @@ impl ClusterArgs {
     /// Everything that the API server tells about Services and what they need.
     pub async fn load(&self) -> anyhow::Result<Loaded> {
         let connection = self.connect().await?;
+        judge_rights(&connection).await?;
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
         let (sender, mut facts) = mpsc::channel(1024);
         let sources = Sources::start(
@@ -134,6 +135,20 @@ impl ClusterArgs {
         found
             .with_context(|| format!("there is no Service {key} of type LoadBalancer for Landfall"))
     }
+}
+
+/// A watch waits for a server and for rights that may come; somebody who asks wants to be told.
+async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
+    let missing = access::missing(connection, access::to_watch())
+        .await
+        .with_context(|| format!("asking {}", connection.server()))?;
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    anyhow::ensure!(
+        missing.is_empty(),
+        "this identity may not: {}; ask for a role that lets it",
+        missing.join(", ")
+    );
+    Ok(())
 }
 
 /// Whether the program was called as `kubectl landfall`.
