@@ -155,6 +155,15 @@ impl Outgoing {
         self.sent = (self.sent + count).min(self.bytes.len());
     }
 
+    /// What is still to be sent, if the first part of it was sent already: then it can't be dropped.
+    pub(super) fn take_begun(&mut self) -> Vec<u8> {
+        let outgoing = std::mem::take(self);
+        match outgoing.sent {
+            0 => Vec::new(),
+            _ => outgoing.rest().to_vec(),
+        }
+    }
+
     /// All bytes, sent or not, unless some were pushed after all before were sent.
     pub(super) fn into_storage(self) -> Vec<u8> {
         self.bytes

@@ -23,6 +23,9 @@ use crate::pool::{Health, Lease};
 /// How often idle connections are looked through, while there are any.
 const SWEEP: Duration = Duration::from_secs(2);
 
+/// Nobody lives to see a longer time-out.
+const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// A client's connection, plain or with TLS ended.
 pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Makes the connection end with an error for the client instead of as if all were said.
@@ -162,9 +165,19 @@ impl Front {
         Settings {
             // A listener that speaks no HTTP any more: open connections go on without extras.
             http: config.listener.mode.http().unwrap_or_default(),
-            timeouts: config.listener.timeouts,
+            timeouts: bounded(config.listener.timeouts),
             introduce: config.listener.pool.proxy_protocol,
         }
+    }
+}
+
+/// Time-outs that can be added to any moment.
+fn bounded(timeouts: Timeouts) -> Timeouts {
+    Timeouts {
+        client_data: timeouts.client_data.min(LONGEST_WAIT),
+        member_connect: timeouts.member_connect.min(LONGEST_WAIT),
+        member_data: timeouts.member_data.min(LONGEST_WAIT),
+        tcp_inspect: timeouts.tcp_inspect,
     }
 }
 

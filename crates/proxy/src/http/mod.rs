@@ -18,7 +18,7 @@ mod h1;
 mod h2;
 mod over_http2;
 mod refusal;
-mod spawner;
+pub(crate) mod spawner;
 mod upstream;
 mod watchdog;
 

@@ -5,12 +5,12 @@ use tokio_util::task::TaskTracker;
 
 /// Spawns into a tracker, so that whoever owns the connection can wait for its streams.
 #[derive(Clone, Debug)]
-pub(super) struct Spawner(TaskTracker);
+pub(crate) struct Spawner(TaskTracker);
 
 // === impl Spawner ===
 
 impl Spawner {
-    pub(super) fn new(tracker: TaskTracker) -> Self {
+    pub(crate) fn new(tracker: TaskTracker) -> Self {
         Self(tracker)
     }
 }

@@ -1,20 +1,41 @@
-//! One check of one member over the network: TCP connect, HTTP/1.1 request, or a datagram on a
-//! connected UDP socket. Says what was found in plain words; what that means for the member is the
+//! One check of one member over the network: TCP connect, HTTP request, or a datagram on a connected
+//! UDP socket. Says what was found in plain words; what that means for the member is the
 //! state machine's business. Never reads more of an answer than its head, and bounds that.
 
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::TokioIo;
 use landfall_model::listener::{Check, HttpMethod, StatusCodes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio_util::task::TaskTracker;
 
 use super::fsm::Verdict;
+use crate::http::spawner::Spawner;
 
 /// A response whose head is longer is not waited for: the monitor reads status codes, not pages.
 const MAX_HEAD: usize = 16 * 1024;
+
+/// What members see as the sender of checks.
+const AGENT: &str = "landfall-monitor";
+
+/// What members are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// What a check does.
+    pub check: Check,
+    /// Members speak HTTP/2 with prior knowledge.
+    pub http2: bool,
+    /// Checked port, where it is not the member's own.
+    pub port: Option<NonZeroU16>,
+}
 
 /// A good check, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +70,9 @@ pub enum Failure {
     /// The answer is no HTTP/1 response.
     #[error("the answer is not HTTP/1")]
     NotHttp,
+    /// The answer is no HTTP/2 response.
+    #[error("the answer is not HTTP/2")]
+    NotHttp2,
     /// The response's head does not end.
     #[error("the head of the response is longer than {MAX_HEAD} bytes")]
     HeadTooLong,
@@ -89,6 +113,7 @@ impl Failure {
             | Self::TimedOut(_)
             | Self::Status { .. }
             | Self::NotHttp
+            | Self::NotHttp2
             | Self::HeadTooLong
             | Self::Closed
             | Self::Network(_) => Verdict::Bad,
@@ -126,7 +151,12 @@ impl fmt::Display for Seconds {
 }
 
 /// Checks one member. Takes at most `limit`.
-pub async fn check(check: &Check, member: SocketAddr, limit: Duration) -> Result<Sign, Failure> {
+pub async fn check(
+    question: &Question,
+    member: SocketAddr,
+    limit: Duration,
+) -> Result<Sign, Failure> {
+    let check = &question.check;
     if matches!(check, Check::UdpConnect) {
         return check_udp(member, limit).await;
     }
@@ -141,7 +171,11 @@ pub async fn check(check: &Check, member: SocketAddr, limit: Duration) -> Result
                 path,
                 codes,
             } => {
-                let got = ask(&mut stream, *method, path, member, codes).await?;
+                let got = if question.http2 {
+                    ask_over_http2(stream, *method, path, member).await?
+                } else {
+                    ask(&mut stream, *method, path, member, codes).await?
+                };
                 if codes.contains(got) {
                     Ok(Sign::Status(got))
                 } else {
@@ -190,6 +224,33 @@ async fn ask(
     }
 }
 
+async fn ask_over_http2(
+    stream: TcpStream,
+    method: HttpMethod,
+    path: &str,
+    member: SocketAddr,
+) -> Result<u16, Failure> {
+    let request = http::Request::builder()
+        .method(method.as_str())
+        .uri(format!("http://{member}{}", clean(path)))
+        .header(http::header::USER_AGENT, AGENT)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| Failure::Here(error.to_string()))?;
+    let spawner = Spawner::new(TaskTracker::new());
+    let (mut sender, connection) = http2::handshake(spawner, TokioIo::new(stream))
+        .await
+        .map_err(|_| Failure::NotHttp2)?;
+    tokio::select! {
+        // An answer that came counts, even if the connection ends right behind it.
+        biased;
+        response = sender.send_request(request) => match response {
+            Ok(response) => Ok(response.status().as_u16()),
+            Err(_) => Err(Failure::NotHttp2),
+        },
+        _ = connection => Err(Failure::NotHttp2),
+    }
+}
+
 fn request(method: HttpMethod, path: &str, member: SocketAddr) -> String {
     let length = match method {
         HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch => "Content-Length: 0\r\n",
@@ -200,13 +261,17 @@ fn request(method: HttpMethod, path: &str, member: SocketAddr) -> String {
         | HttpMethod::Trace
         | HttpMethod::Connect => "",
     };
-    // A path from a manifest must not be able to add header lines.
-    let path: String = path.chars().filter(char::is_ascii_graphic).collect();
+    let path = clean(path);
     format!(
-        "{} {path} HTTP/1.1\r\nHost: {member}\r\nUser-Agent: landfall-monitor\r\nAccept: */*\r\n\
+        "{} {path} HTTP/1.1\r\nHost: {member}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\
          {length}Connection: close\r\n\r\n",
         method.as_str()
     )
+}
+
+/// A path from a manifest must not be able to add header lines.
+fn clean(path: &str) -> String {
+    path.chars().filter(char::is_ascii_graphic).collect()
 }
 
 /// The code and length of a response head; `None` while it is incomplete.

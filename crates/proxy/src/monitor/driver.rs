@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::listener::Monitor;
+use landfall_model::listener::{Listener, Monitor};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::check::{Failure, Sign, check};
+use super::check::{Failure, Question, Sign, check};
 use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
 use crate::listener::ListenerState;
 use crate::pool::Health;
@@ -26,6 +26,9 @@ const MAX_CONCURRENT: usize = 512;
 
 /// A shorter delay is taken as this one, whatever the configuration says.
 const MIN_DELAY: Duration = Duration::from_millis(10);
+
+/// A longer one as this.
+const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The monitors of all listeners.
 #[derive(Debug)]
@@ -45,6 +48,7 @@ struct Watch {
 
 struct Active {
     monitor: Monitor,
+    question: Question,
     members: BTreeSet<SocketAddr>,
     schedule: Schedule,
 }
@@ -123,18 +127,26 @@ impl Watch {
         match (&pool.monitor, self.active.take()) {
             (Some(monitor), None) => {
                 self.active = Some(Active {
+                    question: question(&config.listener, monitor),
                     schedule: Schedule::start(pace(monitor), members.iter().copied(), now),
                     monitor: monitor.clone(),
                     members,
                 });
             }
             (Some(monitor), Some(mut active)) => {
-                if active.monitor != *monitor || active.members != members {
-                    let change = change(&active.monitor, monitor);
+                let question = question(&config.listener, monitor);
+                let asks_anew = active.question != question;
+                if asks_anew || active.monitor != *monitor || active.members != members {
+                    let change = if asks_anew {
+                        Change::Question
+                    } else {
+                        Change::PaceOnly
+                    };
                     active
                         .schedule
                         .update(pace(monitor), change, members.iter().copied(), now);
                     active.monitor.clone_from(monitor);
+                    active.question = question;
                     active.members = members;
                 }
                 self.active = Some(active);
@@ -157,13 +169,13 @@ impl Watch {
         };
         for order in active.schedule.due(Instant::now().into_std()) {
             let permits = self.permits.clone();
-            let question = active.monitor.check.clone();
+            let question = active.question.clone();
             let limit = active
                 .monitor
                 .timeout
                 .min(active.monitor.delay.max(MIN_DELAY));
             let mut target = order.member;
-            if let Some(port) = active.monitor.port {
+            if let Some(port) = active.question.port {
                 target.set_port(port.get());
             }
             self.running.spawn(async move {
@@ -213,17 +225,17 @@ impl Watch {
 
 fn pace(monitor: &Monitor) -> Pace {
     Pace {
-        delay: monitor.delay.max(MIN_DELAY),
+        delay: monitor.delay.clamp(MIN_DELAY, MAX_DELAY),
         max_retries: monitor.max_retries,
         max_retries_down: monitor.max_retries_down,
     }
 }
 
-fn change(before: &Monitor, after: &Monitor) -> Change {
-    if before.check == after.check && before.port == after.port {
-        Change::PaceOnly
-    } else {
-        Change::Question
+fn question(listener: &Listener, monitor: &Monitor) -> Question {
+    Question {
+        check: monitor.check.clone(),
+        http2: listener.mode.http().is_some_and(|http| http.member_http2),
+        port: monitor.port,
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Order {
 pub enum Change {
     /// Same question to the members, possibly asked at another pace.
     PaceOnly,
-    /// Another question (type, path, codes, port): health stays until new results overrule it, the
+    /// Another question (type, path, codes, port, protocol): health stays until new results overrule it, the
     /// counting in a row begins anew and everybody is asked at once.
     Question,
 }

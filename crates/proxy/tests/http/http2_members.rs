@@ -316,3 +316,18 @@ async fn a_proxy_header_goes_ahead_of_the_preface() {
     );
     assert_eq!(served.line().await, "PRI * HTTP/2.0");
 }
+
+#[tokio::test]
+async fn a_client_that_waits_for_permission_gets_it() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    client
+        .send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.head, "HTTP/1.1 100 Continue\n");
+    client.send("body").await;
+    let response = client.response().await;
+    assert!(response.text().ends_with("\n\nbody"), "{}", response.text());
+    assert!(!response.text().contains("expect"), "{}", response.text());
+}

@@ -12,7 +12,7 @@ use landfall_model::listener::Timeouts;
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
-use super::body::{Decoder, Framing, Kind};
+use super::body::{Decoder, Kind};
 use super::head::Version;
 use super::request::RequestFacts;
 use super::response::{ResponseStyle, write_response};
@@ -33,6 +33,8 @@ struct Upload {
     decoder: Decoder,
     /// Gone when there is nothing more to send, or nobody who wants it.
     frames: Option<PollSender<Result<Frame<Bytes>, BodyFailed>>>,
+    /// What the client waits for before it sends.
+    permission: Outgoing,
     impatience: Impatience,
 }
 
@@ -54,7 +56,7 @@ impl<S: ClientStream> Connection<S> {
         head: &Request<()>,
         settings: Settings,
     ) -> Then {
-        let (mut upload, mut content) = Upload::new(facts.framing, settings.timeouts);
+        let (mut upload, mut content) = Upload::new(facts, settings.timeouts);
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
@@ -144,6 +146,7 @@ impl<S: ClientStream> Connection<S> {
         };
         let mut head = std::mem::take(&mut self.downward);
         head.clear();
+        head.extend_from_slice(&upload.permission.take_begun());
         write_response(status, &parts.headers, style, &mut head);
         let mut download = Download {
             out: Outgoing::from(head),
@@ -172,7 +175,8 @@ impl<S: ClientStream> Connection<S> {
 // === impl Upload ===
 
 impl Upload {
-    fn new(framing: Framing, timeouts: Timeouts) -> (Self, RequestContent) {
+    fn new(facts: RequestFacts, timeouts: Timeouts) -> (Self, RequestContent) {
+        let framing = facts.framing;
         let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
         let content = if framing.is_empty() {
             RequestContent::empty()
@@ -182,6 +186,11 @@ impl Upload {
         let upload = Self {
             decoder: Decoder::new(framing),
             frames: (!framing.is_empty()).then(|| PollSender::new(sender)),
+            permission: Outgoing::from(if facts.expects_permission {
+                b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()
+            } else {
+                Vec::new()
+            }),
             impatience: Impatience::new(timeouts.client_data),
         };
         (upload, content)
@@ -227,10 +236,17 @@ impl Upload {
                 input.consume(piece.length);
                 continue;
             }
+            while !self.permission.rest().is_empty() {
+                match ready!(Pin::new(&mut *client).poll_write(context, self.permission.rest())) {
+                    Ok(count) if count > 0 => self.permission.advance(count),
+                    Ok(_) | Err(_) => return self.fail(BodyFailed::Client),
+                }
+            }
             match input.poll_fill(client, context) {
                 Poll::Ready(Ok(0) | Err(_)) => return self.fail(BodyFailed::Client),
                 Poll::Ready(Ok(_)) => self.impatience.calm(),
                 Poll::Pending => {
+                    let _ = Pin::new(&mut *client).poll_flush(context);
                     ready!(self.impatience.poll(context));
                     return self.fail(BodyFailed::ClientTimeout);
                 }

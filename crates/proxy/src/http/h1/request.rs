@@ -3,7 +3,7 @@
 
 use super::body::Framing;
 use super::head::{Fields, Room, Version, is_host, line, number};
-use crate::http::fields::{Field, Forwarding};
+use crate::http::fields::{Field, Forwarding, list};
 use crate::http::refusal::Refusal;
 
 /// A request's head, read and found good.
@@ -30,6 +30,8 @@ pub(in crate::http) struct RequestFacts {
     pub(in crate::http) is_head: bool,
     /// Sending it twice does no harm (RFC 9110 section 9.2.2).
     pub(in crate::http) is_idempotent: bool,
+    /// The client waits for permission before it sends the body (RFC 9110 section 10.1.1).
+    pub(in crate::http) expects_permission: bool,
     /// The client asks to go on with another protocol.
     pub(in crate::http) upgrade: bool,
 }
@@ -76,6 +78,11 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 method,
                 "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
             ),
+            expects_permission: version == Version::Http11
+                && !framing.is_empty()
+                && fields.of(Field::Expect).any(|field| {
+                    list(field.value).any(|wish| wish.eq_ignore_ascii_case(b"100-continue"))
+                }),
             // Where a body comes first, the switch could not be told from the body's end.
             upgrade: connection.upgrade
                 && version == Version::Http11
@@ -147,6 +154,9 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             if let (Ok(name), Ok(value)) = (name, value)
                 && name != http::header::HOST
                 && name != http::header::UPGRADE
+                // Permission is given from here: what a member says ahead of its answer is not heard
+                // over HTTP/2.
+                && name != http::header::EXPECT
             {
                 headers.append(name, value);
             }
@@ -207,6 +217,7 @@ impl RequestFacts {
             keep_alive: true,
             is_head: method == http::Method::HEAD,
             is_idempotent: method.is_idempotent(),
+            expects_permission: false,
             upgrade: false,
         }
     }
@@ -234,7 +245,7 @@ pub(in crate::http) fn write_request(
     }
     line("host", authority.as_bytes(), out);
     for (name, value) in &parts.headers {
-        if name != http::header::COOKIE {
+        if name != http::header::COOKIE && name != http::header::CONTENT_LENGTH {
             line(name.as_str(), value.as_bytes(), out);
         }
     }
@@ -246,7 +257,12 @@ pub(in crate::http) fn write_request(
     }
     let length = parts.headers.get(http::header::CONTENT_LENGTH);
     let framing = match length.map(|length| number(length.as_bytes())) {
-        Some(length) => Framing::Length(length.unwrap_or_default()),
+        Some(length) => {
+            // Once, however often it was said: h2 has made sure that it was always the same.
+            let length = length.unwrap_or_default();
+            line("content-length", length.to_string().as_bytes(), out);
+            Framing::Length(length)
+        }
         None if is_empty => Framing::Empty,
         None => {
             out.extend_from_slice(b"transfer-encoding: chunked\r\n");

@@ -146,15 +146,15 @@ pub(super) async fn run<S: ClientStream>(
                     ending = Some(now);
                     continue;
                 }
-                if busy {
-                    return Poll::Pending;
-                }
-                let deadline = match ending {
-                    Some(since) => since.max(idle.1) + LINGER,
-                    None => idle.1 + front.settings().timeouts.client_data,
+                let patience = match ending {
+                    Some(_) => LINGER,
+                    None => front.settings().timeouts.client_data,
                 };
+                let deadline = ending.unwrap_or(idle.1).max(idle.1) + patience;
                 match (watchdog.poll(deadline, context), ending) {
                     (Poll::Pending, _) => return Poll::Pending,
+                    // The end of a request need not have woken this task: so it looks now and then.
+                    (Poll::Ready(()), _) if busy => {}
                     (Poll::Ready(()), Some(_)) => return Poll::Ready(()),
                     (Poll::Ready(()), None) => {
                         connection.as_mut().graceful_shutdown();

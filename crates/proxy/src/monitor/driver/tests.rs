@@ -331,3 +331,55 @@ async fn checks_end_when_their_listener_closes() {
     scene.listener.closing().cancel();
     scene.monitors.stopped().await;
 }
+
+#[tokio::test]
+async fn members_of_http2_are_asked_over_http2() {
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let code = Arc::new(AtomicU16::new(200));
+    let answer = code.clone();
+    let _serving = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Ok((stream, _)) = socket.accept().await {
+            let answer = answer.clone();
+            let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                let mut response =
+                    http::Response::new(http_body_util::Empty::<bytes::Bytes>::new());
+                let code = answer.load(Ordering::SeqCst);
+                *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+                assert_eq!(request.uri().path(), "/healthz");
+                async move { Ok::<_, std::convert::Infallible>(response) }
+            });
+            let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(serving);
+        }
+    }));
+    let mut config = configuration(Protocol::Tcp, Some(http("/healthz")), &[address]);
+    let scene = Scene::start(&config);
+    scene.until_health(&[Health::Down]).await;
+    assert_eq!(scene.members()[0].2, "the answer is not HTTP/1");
+
+    let http2 = landfall_model::listener::Http {
+        member_http2: true,
+        ..landfall_model::listener::Http::default()
+    };
+    config.mode = landfall_model::listener::Mode::Http(http2);
+    scene.apply(&config);
+    scene.until_health(&[Health::Up]).await;
+    assert_eq!(scene.members()[0].2, "HTTP 200");
+    code.store(503, Ordering::SeqCst);
+    scene.until_health(&[Health::Down]).await;
+    assert_eq!(scene.members()[0].2, "HTTP 503, wanted 200");
+
+    let old = Backend::start(200);
+    config.pool.members = vec![Member::new(old.address)];
+    scene.apply(&config);
+    scene
+        .until("spoken to wrongly", |members| {
+            members[0].2 == "the answer is not HTTP/2"
+        })
+        .await;
+}

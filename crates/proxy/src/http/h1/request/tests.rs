@@ -54,6 +54,7 @@ fn a_request_passes_with_its_host_and_order_and_case() {
             keep_alive: true,
             is_head: false,
             is_idempotent: true,
+            expects_permission: false,
             upgrade: false,
         }
     );
