@@ -1,6 +1,7 @@
 //! Benchmarks against peers, in the same run. Programs, not timed tests: they print figures and
 //! judge nothing.
 
+mod cluster;
 mod proxy;
 
 use std::os::unix::process::CommandExt as _;
@@ -19,6 +20,9 @@ pub enum Bench {
     /// The data plane against HAProxy and nginx: CPU, throughput, latency, memory
     #[command(after_help = proxy::HELP)]
     Proxy(proxy::ProxyArgs),
+    /// `landfall controller` on a large cluster: memory, time to know it, CPU per event, writes
+    #[command(after_help = cluster::HELP)]
+    Cluster(cluster::ClusterArgs),
     /// The address allocator: filling pools, claiming and releasing
     Ipam,
 }
@@ -26,10 +30,8 @@ pub enum Bench {
 /// Runs a benchmark.
 pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     match bench {
-        Bench::Proxy(args) if cfg!(debug_assertions) => {
-            drop(args);
-            again_in_release(place)
-        }
+        Bench::Proxy(_) | Bench::Cluster(_) if cfg!(debug_assertions) => again_in_release(place),
+        Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
         Bench::Proxy(args) => {
             stage::block_on(async {
                 let mut stages = Stages::new(1);

@@ -11,7 +11,7 @@ mod contestant;
 mod load;
 mod machine;
 mod members;
-mod process;
+pub(super) mod process;
 mod report;
 mod scenario;
 

@@ -1,0 +1,332 @@
+//! What a large cluster costs `landfall controller`: memory, time to know all of it, CPU per event,
+//! and what it asks of the API server at rest. The API server is a real one.
+//!
+//!     kubectl ──> kube-apiserver + etcd ──> landfall controller (as shipped)
+//!       10,000 Services, 10,000 EndpointSlices, 500 Nodes
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use landfall_testkit::cluster::{Cluster, Options};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use super::proxy::process;
+use crate::place::Place;
+
+/// Help of `bench cluster`.
+pub const HELP: &str = "\
+Takes some minutes, most of them to fill the cluster. Needs kube-apiserver, etcd and kubectl as the
+tests do, and installs them if they are missing.
+
+Examples:
+  cargo xtask bench cluster
+  cargo xtask bench cluster --served 10000          (with a listener for each Service)
+  cargo xtask bench cluster --services 500 --nodes 20";
+
+/// `bench cluster`
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// Services, and as many EndpointSlices
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=16_000))]
+    services: u32,
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    nodes: u32,
+    /// How many of the Services are Landfall's and get an address and a listener; the others are
+    /// watched
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    served: u32,
+    /// How many EndpointSlices change while CPU time is counted
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    events: u32,
+    /// The Landfall to measure, if not the one just built
+    #[arg(long, value_name = "PROGRAM")]
+    landfall: Option<PathBuf>,
+}
+
+/// The identity that `deploy/rbac.yaml` grants.
+const USER: &str = "system:serviceaccount:landfall-system:landfall";
+
+const CONFIG: &str = "\
+instances:
+  - name: local
+    provider: local
+    pools:
+      - name: all
+        addresses: [127.192.0.0/18]
+";
+
+/// kubectl limits itself: several fill a cluster sooner.
+const AT_ONCE: u32 = 8;
+
+/// A fresh cluster may take long to be served for the first time.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// How long it is left alone, to see what it does then.
+const REST: Duration = Duration::from_secs(20);
+
+/// Runs `bench cluster`.
+pub async fn run(place: &Place, args: &ClusterArgs) -> anyhow::Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let began = Instant::now();
+    fill(place, &cluster, args).await?;
+    eprintln!("the cluster is full after {:.0?}", began.elapsed());
+    let program = args
+        .landfall
+        .clone()
+        .unwrap_or_else(|| place.target().join("release/landfall"));
+    std::fs::write(cluster.directory().join("landfall.yaml"), CONFIG)?;
+    if args.served > 0 {
+        let first = Controller::start(&program, &cluster).await?;
+        println!(
+            "{} Services served for the first time after {:.2?}",
+            args.served, first.took
+        );
+        first.stop().await?;
+    }
+    measure(&program, &cluster, args).await
+}
+
+async fn measure(program: &Path, cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<()> {
+    let audit = cluster.audit();
+    let controller = Controller::start(program, cluster).await?;
+    let pids = [controller.pid()?];
+    let at_start = process::cpu_seconds(&pids)?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let resident = process::resident(&pids)?;
+    let before = process::cpu_seconds(&pids)?;
+    tokio::time::sleep(REST).await;
+    let resting = process::cpu_seconds(&pids)? - before;
+    let written = audit.writes_of(USER)?.len();
+
+    let before = process::cpu_seconds(&pids)?;
+    let began = Instant::now();
+    kubectl_in_parts(cluster, "replace", args.events, |number| slice(number, 1)).await?;
+    // The last of them is on its way, perhaps.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lasted = began.elapsed();
+    let at_rest = resting / REST.as_secs_f64() * lasted.as_secs_f64();
+    let busy = (process::cpu_seconds(&pids)? - before - at_rest).max(0.0);
+    println!(
+        "{} Services ({} of them served), {} EndpointSlices, {} Nodes",
+        args.services, args.served, args.services, args.nodes
+    );
+    println!("  from start to all known     {:.2?}", controller.took);
+    println!("  CPU until then              {at_start:.2} s");
+    println!("  resident memory             {}", mib(resident));
+    println!(
+        "  most resident memory ever   {}",
+        mib(most_resident(pids[0])?)
+    );
+    println!(
+        "  ... after {} events       {}",
+        args.events,
+        mib(process::resident(&pids)?)
+    );
+    println!(
+        "  CPU per event               {:.0} µs ({} EndpointSlices changed in {lasted:.1?})",
+        busy / f64::from(args.events) * 1e6,
+        args.events
+    );
+    println!(
+        "  CPU at rest                 {:.2} %",
+        resting / REST.as_secs_f64() * 100.0
+    );
+    println!(
+        "  writes to the API server    {written} (from the start through {REST:?} of rest, the Lease apart)"
+    );
+    controller.stop().await
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / 1024.0 / 1024.0)
+}
+
+fn most_resident(pid: i32) -> anyhow::Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    Ok(kib.context("/proc tells no VmHWM")? * 1024.0)
+}
+
+async fn fill(place: &Place, cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<()> {
+    let roles = std::fs::read_to_string(place.root.join("deploy/rbac.yaml"))?;
+    let home = "apiVersion: v1\nkind: Namespace\nmetadata: {name: landfall-system}\n---\n";
+    cluster.kubectl().apply(&format!("{home}{roles}")).await?;
+    kubectl_in_parts(cluster, "create", args.nodes, node).await?;
+    kubectl_in_parts(cluster, "create", args.services, |number| {
+        service(number, number < args.served)
+    })
+    .await?;
+    kubectl_in_parts(cluster, "create", args.services, |number| slice(number, 0)).await
+}
+
+/// Runs `kubectl VERB -f -` over so many objects, several at the same time.
+async fn kubectl_in_parts(
+    cluster: &Cluster,
+    verb: &'static str,
+    count: u32,
+    object: impl Fn(u32) -> String,
+) -> anyhow::Result<()> {
+    let mut running = JoinSet::new();
+    let kubectl = cluster.program(landfall_testkit::cluster::Program::Kubectl);
+    for part in 0..AT_ONCE {
+        let manifests: String = (0..count)
+            .filter(|number| number % AT_ONCE == part)
+            .map(&object)
+            .collect();
+        if manifests.is_empty() {
+            continue;
+        }
+        let mut child = Command::new(kubectl)
+            .args([verb, "--validate=false", "-f", "-"])
+            .env("KUBECONFIG", cluster.admin())
+            .env("KUBECACHEDIR", cluster.directory().join("kubectl"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        running.spawn(async move {
+            if let Some(mut stdin) = child.stdin.take() {
+                stdin.write_all(manifests.as_bytes()).await?;
+            }
+            let status = child.wait().await?;
+            if !status.success() {
+                bail!("kubectl {verb} ended with {status}");
+            }
+            Ok(())
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+fn service(number: u32, served: bool) -> String {
+    let class = if served {
+        "  loadBalancerClass: landfall.dev/local\n"
+    } else {
+        ""
+    };
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  labels: {{app: \
+         web-{number}, team: team-{team}}}\nspec:\n  type: LoadBalancer\n{class}  \
+         allocateLoadBalancerNodePorts: false\n  selector: {{app: web-{number}}}\n  ports:\n  \
+         - {{name: http, port: 8080, targetPort: 8000}}\n---\n",
+        team = number % 50
+    )
+}
+
+/// Three endpoints on three nodes; each generation has other addresses.
+fn slice(number: u32, generation: u8) -> String {
+    let mut text = format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  name: \
+         web-{number}-1\n  labels: {{kubernetes.io/service-name: web-{number}}}\nports:\n\
+         - {{name: http, port: 8000, protocol: TCP}}\nendpoints:\n"
+    );
+    for index in 0..3_u8 {
+        let [_, _, third, fourth] = number.to_be_bytes();
+        let address = Ipv4Addr::new(10, 100 + generation * 3 + index, third, fourth);
+        let node = (number + u32::from(index)) % 500;
+        let _ = writeln!(
+            text,
+            "- addresses: [{address}]\n  conditions: {{ready: true, serving: true, terminating: \
+             false}}\n  nodeName: node-{node}\n  targetRef: {{kind: Pod, namespace: default, name: \
+             web-{number}-{index}}}"
+        );
+    }
+    text + "---\n"
+}
+
+fn node(number: u32) -> String {
+    let [_, _, third, fourth] = number.to_be_bytes();
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: node-{number}\n  labels: \
+         {{kubernetes.io/hostname: node-{number}, topology.kubernetes.io/zone: zone-{zone}}}\nstatus:\n  \
+         addresses: [{{type: InternalIP, address: 10.1.{third}.{fourth}}}]\n  conditions: [{{type: \
+         Ready, status: \"True\"}}]\n---\n",
+        zone = number % 3
+    )
+}
+
+/// A running `landfall controller`.
+struct Controller {
+    child: Child,
+    /// From its start until everything was known and handled.
+    took: Duration,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    async fn start(program: &Path, cluster: &Cluster) -> anyhow::Result<Self> {
+        let kubeconfig = cluster.identity(USER, &["system:serviceaccounts"])?;
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let log = std::fs::File::create(cluster.directory().join("landfall.log"))?;
+        let began = Instant::now();
+        let child = Command::new(program)
+            .args(["controller", "--namespace", "landfall-system"])
+            .args(["--admin", &admin.to_string()])
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--config")
+            .arg(cluster.directory().join("landfall.yaml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("{} can't be started", program.display()))?;
+        let mut controller = Self {
+            child,
+            took: Duration::ZERO,
+        };
+        while !is_ready(admin).await {
+            if let Some(status) = controller.child.try_wait()? {
+                let log = std::fs::read_to_string(cluster.directory().join("landfall.log"))?;
+                bail!("landfall ended with {status}: {log}");
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("landfall is not ready after {PATIENCE:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        controller.took = began.elapsed();
+        Ok(controller)
+    }
+
+    fn pid(&self) -> anyhow::Result<i32> {
+        let pid = self.child.id().context("landfall has ended")?;
+        Ok(pid.cast_signed())
+    }
+
+    async fn stop(mut self) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_raw(self.pid()?).context("no such process")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await??;
+        if !status.success() {
+            bail!("landfall ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+async fn is_ready(admin: SocketAddr) -> bool {
+    let asked = async {
+        let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
+        let request = format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.split(' ').nth(1).map(|status| status == "200")
+    };
+    asked.await.unwrap_or(false)
+}
