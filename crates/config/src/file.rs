@@ -380,7 +380,10 @@ instances:
 
     #[test]
     fn the_published_schema_is_the_one_of_these_types() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/landfall.schema.json");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/landfall.schema.json"
+        );
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, schema()).unwrap();
         }
@@ -395,7 +398,10 @@ instances:
     #[test]
     fn the_example_of_the_manual_is_valid() {
         let manual = include_str!("../../../docs/configuration.md");
-        let example = manual.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let example = manual
+            .split("```yaml\n")
+            .nth(1)
+            .and_then(|rest| rest.split("```").next());
         let config = parse("docs/configuration.md", example.unwrap()).unwrap();
         assert_eq!(config.names().1, Some("edge"));
     }
