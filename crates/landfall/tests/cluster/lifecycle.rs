@@ -1,5 +1,6 @@
 //! The life of one Service, with kubectl only.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::bed::{Bed, address, condition, only};
@@ -19,10 +20,13 @@ spec:
 ";
 
 fn slice(addresses: &[&str]) -> String {
-    let endpoints: String = addresses
-        .iter()
-        .map(|address| format!("- {{addresses: [{address}], conditions: {{ready: true}}}}\n"))
-        .collect();
+    let mut endpoints = String::new();
+    for address in addresses {
+        let _ = writeln!(
+            endpoints,
+            "- {{addresses: [{address}], conditions: {{ready: true}}}}"
+        );
+    }
     format!(
         "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
          name: web-1\n  labels: {{kubernetes.io/service-name: web}}\n\

@@ -1,7 +1,12 @@
 //! The real binary against a real API server: kubectl is the only client, and the binary runs as the
 //! identity that `deploy/rbac.yaml` grants, never as the administrator.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "tests: they end at what must not be, and tell what they measured"
+)]
 
 mod bed;
 mod network;

@@ -28,7 +28,7 @@ fn service(name: &str, range: &Range) -> String {
     )
 }
 
-async fn replica(bed: &Bed, range: &Range, number: u8) -> Replica {
+fn replica(bed: &Bed, range: &Range, number: u8) -> Replica {
     let config = bed.write("landfall.yaml", &only(&range.pool()));
     let name = format!("replica-{number}");
     Replica::spawn(
@@ -155,13 +155,13 @@ async fn killed_leaders_never_make_two_writers_and_every_service_converges() {
     };
     let mut replicas = Vec::new();
     for number in 0..2 {
-        replicas.push(replica(&bed, &range, number).await);
+        replicas.push(replica(&bed, &range, number));
     }
     for kill in 0..kills {
         let position = leader(&bed, &replicas).await;
         has_written(&audit, &replicas[position]).await;
         replicas.remove(position).kill().await;
-        replicas.push(replica(&bed, &range, u8::try_from(kill + 2).unwrap()).await);
+        replicas.push(replica(&bed, &range, u8::try_from(kill + 2).unwrap()));
     }
     let position = leader(&bed, &replicas).await;
     has_written(&audit, &replicas[position]).await;
@@ -204,10 +204,7 @@ async fn a_leader_that_is_asked_to_stop_hands_over_before_its_lease_ends() {
     let bed = Bed::open("handover").await;
     let range = Range::claim();
     let audit = bed.cluster.audit();
-    let mut replicas = vec![
-        replica(&bed, &range, 0).await,
-        replica(&bed, &range, 1).await,
-    ];
+    let mut replicas = vec![replica(&bed, &range, 0), replica(&bed, &range, 1)];
     bed.apply(&service("web", &range)).await;
     bed.programmed(&["web"]).await;
     let mut leading = replicas.remove(leader(&bed, &replicas).await);
