@@ -170,10 +170,7 @@ impl Watch {
         for order in active.schedule.due(Instant::now().into_std()) {
             let permits = self.permits.clone();
             let question = active.question.clone();
-            let limit = active
-                .monitor
-                .timeout
-                .min(active.monitor.delay.max(MIN_DELAY));
+            let limit = active.monitor.timeout.min(MAX_DELAY);
             let mut target = order.member;
             if let Some(port) = active.question.port {
                 target.set_port(port.get());

@@ -115,7 +115,7 @@ async fn a_member_that_does_not_take_connections_is_a_time_out() {
 async fn a_client_that_stops_in_its_request_is_given_up() {
     let mut member = Puppet::start().await;
     let scene = Scene::start_with(&[member.address], |listener| {
-        listener.timeouts.client_data = Duration::from_millis(150);
+        listener.timeouts.client_data = Duration::from_millis(500);
     })
     .await;
     // In the head: answered, without a member.
@@ -144,15 +144,15 @@ async fn a_client_that_stops_in_its_request_is_given_up() {
 async fn a_slow_but_steady_client_is_not_given_up() {
     let member = Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], |listener| {
-        listener.timeouts.client_data = Duration::from_millis(400);
+        listener.timeouts.client_data = Duration::from_millis(1500);
     })
     .await;
     let mut client = scene.client().await;
     client
-        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
         .await;
-    for _ in 0..8 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
         client.send("x").await;
     }
     assert_eq!(client.response().await.status, 200);

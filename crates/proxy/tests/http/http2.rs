@@ -427,7 +427,7 @@ async fn members_that_fail_are_replaced_as_for_anybody_else() {
 async fn a_client_that_stops_in_its_body_is_given_up() {
     let mut member = Puppet::start().await;
     let scene = Scene::start_with(&[member.address], |listener| {
-        listener.timeouts.client_data = Duration::from_millis(150);
+        listener.timeouts.client_data = Duration::from_millis(500);
     })
     .await;
     let client = Http2Client::connect(scene.address).await;
@@ -486,7 +486,7 @@ async fn a_closing_listener_lets_requests_end_and_takes_no_more() {
 #[tokio::test]
 async fn an_idle_connection_ends() {
     let scene = Scene::start_with(&[], |listener| {
-        listener.timeouts.client_data = Duration::from_millis(150);
+        listener.timeouts.client_data = Duration::from_millis(500);
     })
     .await;
     let client = Http2Client::connect(scene.address).await;

@@ -134,8 +134,8 @@ async fn a_tunnel_ends_when_the_drain_time_of_its_member_is_over() {
 async fn a_silent_tunnel_ends() {
     let mut member = Puppet::start().await;
     let scene = Scene::start_with(&[member.address], |listener| {
-        listener.timeouts.client_data = Duration::from_millis(150);
-        listener.timeouts.member_data = Duration::from_millis(300);
+        listener.timeouts.client_data = Duration::from_millis(500);
+        listener.timeouts.member_data = Duration::from_millis(1500);
     })
     .await;
     let mut client = scene.client().await;
@@ -148,8 +148,8 @@ async fn a_silent_tunnel_ends() {
         .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
         .await;
     assert_eq!(client.head().await.status, 101);
-    for _ in 0..3 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
         client.send("x").await;
         assert_eq!(served.exactly(1).await, b"x");
     }

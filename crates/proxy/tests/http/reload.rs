@@ -104,7 +104,7 @@ async fn a_member_whose_check_fails_gets_nothing_and_its_kept_connections_are_cl
     // Checked on a port of its own: while that is open, both are up.
     let monitor = Monitor {
         delay: Duration::from_millis(30),
-        timeout: Duration::from_millis(30),
+        timeout: Duration::from_secs(10),
         max_retries_down: 2,
         port,
         ..Monitor::new(Check::Tcp)
