@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::lab::Lab;
+
 /// A server that can be stopped and started again at its address.
 #[derive(Debug)]
 pub struct Backend {
@@ -171,6 +173,15 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Backends that answer lines, by name, on neighbouring addresses.
+pub async fn pods(lab: &Lab, names: &[&str]) -> Vec<Backend> {
+    let mut backends = Vec::new();
+    for (name, number) in names.iter().zip(1..) {
+        backends.push(Backend::lines(name, lab.ranges.backend(number, 3001)).await);
+    }
+    backends
 }
 
 async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{Lab, is_ready};
+use crate::lab::Lab;
+use crate::look::is_ready;
 use crate::manifest::{slice, svc};
 
 /// Services in every state that there is.
@@ -38,7 +39,7 @@ impl Showcase {
         let pods = [("shop-a", web(1)), ("shop-b", web(2)), ("shop-c", web(3))];
         let pods = slice("shop", "http", "TCP", &pods);
         let pods = pods.replace("metadata:\n", "metadata:\n  namespace: store\n");
-        lab.write("1-shop.yaml", &format!("{}---\n{pods}", shop.yaml()));
+        let shop = format!("{}---\n{pods}", shop.yaml());
 
         let members = format!("{} weight=3, {}, {} backup", web(1), web(2), web(3));
         let api = svc("api")
@@ -51,30 +52,41 @@ impl Showcase {
             .option("proxy-protocol.admin", "v2")
             .spec("sessionAffinity: ClientIP")
             .spec("loadBalancerSourceRanges: [127.0.0.0/8, \"::1/128\"]");
-        lab.write("2-api.yaml", &api.yaml());
 
         let dns = svc("dns")
             .port("dns-udp", "UDP", 8053)
             .port("dns-tcp", "TCP", 8053)
             .option("endpoints", &lab.ranges.backend(1, 3053).to_string())
             .option("hostname", "ns.example.org");
-        lab.write("3-dns.yaml", &dns.yaml());
 
-        lab.write("4-later.yaml", &svc("later").tcp(8080).yaml());
+        let later = svc("later").tcp(8080);
 
         let wrong = svc("wrong")
             .tcp(8080)
             .option("drain", "soon")
             .option("monitor-port", "0")
             .spec("loadBalancerSourceRanges: [all]");
-        lab.write("5-wrong.yaml", &wrong.yaml());
 
         let elsewhere = svc("elsewhere").tcp(8080).option("addresses", "192.0.2.7");
-        lab.write("6-elsewhere.yaml", &elsewhere.yaml());
 
-        lab.write("7-none.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: inside}\nspec: {ports: [{port: 80}]}\n");
+        let none = "apiVersion: v1\nkind: Service\nmetadata: {name: inside}\n\
+                    spec: {ports: [{port: 80}]}\n";
+        lab.write("7-none.yaml", none);
 
+        // One after the other, so that each has the same address in every run.
         lab.start().await;
+        for (name, key, text) in [
+            ("1-shop", "store/shop", shop),
+            ("2-api", "default/api", api.yaml()),
+            ("3-dns", "default/dns", dns.yaml()),
+            ("4-later", "default/later", later.yaml()),
+            ("5-wrong", "default/wrong", wrong.yaml()),
+            ("6-elsewhere", "default/elsewhere", elsewhere.yaml()),
+        ] {
+            lab.write(&format!("{name}.yaml"), &text);
+            let judged = |service: &ServiceView| !service.status.conditions.is_empty();
+            lab.until(key, "was judged", judged).await;
+        }
         for key in ["default/api", "default/dns"] {
             lab.ready(key).await;
         }
@@ -90,10 +102,6 @@ impl Showcase {
                 && health("shop-c") == Some(Health::Down)
         })
         .await;
-        let reported = |service: &ServiceView| !service.status.conditions.is_empty();
-        for key in ["default/later", "default/wrong", "default/elsewhere"] {
-            lab.until(key, "was judged", reported).await;
-        }
         lab.settled().await;
         Self {
             lab,
@@ -259,7 +267,7 @@ async fn manifests_from_standard_input_are_served() {
         let service = lab.ready(&format!("default/{name}")).await;
         let origin = service.origin.clone().unwrap();
         assert_eq!(&*origin.file, "-");
-        let target = crate::lab::at(&service, 8080);
+        let target = crate::look::at(&service, 8080);
         assert_eq!(client::who(target).await.unwrap(), "pod");
     }
 }

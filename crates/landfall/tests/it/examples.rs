@@ -6,7 +6,8 @@ use landfall_model::reason::Severity;
 use landfall_model::status::ConditionType;
 use landfall_model::view::InstanceView;
 
-use crate::lab::{Lab, met};
+use crate::lab::Lab;
+use crate::look::met;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")

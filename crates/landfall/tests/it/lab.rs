@@ -2,24 +2,22 @@
 //! addresses. It ends with the test, whichever way that ends.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::status::ConditionType;
-use landfall_model::view::{InstanceView, ListenerView, ServiceView};
+use landfall_model::view::{InstanceView, ServiceView};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client;
+use crate::look::{find, is_ready};
+use crate::process::{Ended, Running, program, run};
 use crate::ranges::Ranges;
 
 /// More than anything takes on a busy machine. Nothing waits this long unless it fails.
@@ -38,30 +36,6 @@ pub struct Lab {
     arguments: Vec<String>,
     running: Option<Running>,
     starts: usize,
-}
-
-/// A started program.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    admin: Option<SocketAddr>,
-    stdout: Captured,
-    stderr: Captured,
-}
-
-/// What a program has written so far.
-#[derive(Debug)]
-struct Captured {
-    text: Arc<Mutex<String>>,
-    reader: JoinHandle<()>,
-}
-
-/// How a command ended.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
 }
 
 // === impl Lab ===
@@ -432,154 +406,14 @@ impl Drop for Lab {
         let _ = running.child.kill();
         let status = running.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- landfall, start {}: {status:?}", self.starts);
-            eprintln!("--- standard output\n{}", running.stdout.text());
-            eprintln!("--- standard error\n{}", running.stderr.text());
+            print_captured(self.starts, status.ok(), running);
         }
     }
 }
 
-// === impl Running ===
-
-impl Running {
-    fn of(mut child: Child) -> Self {
-        let stdout = Captured::of(child.stdout.take().unwrap());
-        let stderr = Captured::of(child.stderr.take().unwrap());
-        Self {
-            child,
-            admin: None,
-            stdout,
-            stderr,
-        }
-    }
-
-    fn announced(&self) -> Option<SocketAddr> {
-        let text = self.stdout.text();
-        let (_, rest) = text.split_once("status page  http://")?;
-        let (address, _) = rest.split_once('/')?;
-        Some(address.parse().unwrap())
-    }
-}
-
-// === impl Captured ===
-
-impl Captured {
-    /// Reads on a thread that ends with the program.
-    fn of(pipe: impl Read + Send + 'static) -> Self {
-        let text = Arc::new(Mutex::new(String::new()));
-        let into = text.clone();
-        let reader = std::thread::spawn(move || {
-            let mut pipe = BufReader::new(pipe);
-            let mut line = String::new();
-            while pipe.read_line(&mut line).is_ok_and(|length| length > 0) {
-                into.lock().unwrap().push_str(&line);
-                line.clear();
-            }
-        });
-        Self { text, reader }
-    }
-
-    fn text(&self) -> String {
-        self.text.lock().unwrap().clone()
-    }
-
-    /// Everything, once the program has ended.
-    fn whole(self) -> String {
-        self.reader.join().unwrap();
-        let text = self.text.lock().unwrap();
-        text.clone()
-    }
-}
-
-// === impl Ended ===
-
-impl Ended {
-    /// The exit code; a signal is none.
-    pub fn code(&self) -> Option<i32> {
-        self.status.code()
-    }
-
-    /// Asserts that it succeeded, and hands over what it printed.
-    pub fn good(self) -> String {
-        assert_eq!(self.code(), Some(0), "{}{}", self.stdout, self.stderr);
-        self.stdout
-    }
-}
-
-/// The binary with these arguments, knowing nothing of the world around the test.
-pub fn program(home: &Path, arguments: &[&str]) -> std::process::Command {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
-    command
-        .args(arguments)
-        .current_dir(home)
-        .env_clear()
-        .env("HOME", home)
-        .env("RUST_BACKTRACE", "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// Runs a program to its end.
-pub async fn run(command: std::process::Command, stdin: &str) -> Ended {
-    use tokio::io::AsyncWriteExt as _;
-    let mut command = tokio::process::Command::from(command);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut pipe = child.stdin.take().unwrap();
-    let feed = async move {
-        // A program that does not read its input may be gone before it was given.
-        let _ = pipe.write_all(stdin.as_bytes()).await;
-    };
-    let both = async { tokio::join!(feed, child.wait_with_output()).1 };
-    let output = tokio::time::timeout(DEADLINE * 2, both)
-        .await
-        .expect("the command ends")
-        .unwrap();
-    Ended {
-        status: output.status,
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// A Service among those of an instance.
-pub fn find<'a>(view: &'a InstanceView, key: &str) -> Option<&'a ServiceView> {
-    let key: ServiceKey = key.parse().unwrap();
-    view.services.iter().find(|service| service.key == key)
-}
-
-/// Whether a condition is met.
-pub fn met(service: &ServiceView, kind: ConditionType) -> bool {
-    let condition = service.status.condition(kind);
-    condition.is_some_and(|condition| condition.status)
-}
-
-/// Whether every condition is met.
-pub fn is_ready(service: &ServiceView) -> bool {
-    ConditionType::ALL.iter().all(|kind| met(service, *kind))
-}
-
-/// The code of a condition, with its truth.
-pub fn condition(service: &ServiceView, kind: ConditionType) -> (bool, Code) {
-    let condition = service.status.condition(kind).expect("it was reported");
-    (condition.status, condition.reason)
-}
-
-/// Where clients connect to for a port of the Service.
-pub fn at(service: &ServiceView, port: u16) -> SocketAddr {
-    let address = service.status.addresses().next();
-    SocketAddr::new(address.expect("it has an address"), port)
-}
-
-/// A listener by its port.
-pub fn listener(service: &ServiceView, port: u16) -> &ListenerView {
-    let mut listeners = service.listeners.iter();
-    listeners
-        .find(|listener| listener.key.port.get() == port)
-        .expect("the listener is there")
+#[expect(clippy::print_stderr, reason = "what a failed test is read with")]
+fn print_captured(start: usize, status: Option<ExitStatus>, running: &Running) {
+    eprintln!("--- landfall, start {start}: {status:?}");
+    eprintln!("--- standard output\n{}", running.stdout.text());
+    eprintln!("--- standard error\n{}", running.stderr.text());
 }

@@ -9,8 +9,10 @@ use rustix::process::Signal;
 
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
-use crate::lab::{DEADLINE, Ended, LOOK, Lab, at};
+use crate::lab::{DEADLINE, LOOK, Lab};
+use crate::look::at;
 use crate::manifest::svc;
+use crate::process::Ended;
 
 /// Starts that are over at once.
 async fn refused(lab: Lab) -> Ended {

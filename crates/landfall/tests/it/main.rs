@@ -7,16 +7,21 @@
 )]
 
 mod backend;
+mod broken_files;
 mod client;
 mod commands;
 mod examples;
+mod health;
 mod lab;
 mod lifecycle;
 mod load;
+mod look;
 mod manifest;
+mod members;
 mod operating;
 mod planning;
 mod pools;
+mod process;
 mod program;
 mod proxy_headers;
 mod ranges;
@@ -24,3 +29,4 @@ mod refusals;
 mod requests;
 mod restart;
 mod traffic;
+mod witness;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{Lab, at, find};
+use crate::lab::Lab;
+use crate::look::{at, find};
 use crate::manifest::{Svc, line_of, svc};
 
 /// An instance that serves `web`, and a second folder in which things differ.
@@ -27,12 +28,14 @@ impl Scene {
             _backend: backend,
             lab: {
                 lab.write("web.yaml", &Self::web(&lab).yaml());
-                lab.write("old.yaml", &Self::old(&lab).yaml());
                 lab.start().await;
                 lab
             },
         };
+        // One after the other, so that each has the same address in every run.
         scene.lab.ready("default/web").await;
+        let old = Self::old(&scene.lab);
+        scene.lab.write("old.yaml", &old.yaml());
         scene.lab.ready("default/old").await;
         scene
     }
@@ -247,15 +250,21 @@ async fn check_judges_files_folders_and_standard_input() {
     };
     let folder = lab.folder();
     let folder = folder.to_str().unwrap();
-    let fine = "1 Services: 0 errors, 0 warnings\n";
-    assert_eq!(check(&["check", "-f", folder], "").await.good(), fine);
-    assert_eq!(check(&["check", "-f", "-"], &good).await.good(), fine);
+    let nothing_wrong = "1 Services: 0 errors, 0 warnings\n";
+    assert_eq!(
+        check(&["check", "-f", folder], "").await.good(),
+        nothing_wrong
+    );
+    assert_eq!(
+        check(&["check", "-f", "-"], &good).await.good(),
+        nothing_wrong
+    );
     let file = lab.file("good.yaml");
     assert_eq!(
         check(&["check", "-f", file.to_str().unwrap()], "")
             .await
             .good(),
-        fine
+        nothing_wrong
     );
 
     // Warnings are told and are no failure.

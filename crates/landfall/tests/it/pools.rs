@@ -6,7 +6,8 @@ use landfall_model::view::{InstanceView, ServiceView};
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{Lab, at, condition, is_ready};
+use crate::lab::Lab;
+use crate::look::{at, condition, is_ready};
 use crate::manifest::{pool, svc};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

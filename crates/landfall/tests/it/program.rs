@@ -6,7 +6,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::lab::{self, Ended};
+use crate::lab;
+use crate::process::{self, Ended};
 
 const COMMANDS: [&str; 8] = [
     "demo",
@@ -20,7 +21,7 @@ const COMMANDS: [&str; 8] = [
 ];
 
 async fn landfall(home: &Path, arguments: &[&str]) -> Ended {
-    lab::run(lab::program(home, arguments), "").await
+    process::run(process::program(home, arguments), "").await
 }
 
 #[tokio::test]
@@ -78,7 +79,7 @@ async fn every_shell_gets_a_completion_script() {
             bash.args(["-n", "/dev/stdin"]);
             bash.stdout(std::process::Stdio::piped());
             bash.stderr(std::process::Stdio::piped());
-            let ended = lab::run(bash, &script).await;
+            let ended = process::run(bash, &script).await;
             assert!(ended.status.success(), "{}", ended.stderr);
         }
     }
@@ -182,7 +183,7 @@ async fn the_demo_serves_until_it_is_interrupted() {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
 
     let home = TempDir::new().unwrap();
-    let command = lab::program(home.path(), &["demo", "--admin", "127.0.0.1:0"]);
+    let command = process::program(home.path(), &["demo", "--admin", "127.0.0.1:0"]);
     let mut child = tokio::process::Command::from(command)
         .kill_on_drop(true)
         .spawn()

@@ -6,7 +6,8 @@ use landfall_model::view::ServiceView;
 
 use crate::backend::Backend;
 use crate::client::{Said, Talk};
-use crate::lab::{Lab, at, listener};
+use crate::lab::Lab;
+use crate::look::{at, listener};
 use crate::manifest::svc;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,133 +3,17 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use landfall_model::reason::{Code, Origin, Reason, Severity};
+use landfall_model::reason::{Code, Severity};
 use landfall_model::status::ConditionType;
-use landfall_model::view::{InstanceView, ServiceView};
+use landfall_model::view::InstanceView;
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{Ended, Lab, at, condition, find, is_ready, met};
-use crate::manifest::{Svc, line_of, pool, svc};
-
-/// A running instance with a Service that must go on being served, whatever happens beside it.
-struct Scene {
-    lab: Lab,
-    backend: Backend,
-    witness: SocketAddr,
-}
-
-// === impl Scene ===
-
-impl Scene {
-    async fn set() -> Self {
-        Self::of(Lab::new()).await
-    }
-
-    async fn of(mut lab: Lab) -> Self {
-        let backend = Backend::lines("pod", lab.ranges.backend(1, 3001)).await;
-        let witness = svc("witness").tcp(7000).members(&[backend.address]);
-        lab.write("witness.yaml", &witness.yaml());
-        lab.start().await;
-        let witness = at(&lab.ready("default/witness").await, 7000);
-        Self {
-            lab,
-            backend,
-            witness,
-        }
-    }
-
-    /// A Service of the scene's member.
-    fn web(&self) -> Svc {
-        svc("web").tcp(8080).members(&[self.backend.address])
-    }
-
-    async fn witness_serves(&self) {
-        let witness = self.lab.service("default/witness").await;
-        assert!(is_ready(&witness), "{witness:?}");
-        assert_eq!(witness.reasons, []);
-        assert_eq!(client::who(self.witness).await.unwrap(), "pod");
-    }
-
-    /// The reason of `web`, as everybody tells it: the API, `explain`, and `check`, which fails.
-    async fn told(&self, code: Code) -> Reason {
-        let reason = self.lab.reason("default/web", code).await;
-        assert!(!reason.remedy.is_empty(), "no remedy: {reason}");
-        let reported = |service: &ServiceView| !service.status.conditions.is_empty();
-        self.lab
-            .until("default/web", "was reported", reported)
-            .await;
-        self.explained(&reason).await;
-        self.witness_serves().await;
-        reason
-    }
-
-    async fn explained(&self, reason: &Reason) {
-        let text = self
-            .lab
-            .landfall(&["explain", "default/web"], &[])
-            .await
-            .good();
-        let head = format!("{} {}: ", reason.severity, reason.code);
-        let mut lines = text.lines().map(str::trim);
-        let line = lines.find(|line| line.starts_with(&head));
-        let line = line.unwrap_or_else(|| panic!("{head} is not explained:\n{text}"));
-        let origin = reason.origin.as_ref().map(ToString::to_string);
-        let value = reason.value.as_ref().map(|value| format!("{value:?}"));
-        let parts = [
-            origin,
-            reason.field.clone(),
-            value,
-            Some(reason.message.clone()),
-        ];
-        for part in parts.into_iter().flatten() {
-            assert!(line.contains(&part), "{part} is missing in\n{line}");
-        }
-        assert_eq!(lines.next(), Some(reason.remedy.as_str()), "{text}");
-    }
-
-    /// `check` of the folder, with the pools that are served from.
-    async fn check(&self) -> Ended {
-        let mut arguments = vec!["check"];
-        arguments.extend(self.lab.pool_options());
-        arguments.push("-f");
-        self.lab.landfall(&arguments, &[&self.lab.folder()]).await
-    }
-
-    /// `check` finds the very same, and nothing else.
-    async fn checked(&self, reason: &Reason) {
-        let ended = self.check().await;
-        let code = i32::from(reason.severity == Severity::Error);
-        assert_eq!(ended.code(), Some(code), "{}{}", ended.stdout, ended.stderr);
-        let expected = format!(
-            "{} {}: {reason} (default/web)",
-            reason.severity, reason.code
-        );
-        let found: Vec<&str> = ended.stdout.lines().collect();
-        let (summary, findings) = found.split_last().unwrap();
-        assert_eq!(findings, [expected], "{summary}");
-    }
-
-    /// After mending, nothing is left to say.
-    async fn healed(&self) -> SocketAddr {
-        let healed = |service: &ServiceView| is_ready(service) && service.reasons.is_empty();
-        let web = self.lab.until("default/web", "is healed", healed).await;
-        let target = at(&web, 8080);
-        assert_eq!(client::who(target).await.unwrap(), "pod");
-        self.witness_serves().await;
-        let checked = self.check().await;
-        assert!(checked.good().ends_with("0 errors, 0 warnings\n"));
-        target
-    }
-}
-
-fn origin(lab: &Lab, name: &str, line: u32) -> Option<Origin> {
-    Some(Origin {
-        file: lab.file(name).to_str().unwrap().into(),
-        line,
-    })
-}
+use crate::lab::Lab;
+use crate::look::{at, condition, find, met};
+use crate::manifest::{line_of, svc};
+use crate::witness::{Scene, origin};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
@@ -147,7 +31,7 @@ async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
     );
     assert_eq!(reason.value.as_deref(), Some("10.0.0.0/33"));
     let line = line_of(&text, "10.0.0.0/33");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     let web = scene.lab.service("default/web").await;
     for kind in ConditionType::ALL {
@@ -182,7 +66,7 @@ async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
         format!("{address} is held by default/first")
     );
     let line = line_of(&text, "landfall.dev/addresses");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     let first = scene.lab.ready("default/first").await;
     assert_eq!(first.reasons, []);
@@ -306,7 +190,7 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
     );
     assert_eq!(reason.value.as_deref(), Some("soon"));
     let line = line_of(&bad, "landfall.dev/drain");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     let web = scene.lab.service("default/web").await;
     assert_eq!(
@@ -362,7 +246,7 @@ async fn an_unknown_annotation_is_answered_with_the_one_that_was_meant() {
         "{reason}"
     );
     let line = line_of(&text, "algoritm");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     scene
         .lab
@@ -383,7 +267,7 @@ async fn an_sctp_port_is_refused_with_a_way_out() {
     assert_eq!(reason.field.as_deref(), Some("spec.ports[1].protocol"));
     assert_eq!(reason.value.as_deref(), Some("SCTP"));
     let line = line_of(&text, "SCTP");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     scene.lab.write("web.yaml", &text.replace("SCTP", "UDP"));
     scene.healed().await;
@@ -406,7 +290,7 @@ async fn a_missing_certificate_is_asked_for_by_name() {
     assert_eq!(reason.value.as_deref(), Some("web-tls"));
     assert_eq!(reason.message, "there is no Secret default/web-tls");
     let line = line_of(&text, "tls-secret");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     scene.checked(&reason).await;
     scene.lab.write("web.yaml", &scene.web().yaml());
     scene.healed().await;
@@ -431,7 +315,7 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     assert_eq!(reason.value.as_deref(), Some("landfall.dev/locale"));
     assert!(reason.remedy.contains("landfall.dev/local"), "{reason}");
     let line = line_of(&text, "loadBalancerClass");
-    assert_eq!(reason.origin, origin(&scene.lab, "web.yaml", line));
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     let ended = scene.check().await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
     assert!(
@@ -451,94 +335,6 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     scene
         .lab
         .write("web.yaml", &text.replace("locale", "local"));
-    scene.healed().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
-    let scene = Scene::set().await;
-    let good = scene.web().yaml();
-    scene.lab.write("web.yaml", &good);
-    let target = scene.healed().await;
-
-    let broken = good.replace("  ports:", "  ports: [");
-    scene.lab.write("web.yaml", &broken);
-    let problem = scene.lab.problem(Code::InvalidManifest).await;
-    assert_eq!(problem.severity, Severity::Error);
-    let place = problem.origin.clone().expect("it names file and line");
-    assert_eq!(*place.file, *scene.lab.file("web.yaml").to_str().unwrap());
-    assert!(place.line >= line_of(&broken, "ports: ["), "{problem}");
-    let kept = scene.lab.problem(Code::ServingPreviousVersion).await;
-    assert!(kept.message.contains("default/web"), "{kept}");
-    assert_eq!(client::who(target).await.unwrap(), "pod");
-    scene.witness_serves().await;
-    let ended = scene.check().await;
-    assert_eq!(ended.code(), Some(1));
-    let expected = format!("error InvalidManifest: {problem}\n");
-    assert!(ended.stdout.contains(&expected), "{}", ended.stdout);
-
-    // A second document in the same file is not the broken one's hostage.
-    let second = svc("second")
-        .tcp(8080)
-        .members(&[scene.backend.address])
-        .yaml();
-    scene
-        .lab
-        .write("web.yaml", &format!("{second}---\n{broken}"));
-    let second = scene.lab.ready("default/second").await;
-    assert_eq!(client::who(at(&second, 8080)).await.unwrap(), "pod");
-    assert_eq!(client::who(target).await.unwrap(), "pod");
-
-    scene.lab.write("web.yaml", &good);
-    assert_eq!(scene.healed().await, target);
-    let mended = |view: &InstanceView| view.problems.is_empty().then_some(());
-    scene.lab.wait("nothing is wrong any more", mended).await;
-    scene.lab.gone("default/second").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_field_of_the_wrong_type_is_named_by_its_path() {
-    let scene = Scene::set().await;
-    let text = scene.web().yaml().replace("{port: 8080}", "{port: eighty}");
-    scene.lab.write("web.yaml", &text);
-    let problem = scene.lab.problem(Code::InvalidManifest).await;
-    assert_eq!(problem.field.as_deref(), Some("spec.ports[0].port"));
-    assert_eq!(problem.value.as_deref(), Some("eighty"));
-    let line = line_of(&text, "eighty");
-    assert_eq!(problem.origin, origin(&scene.lab, "web.yaml", line));
-    scene.witness_serves().await;
-    scene.lab.write("web.yaml", &scene.web().yaml());
-    scene.healed().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_is_written_wrongly_stays_as_it_was() {
-    let lab = Lab::new();
-    let range = |last: u8| format!("{}-{}", lab.ranges.pool(1), lab.ranges.pool(last));
-    let good = pool("edge", &[range(20)], &[]);
-    lab.write("pool.yaml", &good);
-    let backwards = format!("{}-{}", lab.ranges.pool(20), lab.ranges.pool(1));
-    let scene = Scene::of(lab.options(&[])).await;
-    let bad = pool("edge", std::slice::from_ref(&backwards), &[]);
-    scene.lab.write("pool.yaml", &bad);
-    let problem = scene.lab.problem(Code::InvalidPool).await;
-    assert!(problem.message.contains(&backwards), "{problem}");
-    assert!(!problem.remedy.is_empty(), "{problem}");
-    let place = problem.origin.clone().expect("it names file and line");
-    assert_eq!(*place.file, *scene.lab.file("pool.yaml").to_str().unwrap());
-    scene.witness_serves().await;
-    // New Services get addresses of the pool as it was.
-    scene.lab.write("web.yaml", &scene.web().yaml());
-    let web = scene.lab.ready("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
-    let checked = scene.check().await;
-    assert_eq!(checked.code(), Some(1));
-    assert!(
-        checked.stdout.contains("error InvalidPool: "),
-        "{}",
-        checked.stdout
-    );
-    scene.lab.write("pool.yaml", &good);
     scene.healed().await;
 }
 

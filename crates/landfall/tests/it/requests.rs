@@ -14,7 +14,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
-use crate::lab::{Lab, at, condition, listener};
+use crate::lab::Lab;
+use crate::look::{at, condition, listener};
 use crate::manifest::{slice, svc, tls_secret};
 
 /// A certificate of its own making for some names.

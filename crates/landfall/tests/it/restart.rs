@@ -9,7 +9,8 @@ use landfall_model::reason::Code;
 
 use crate::backend::Backend;
 use crate::client;
-use crate::lab::{DEADLINE, Lab, at, find};
+use crate::lab::{DEADLINE, Lab};
+use crate::look::{at, find};
 use crate::manifest::{line_of, svc};
 
 /// The address of every Service that has one.
