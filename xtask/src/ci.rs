@@ -35,9 +35,9 @@ const RUN_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs everything.
 pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
-    let mut stages = Stages::new(2 + check::STAGES + 1 + image::STAGES + 4);
+    let mut stages = Stages::new(1 + tools::STAGES + check::STAGES + 1 + image::STAGES + 4);
     debian::install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
-    tools::cargo_deny(&mut stages, place).await?;
+    tools::install(&mut stages, place).await?;
     check::stages(&mut stages, place).await?;
 
     // Plain `cargo test` on purpose: it is everywhere, it runs the documentation examples, and it

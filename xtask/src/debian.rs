@@ -18,7 +18,8 @@ use crate::tools;
 /// Help of `install`.
 pub const HELP: &str = "\
 Debian packages need root; without it the command to type is printed, and nothing else is done.
-Cargo tools go to $LANDFALL_CACHE (default ~/.cache/landfall), keyed by their version.
+Tools that are built (cargo-deny, and helm with Go) go to $LANDFALL_CACHE (default ~/.cache/landfall),
+keyed by their version.
 Packages that bring a service (nginx, haproxy) do not start it.";
 
 /// `install`
@@ -87,9 +88,9 @@ const DEADLINE: Duration = Duration::from_mins(20);
 
 /// Runs `install`.
 pub async fn run(place: &Place, _args: &InstallArgs) -> anyhow::Result<()> {
-    let mut stages = Stages::new(2);
+    let mut stages = Stages::new(1 + tools::STAGES);
     install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
-    tools::cargo_deny(&mut stages, place).await?;
+    tools::install(&mut stages, place).await?;
     stages.summary();
     Ok(())
 }

@@ -24,6 +24,8 @@ use crate::place::Place;
 use crate::stage::Stages;
 use archive::Archive;
 use layer::Root;
+#[cfg(test)]
+pub use name::REPOSITORY;
 use name::{Name, VERSION};
 
 /// Help of `image`.

@@ -15,6 +15,7 @@ mod ci;
 mod debian;
 mod generate;
 mod image;
+mod packaging;
 mod place;
 mod screenshots;
 mod stage;
@@ -47,7 +48,7 @@ enum Command {
     /// Run formatting, lints, documentation, licences and the rules of the house, but no tests
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
-    /// Install what tests and benchmarks need: Debian packages (as root) and cargo tools
+    /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny and helm
     #[command(after_help = debian::HELP)]
     Install(debian::InstallArgs),
     /// Write the pages anew that are generated from tables in the code

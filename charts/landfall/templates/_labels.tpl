@@ -1,0 +1,9 @@
+{{- define "landfall.selector" -}}
+app.kubernetes.io/name: landfall
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "landfall.labels" -}}
+{{ include "landfall.selector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}

@@ -1,0 +1,243 @@
+//! The chart, as the real helm sees it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Objects, deployed, root};
+use crate::place::Place;
+use crate::tools;
+
+/// What the chart is rendered for, where no API server says which one it is.
+const KUBERNETES: &str = "1.36.1";
+
+/// helm, which answers or refuses.
+pub fn helm(arguments: &[&str]) -> Result<String, String> {
+    let output = command().args(arguments).output().unwrap();
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout).unwrap());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The pinned helm, with nothing of the user's.
+pub fn command() -> Command {
+    let place = Place::find().unwrap();
+    let program = tools::helm_program(&place);
+    assert!(
+        program.is_file(),
+        "helm {} is missing: cargo xtask install",
+        tools::helm_version()
+    );
+    let mut command = Command::new(program);
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, place.target().join("helm"));
+    }
+    command.env("KUBECONFIG", "/nonexistent");
+    command
+}
+
+/// Where the chart is.
+pub fn chart() -> PathBuf {
+    root().join("charts/landfall")
+}
+
+fn rendered(release: &str, values: &[&str]) -> Result<Objects, String> {
+    let chart = chart();
+    let mut arguments = vec![
+        "template",
+        release,
+        chart.to_str().unwrap(),
+        "--namespace",
+        "landfall-system",
+        "--kube-version",
+        KUBERNETES,
+    ];
+    for value in values {
+        arguments.extend(["--set-json", value]);
+    }
+    helm(&arguments).map(|text| Objects::parse(&text))
+}
+
+fn pod(objects: &Objects) -> &Value {
+    &objects.one("Deployment", "landfall")["spec"]["template"]["spec"]
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_about() {
+    let chart = chart();
+    helm(&["lint", "--strict", chart.to_str().unwrap()]).unwrap();
+}
+
+#[test]
+fn the_chart_makes_what_the_plain_manifests_have() {
+    let chart = rendered("landfall", &[]).unwrap();
+    let plain = deployed("landfall").without("Namespace");
+    assert_eq!(chart.in_meaning(), plain.in_meaning());
+}
+
+#[test]
+fn certificates_everywhere_are_the_same_right_as_in_the_plain_manifest() {
+    let values = [r#"rbac.certificates={"everywhere":true}"#];
+    let chart = rendered("landfall", &values).unwrap();
+    let mut plain = deployed("landfall").without("Namespace");
+    plain.add(deployed("rbac-certificates"));
+    assert_eq!(chart.in_meaning(), plain.in_meaning());
+}
+
+#[test]
+fn certificates_of_single_namespaces_are_bound_in_these_only() {
+    let values = [r#"rbac.certificates={"namespaces":["shop","bank"]}"#];
+    let chart = rendered("landfall", &values).unwrap();
+    let bound: Vec<&Value> = chart
+        .all()
+        .filter(|object| object["roleRef"]["name"] == "landfall-certificates")
+        .map(|object| &object["metadata"]["namespace"])
+        .collect();
+    assert_eq!(bound, ["bank", "shop"]);
+    let role = chart.one("ClusterRole", "landfall-certificates");
+    assert_eq!(role["rules"][0]["verbs"], json!(["list", "watch"]));
+}
+
+#[test]
+fn without_roles_nothing_is_granted() {
+    let values = [r#"rbac={"create":false,"certificates":{"everywhere":true}}"#];
+    let chart = rendered("landfall", &values).unwrap();
+    let kinds: Vec<&Value> = chart.all().map(|object| &object["kind"]).collect();
+    assert_eq!(
+        kinds,
+        [
+            "ConfigMap",
+            "Deployment",
+            "PodDisruptionBudget",
+            "ServiceAccount"
+        ]
+    );
+}
+
+#[test]
+fn two_releases_share_nothing() {
+    let names = |release: &str| {
+        let objects = rendered(release, &[]).unwrap();
+        let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+        objects.all().map(name).collect::<Vec<_>>()
+    };
+    let (inner, outer) = (names("inner"), names("outer"));
+    assert!(inner.iter().all(|name| !outer.contains(name)), "{inner:?}");
+    let outer = rendered("outer", &[]).unwrap();
+    let role = outer.one("Role", "outer");
+    assert_eq!(role["rules"][1]["resourceNames"], json!(["outer"]));
+    let pod = &outer.one("Deployment", "outer")["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("--lease-name=outer")), "{pod}");
+}
+
+#[test]
+fn without_privileged_ports_the_pod_is_nobody_and_has_no_capability() {
+    let chart = rendered("landfall", &["privilegedPorts=false"]).unwrap();
+    let pod = pod(&chart);
+    assert_eq!(
+        pod["securityContext"],
+        json!({
+            "runAsUser": 65532, "runAsGroup": 65532, "runAsNonRoot": true,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        })
+    );
+    assert_eq!(
+        pod["containers"][0]["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"]})
+    );
+}
+
+#[test]
+fn another_configuration_restarts_the_replicas() {
+    let template = |values: &[&str]| {
+        let chart = rendered("landfall", values).unwrap();
+        chart.one("Deployment", "landfall")["spec"]["template"]["metadata"].clone()
+    };
+    let other = r#"config={"instances":[{"name":"other","provider":"local"}]}"#;
+    assert_ne!(template(&[]), template(&[other]));
+    assert_eq!(template(&[]), template(&["replicas=5"]));
+}
+
+#[test]
+fn what_a_pod_can_have_is_passed_on() {
+    let chart = rendered(
+        "landfall",
+        &[
+            r#"image={"repository":"registry.example.com:5000/lb","tag":"1","pullSecrets":[{"name":"key"}]}"#,
+            r#"env=[{"name":"HTTPS_PROXY","value":"http://proxy.example:3128"}]"#,
+            r#"tolerations=[{"operator":"Exists"}]"#,
+            r#"nodeSelector={"edge":"true"}"#,
+            r#"affinity={"nodeAffinity":{}}"#,
+            r#"podLabels={"team":"net"}"#,
+            r#"podAnnotations={"note":"x"}"#,
+            r#"serviceAccount={"annotations":{"a":"b"}}"#,
+            "grace=90",
+            r#"admin={"address":"0.0.0.0","port":9999}"#,
+            r#"priorityClassName="""#,
+        ],
+    )
+    .unwrap();
+    let template = &chart.one("Deployment", "landfall")["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"]["team"], "net");
+    assert_eq!(template["metadata"]["annotations"]["note"], "x");
+    let pod = pod(&chart);
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "key"}]));
+    assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(pod["nodeSelector"], json!({"edge": "true"}));
+    assert_eq!(pod["affinity"], json!({"nodeAffinity": {}}));
+    assert_eq!(pod["terminationGracePeriodSeconds"], 105);
+    assert_eq!(pod.get("priorityClassName"), None);
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "registry.example.com:5000/lb:1");
+    assert_eq!(container["env"][2]["name"], "HTTPS_PROXY");
+    assert_eq!(container["ports"][0]["containerPort"], 9999);
+    let arguments = container["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("--admin=0.0.0.0:9999")));
+    assert!(arguments.contains(&json!("--grace=90")));
+    let account = chart.one("ServiceAccount", "landfall");
+    assert_eq!(account["metadata"]["annotations"], json!({"a": "b"}));
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused_by_name() {
+    for (value, told) in [
+        ("replica=3", "additional properties 'replica' not allowed"),
+        ("replicas=-1", "/replicas"),
+        (r#"grace="long""#, "/grace"),
+        (r#"image={"tag":"a b"}"#, "/image/tag"),
+        (r#"admin={"address":"10.0.0.1"}"#, "/admin/address"),
+        // Probes could not reach it.
+        ("hostNetwork=false", "/admin/address"),
+        (r#"env=[{"name":"HOSTNAME","value":"x"}]"#, "/env/0/name"),
+        (r#"config={"instances":[]}"#, "/config/instances"),
+        (
+            r#"config={"instances":[{"name":"a","provider":"cloud"}]}"#,
+            "/config/instances/0",
+        ),
+        (
+            r#"config={"instances":[{"name":"a","provider":"local","defualt":true}]}"#,
+            "defualt",
+        ),
+        (
+            r#"rbac={"certificates":{"namespaces":["Shop"]}}"#,
+            "/rbac/certificates/namespaces/0",
+        ),
+    ] {
+        let refusal = rendered("landfall", &[value]).unwrap_err();
+        assert!(refusal.contains(told), "{value}: {refusal}");
+    }
+}
+
+#[test]
+fn every_value_is_documented_and_every_documented_one_has_its_place_in_the_schema() {
+    let read = |name: &str| std::fs::read_to_string(chart().join(name)).unwrap();
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
+    let mut named: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    named.retain(|name| *name != "global");
+    let given: Vec<&String> = values.as_object().unwrap().keys().collect();
+    assert_eq!(named, given);
+}
