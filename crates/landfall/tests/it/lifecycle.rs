@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use landfall_model::view::ServiceView;
 use rustix::process::Signal;
 
 use crate::backend::Backend;
@@ -285,8 +286,7 @@ async fn log_lines_are_json_with_fixed_fields() {
     );
     lab.write("later.yaml", &svc("later").tcp(8080).yaml());
     lab.start().await;
-    let judged =
-        |service: &landfall_model::view::ServiceView| !service.status.conditions.is_empty();
+    let judged = |service: &ServiceView| !service.status.conditions.is_empty();
     lab.until("default/web", "was judged", judged).await;
     lab.until("default/later", "was judged", judged).await;
     let state = lab.state().join("lock");
@@ -325,6 +325,54 @@ async fn log_lines_are_json_with_fixed_fields() {
             .contains("landfall.dev/drain"),
         "{failed}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_moves_to_another_file_is_not_interrupted() {
+    let mut lab = Lab::new();
+    let pod = Backend::lines("pod", lab.ranges.backend(2, 3001)).await;
+    let text = svc("web").tcp(8080).members(&[pod.address]).yaml();
+    lab.write("z.yaml", &text);
+    lab.start().await;
+    let target = at(&lab.ready("default/web").await, 8080);
+    let mut talk = Talk::to(target).await.unwrap();
+    talk.say("before").await.unwrap();
+    for (from, to) in [("z.yaml", "a.yaml"), ("a.yaml", "m.yml")] {
+        fs::rename(lab.file(from), lab.file(to)).unwrap();
+        let moved = |service: &ServiceView| {
+            let origin = service.origin.as_ref();
+            origin.is_some_and(|origin| origin.file.ends_with(to))
+        };
+        lab.until("default/web", "is known by its new file", moved)
+            .await;
+    }
+    talk.say("after").await.unwrap();
+    let web = lab.ready("default/web").await;
+    assert_eq!(at(&web, 8080), target);
+    let log: Vec<String> = lab.log().iter().map(ToString::to_string).collect();
+    for word in ["DeletingLoadBalancer", "listener closed"] {
+        assert!(log.iter().all(|line| !line.contains(word)), "{log:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_wants_no_load_balancer_any_more_gives_everything_back() {
+    let mut lab = Lab::new();
+    let pod = Backend::lines("pod", lab.ranges.backend(2, 3001)).await;
+    let text = svc("web").tcp(8080).members(&[pod.address]).yaml();
+    lab.write("web.yaml", &text);
+    lab.start().await;
+    let target = at(&lab.ready("default/web").await, 8080);
+    lab.write(
+        "web.yaml",
+        &text.replace("type: LoadBalancer", "type: ClusterIP"),
+    );
+    lab.gone("default/web").await;
+    assert_eq!(lab.view().await.pools[0].assigned_ipv4, 0);
+    assert!(client::who(target).await.is_err());
+    lab.write("web.yaml", &text);
+    let web = lab.ready("default/web").await;
+    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
 }
 
 async fn wait_until(what: &str, met: impl Fn() -> bool) {

@@ -9,9 +9,10 @@ use tempfile::TempDir;
 use crate::lab;
 use crate::process::{self, Ended};
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "demo",
     "up",
+    "controller",
     "get",
     "explain",
     "plan",

@@ -364,3 +364,22 @@ async fn reasons_are_counted_in_the_metrics_by_their_codes() {
     let web = scene.lab.service("default/web").await;
     assert!(!met(&web, ConditionType::Accepted));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_this_machine_does_not_have_is_told_with_the_command_that_adds_it() {
+    // A range for documentation: no machine has it.
+    let lab = Lab::new().also(&["--pool", "192.0.2.64/30"]);
+    let scene = Scene::of(lab).await;
+    let text = scene.web().option("addresses", "192.0.2.65").yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::AddressNotLocal).await;
+    assert!(reason.message.contains("192.0.2.65:8080/TCP"), "{reason}");
+    assert!(reason.remedy.contains("ip address add"), "{reason}");
+    let web = scene.lab.service("default/web").await;
+    let programmed = condition(&web, ConditionType::Programmed);
+    assert_eq!(programmed, (false, Code::AddressNotLocal));
+    let here = scene.lab.ranges.pool(60).to_string();
+    let text = scene.web().option("addresses", &here).yaml();
+    scene.lab.write("web.yaml", &text);
+    assert_eq!(scene.healed().await.ip().to_string(), here);
+}
