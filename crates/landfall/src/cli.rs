@@ -99,7 +99,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
     /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
-    /// IPAddressPool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
+    /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
     /// Provider instances and their pools: landfall.yaml

@@ -180,5 +180,5 @@ async fn deposed(mut leading: watch::Receiver<bool>) {
         return;
     }
     // The election ended by itself: only a stop does that.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -51,7 +51,7 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
 
 /// Who is asked.
 enum Asked {
-    Instance(Admin),
+    Instance(Box<Admin>),
     Cluster(ClusterArgs, Classes),
 }
 
@@ -60,7 +60,7 @@ enum Asked {
 impl Asked {
     async fn of(args: &GetArgs) -> anyhow::Result<Self> {
         if !args.cluster.is_meant() {
-            return Ok(Self::Instance(Admin::at(&args.instance.admin)));
+            return Ok(Self::Instance(Box::new(Admin::at(&args.instance.admin))));
         }
         let config = config::read(args.config.as_deref()).await?;
         Ok(Self::Cluster(

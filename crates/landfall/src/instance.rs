@@ -184,9 +184,10 @@ impl Instance {
         lifetime.tasks.close();
         lifetime.tasks.wait().await;
         drop(handle);
-        match Arc::into_inner(proxy) {
-            Some(proxy) => proxy.shutdown(grace).await,
-            None => tracing::error!("the data plane is still in use; connections are cut"),
+        if let Some(proxy) = Arc::into_inner(proxy) {
+            proxy.shutdown(grace).await;
+        } else {
+            tracing::error!("the data plane is still in use; connections are cut");
         }
     }
 }

@@ -6,9 +6,11 @@ use tracing_subscriber::fmt::time::SystemTime;
 use crate::cli::LogFormat;
 
 /// Starts logging. `LANDFALL_LOG` (as in `debug` or `landfall_proxy=trace`) says how much;
-/// `quiet` is the level without it.
+/// `quiet` is the level without it. The Kubernetes client's own complaints about an API server that
+/// is away are left out: the sources tell of it once.
 pub fn start(format: LogFormat, quiet: &str) {
-    let filter = EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new(quiet));
+    let filter = EnvFilter::try_from_env("LANDFALL_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(format!("{quiet},kube_client::client::builder=off")));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_timer(SystemTime)

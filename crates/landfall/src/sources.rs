@@ -77,7 +77,7 @@ impl Texts {
                 file: name.clone(),
                 line: line - before,
             };
-            let newlines = text.iter().filter(|byte| **byte == b'\n').count();
+            let newlines = text.split(|byte| *byte == b'\n').count() - 1;
             let separator = SEPARATOR.matches('\n').count();
             before += u32::try_from(newlines + separator).unwrap_or(u32::MAX);
         }
