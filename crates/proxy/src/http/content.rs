@@ -8,11 +8,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 
 use super::watchdog::Watchdog;
+
+/// How long a request is read that nobody wants any more.
+const READ_ON: Duration = Duration::from_secs(2);
 
 /// What follows the head of a request.
 #[derive(Debug)]
@@ -65,6 +71,8 @@ enum Source {
     Http2 {
         incoming: Incoming,
         impatience: Impatience,
+        /// Where the rest is read to its end if nobody else does.
+        streams: TaskTracker,
     },
     /// Frames that the task of an HTTP/1 client reads.
     Http1(mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>),
@@ -79,13 +87,15 @@ impl RequestContent {
     }
 
     /// The body of a request that came over HTTP/2, from a client with this much time between frames.
-    pub(super) fn http2(incoming: Incoming, patience: Duration) -> Self {
+    /// `streams` are the tasks of its connection.
+    pub(super) fn http2(incoming: Incoming, patience: Duration, streams: TaskTracker) -> Self {
         if incoming.is_end_stream() {
             return Self::empty();
         }
         Self::new(Source::Http2 {
             incoming,
             impatience: Impatience::new(patience),
+            streams,
         })
     }
 
@@ -129,6 +139,7 @@ impl Body for RequestContent {
             Source::Http2 {
                 incoming,
                 impatience,
+                ..
             } => match Pin::new(incoming).poll_frame(context) {
                 Poll::Ready(frame) => {
                     impatience.calm();
@@ -164,6 +175,30 @@ impl Body for RequestContent {
             Source::Empty => true,
             Source::Http2 { incoming, .. } => incoming.is_end_stream(),
             Source::Http1(_) => false,
+        }
+    }
+}
+
+impl Drop for RequestContent {
+    /// Not reading on would reset the stream as soon as the response is whole. That is good HTTP/2 (RFC
+    /// 9113 section 8.1), but widespread clients take it for a failure and throw the response away.
+    fn drop(&mut self) {
+        let Source::Http2 {
+            mut incoming,
+            streams,
+            ..
+        } = std::mem::replace(&mut self.source, Source::Empty)
+        else {
+            return;
+        };
+        if incoming.is_end_stream() || self.progress.client_failed() {
+            return;
+        }
+        let read_on = async move { while let Some(Ok(_)) = incoming.frame().await {} };
+        // Outside of the runtime, everything is about to end.
+        if let Ok(runtime) = Handle::try_current() {
+            let read_on = async { drop(timeout(READ_ON, read_on).await) };
+            streams.spawn_on(read_on, &runtime);
         }
     }
 }

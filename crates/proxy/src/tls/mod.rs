@@ -32,7 +32,7 @@ const MAX_HANDSHAKE: Duration = Duration::from_secs(10);
 pub enum Offer {
     /// None: the bytes inside are not looked at.
     Nothing,
-    /// `h2`, then `http/1.1`.
+    /// `h2`, then `http/1.1`, then `http/1.0`.
     Http,
 }
 
@@ -67,7 +67,10 @@ impl Offer {
     fn protocols(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nothing => Vec::new(),
-            Self::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            // A client that offers nothing but HTTP/1.0 must be told so, or it would be turned away.
+            Self::Http => ["h2", "http/1.1", "http/1.0"]
+                .map(|name| name.as_bytes().to_vec())
+                .to_vec(),
         }
     }
 }

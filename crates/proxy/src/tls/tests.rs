@@ -196,6 +196,10 @@ async fn http_is_offered_only_where_http_is_spoken() {
         chosen(Offer::Http, &["http/1.1"]).await.as_deref(),
         Some("http/1.1")
     );
+    assert_eq!(
+        chosen(Offer::Http, &["http/1.0"]).await.as_deref(),
+        Some("http/1.0")
+    );
     assert_eq!(chosen(Offer::Http, &[]).await, None);
     assert_eq!(chosen(Offer::Nothing, &["h2", "http/1.1"]).await, None);
 }

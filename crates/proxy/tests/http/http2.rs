@@ -587,3 +587,33 @@ async fn a_head_that_is_too_large_is_refused() {
     assert_eq!(member.requests(), 0);
     assert!(nothing().is_end_stream());
 }
+
+#[tokio::test]
+async fn an_answer_that_comes_early_reaches_a_client_that_still_sends() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let client = Http2Client::connect(scene.address).await;
+    let (send, body) = frames();
+    let asking = tokio::spawn(async move {
+        let response = whole(client.begin(post("/", body)).await.unwrap())
+            .await
+            .unwrap();
+        (client, response)
+    });
+    let part = Bytes::from(vec![b'x'; 65_536]);
+    send.send(Frame::data(part.clone())).await.unwrap();
+    let mut served = member.accept().await;
+    while !served.line().await.is_empty() {}
+    served
+        .send("HTTP/1.1 413 Too Much\r\nContent-Length: 4\r\nConnection: close\r\n\r\nless")
+        .await;
+    drop(served);
+    let (client, response) = asking.await.unwrap();
+    assert_eq!((response.status, response.text()), (413, "less"));
+    // What the client goes on to send is read: more than fits any window, and no reset comes.
+    for _ in 0..20 {
+        send.send(Frame::data(part.clone())).await.unwrap();
+    }
+    drop(send);
+    client.ended().await;
+}

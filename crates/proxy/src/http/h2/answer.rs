@@ -47,7 +47,8 @@ pub(super) async fn answer(
     let front = client.front.clone();
     let settings = front.settings();
     let (parts, body) = request.into_parts();
-    let content = RequestContent::http2(body, settings.timeouts.client_data);
+    let content =
+        RequestContent::http2(body, settings.timeouts.client_data, client.streams.clone());
     let answer = match prepare(&client, parts, settings) {
         Ok((parts, authority)) => {
             let errand = Errand {

@@ -65,6 +65,8 @@ const LINGER: Duration = Duration::from_secs(2);
 struct Client {
     front: Arc<Front>,
     inbound: Inbound,
+    /// Tasks of requests under way.
+    streams: TaskTracker,
     forwarding: Mutex<Arc<Forwarding>>,
     /// Connections to members that were told about this client.
     own_idle: Idle,
@@ -99,7 +101,7 @@ pub(super) async fn run<S: ClientStream>(
         let client = asked.clone();
         async move { Ok::<_, Infallible>(answer::answer(client, request).await) }
     });
-    let streams = TaskTracker::new();
+    let streams = shared.streams.clone();
     let mut builder = Builder::new(Spawner::new(streams.clone()));
     builder
         .timer(TokioTimer::new())
@@ -177,6 +179,7 @@ impl Client {
         Self {
             front,
             inbound,
+            streams: TaskTracker::new(),
             forwarding: Mutex::new(forwarding),
             own_idle: Idle::default(),
             own_links: Links::default(),

@@ -387,8 +387,16 @@ impl Upload {
             if head.is_empty() && data.is_empty() && tail.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let parts = [IoSlice::new(head), IoSlice::new(data), IoSlice::new(tail)];
-            let count = ready!(Pin::new(&mut *stream).poll_write_vectored(context, &parts))?;
+            let polled = match (head, data, tail) {
+                (only, [], []) | ([], only, []) | ([], [], only) => {
+                    Pin::new(&mut *stream).poll_write(context, only)
+                }
+                parts => {
+                    let parts = [parts.0, parts.1, parts.2].map(IoSlice::new);
+                    Pin::new(&mut *stream).poll_write_vectored(context, &parts)
+                }
+            };
+            let count = ready!(polled)?;
             if count == 0 {
                 return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
             }
