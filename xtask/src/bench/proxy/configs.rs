@@ -66,26 +66,40 @@ impl Addresses {
     }
 }
 
+/// How HAProxy passes bulk on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Through buffers of 16 KiB.
+    AsItComes,
+    /// Through buffers of this size.
+    Buffers(u32),
+    /// Through pipes of 64 KiB, as the kernel makes them.
+    Splice,
+    /// Through pipes of this size.
+    SpliceThrough(u32),
+}
+
 /// HAProxy.
 pub fn haproxy(
     addresses: Addresses,
     sizes: &Sizes,
-    buffer: Option<u32>,
-    splice: bool,
+    passing: Passing,
 ) -> Result<String, std::fmt::Error> {
     let mut out = String::from("global\n  nbthread 1\n");
     // Two files each, and it insists on the limit that it computes from this.
     writeln!(out, "  maxconn {}", sizes.idle + 100)?;
-    if let Some(buffer) = buffer {
-        writeln!(out, "  tune.bufsize {buffer}")?;
-    }
-    if splice {
-        // Two more files each, and by itself it wants a pipe for every fourth connection.
-        out.push_str("  maxpipes 32\n");
+    match passing {
+        Passing::AsItComes => {}
+        Passing::Buffers(bytes) => writeln!(out, "  tune.bufsize {bytes}")?,
+        // A pipe takes two more files, and by itself it wants one for every fourth connection.
+        Passing::Splice => out.push_str("  maxpipes 32\n"),
+        Passing::SpliceThrough(bytes) => {
+            writeln!(out, "  maxpipes 32\n  tune.pipesize {bytes}")?;
+        }
     }
     out.push_str("\ndefaults\n  balance roundrobin\n  timeout connect 30s\n  timeout client 10m\n");
     out.push_str("  timeout server 10m\n  timeout http-keep-alive 10m\n");
-    if splice {
+    if matches!(passing, Passing::Splice | Passing::SpliceThrough(_)) {
         out.push_str("  option splice-request\n  option splice-response\n");
     }
     for work in Work::ALL {
@@ -233,14 +247,25 @@ mod tests {
 
     #[test]
     fn splice_and_buffers_are_only_in_the_variants() {
-        let plain = haproxy(Addresses(2), &Sizes::FULL, None, false).unwrap();
+        let of = |passing| haproxy(Addresses(2), &Sizes::FULL, passing).unwrap();
+        let plain = of(Passing::AsItComes);
         assert!(
-            !plain.contains("splice") && !plain.contains("bufsize"),
+            !plain.contains("splice") && !plain.contains("size"),
             "{plain}"
         );
-        let other = haproxy(Addresses(2), &Sizes::FULL, Some(65_536), true).unwrap();
-        assert!(other.contains("option splice-response\n"), "{other}");
-        assert!(other.contains("tune.bufsize 65536\n"), "{other}");
+        let buffers = of(Passing::Buffers(65_536));
+        assert!(
+            !buffers.contains("splice") && buffers.contains("tune.bufsize 65536\n"),
+            "{buffers}"
+        );
+        let splice = of(Passing::Splice);
+        assert!(
+            splice.contains("option splice-response\n") && !splice.contains("size"),
+            "{splice}"
+        );
+        let pipes = of(Passing::SpliceThrough(1 << 20));
+        assert!(pipes.contains("option splice-response\n"), "{pipes}");
+        assert!(pipes.contains("tune.pipesize 1048576\n"), "{pipes}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::configs::{self, Addresses, Work};
+use super::configs::{self, Addresses, Passing, Work};
 use super::load::{self, Talk};
 use super::machine::Machine;
 use super::process;
@@ -32,6 +32,10 @@ pub enum Contestant {
     Haproxy64k,
     /// HAProxy with splice in both directions
     HaproxySplice,
+    /// HAProxy with splice, and pipes of 1 MiB
+    #[value(name = "haproxy-splice-1m")]
+    #[serde(rename = "haproxy-splice-1m")]
+    HaproxySplice1m,
     /// nginx as it comes
     Nginx,
     /// nginx with buffers of 64 KiB
@@ -70,11 +74,12 @@ pub struct Instance {
 // === impl Contestant ===
 
 impl Contestant {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Landfall,
         Self::Haproxy,
         Self::Haproxy64k,
         Self::HaproxySplice,
+        Self::HaproxySplice1m,
         Self::Nginx,
         Self::Nginx64k,
     ];
@@ -85,6 +90,7 @@ impl Contestant {
             Self::Haproxy => "haproxy",
             Self::Haproxy64k => "haproxy-64k",
             Self::HaproxySplice => "haproxy-splice",
+            Self::HaproxySplice1m => "haproxy-splice-1m",
             Self::Nginx => "nginx",
             Self::Nginx64k => "nginx-64k",
         }
@@ -94,7 +100,7 @@ impl Contestant {
     pub fn is_for_bulk(self) -> bool {
         matches!(
             self,
-            Self::Haproxy64k | Self::HaproxySplice | Self::Nginx64k
+            Self::Haproxy64k | Self::HaproxySplice | Self::HaproxySplice1m | Self::Nginx64k
         )
     }
 
@@ -104,8 +110,9 @@ impl Contestant {
             Self::Haproxy => 2,
             Self::Haproxy64k => 3,
             Self::HaproxySplice => 4,
-            Self::Nginx => 5,
-            Self::Nginx64k => 6,
+            Self::HaproxySplice1m => 5,
+            Self::Nginx => 6,
+            Self::Nginx64k => 7,
         })
     }
 
@@ -149,8 +156,8 @@ impl Contestant {
             fs::write(&file, text)?;
             Ok(file)
         };
-        let haproxy = |buffer, splice| -> anyhow::Result<Command> {
-            let config = configs::haproxy(addresses, sizes, buffer, splice)?;
+        let haproxy = |passing| -> anyhow::Result<Command> {
+            let config = configs::haproxy(addresses, sizes, passing)?;
             let mut command = Command::new(&programs.haproxy);
             // -db: one process, in the foreground.
             command
@@ -167,9 +174,10 @@ impl Contestant {
             Ok(command)
         };
         match self {
-            Self::Haproxy => haproxy(None, false),
-            Self::Haproxy64k => haproxy(Some(65_536), false),
-            Self::HaproxySplice => haproxy(None, true),
+            Self::Haproxy => haproxy(Passing::AsItComes),
+            Self::Haproxy64k => haproxy(Passing::Buffers(65_536)),
+            Self::HaproxySplice => haproxy(Passing::Splice),
+            Self::HaproxySplice1m => haproxy(Passing::SpliceThrough(1 << 20)),
             Self::Nginx => nginx(None),
             Self::Nginx64k => nginx(Some("64k")),
             Self::Landfall => {
