@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, ServeClusterArgs};
+use crate::config;
 use crate::instance::{Instance, Lifetime, Options};
-use crate::{config, signals};
+use crate::signals::Stop;
 
 /// Runs the command.
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
@@ -38,10 +39,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     )
     .await?;
     let grace = Duration::from_secs(args.grace);
+    let stop = Stop::watch();
     if !args.leader_elect {
         let instance =
             on_cluster(options, connection, &identity, WriteGuard::always(), None).await?;
-        signals::stop_asked().await;
+        stop.asked().await;
         instance.stop(grace).await;
         return Ok(());
     }
@@ -65,7 +67,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     )
     .await?;
     let outcome = tokio::select! {
-        () = signals::stop_asked() => Ok(()),
+        () = stop.asked() => Ok(()),
         () = deposed(leading) => {
             Err(anyhow::anyhow!("the Lease passed to another replica, or could not be renewed"))
         }

@@ -13,7 +13,7 @@ use landfall_kube::lease::{WriteGuard, identity};
 
 use crate::cli::UpArgs;
 use crate::instance::{Instance, Lifetime, Options};
-use crate::signals;
+use crate::signals::Stop;
 use crate::{config, controller, get};
 
 /// How long a start may take before it is said that something is slow.
@@ -43,6 +43,20 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         };
         on_files(options, files).await?
     };
+    let stop = Stop::watch();
+    tokio::select! {
+        () = stop.asked() => {}
+        announced = announce(&instance) => {
+            announced?;
+            stop.asked().await;
+        }
+    }
+    instance.stop(Duration::from_secs(args.grace)).await;
+    Ok(())
+}
+
+/// Says what is served and where to look, once there is something to say.
+async fn announce(instance: &Instance) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match instance.wait_until(START, |view| view.ready).await {
         Ok(view) if view.services.is_empty() => {
@@ -63,8 +77,6 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         instance.admin()
     )?;
     out.flush()?;
-    signals::stop_asked().await;
-    instance.stop(Duration::from_secs(args.grace)).await;
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use crate::cli::DemoArgs;
 use crate::get;
 use crate::instance::{Instance, Options};
 use crate::planning::INSTANCE;
-use crate::signals;
+use crate::signals::Stop;
 use crate::up;
 use backends::{Backends, FAILING_NAME};
 
@@ -63,7 +63,17 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         workers: None,
     };
     let instance = up::on_files(options, files).await?;
-    let outcome = serve(&args, &instance, &backends, folder.path()).await;
+    let stop = Stop::watch();
+    let outcome = tokio::select! {
+        () = stop.asked() => {
+            if args.once {
+                Err(anyhow::anyhow!("interrupted before every request was sent"))
+            } else {
+                Ok(())
+            }
+        }
+        outcome = serve(&args, &instance, &backends, folder.path(), &stop) => outcome,
+    };
     instance.stop(Duration::from_secs(1)).await;
     cancel.cancel();
     tasks.close();
@@ -76,6 +86,7 @@ async fn serve(
     instance: &Instance,
     backends: &Backends,
     folder: &Path,
+    stop: &Stop,
 ) -> anyhow::Result<()> {
     let view = instance
         .wait_until(START, settled)
@@ -97,7 +108,7 @@ async fn serve(
         instance.admin(),
         folder.display()
     )?;
-    signals::stop_asked().await;
+    stop.asked().await;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -194,6 +195,35 @@ async fn sigterm_lets_a_long_request_finish_and_ends_with_success() {
         "{:?}",
         began.elapsed()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_at_any_moment_of_the_start_is_heeded() {
+    let mut lab = Lab::new();
+    let pod = Backend::lines("pod", lab.ranges.backend(2, 3001)).await;
+    for number in 0..5 {
+        let service = svc(&format!("web-{number}")).tcp(8080);
+        let text = service.members(&[pod.address]).yaml();
+        lab.write(&format!("{number}.yaml"), &text);
+    }
+    for moment in [0, 5, 10, 20, 30, 40, 60, 80] {
+        lab.spawn();
+        // Every moment is as good as the others: nothing is waited for here.
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        lab.signal(Signal::TERM);
+        let ended = lab.end().await;
+        // Before it holds anything there is nothing to end in order.
+        let how = (ended.code(), ended.status.signal());
+        assert!(
+            how == (Some(0), None) || how == (None, Some(15)),
+            "after {moment} ms: {how:?} {}",
+            ended.stderr
+        );
+    }
+    lab.start().await;
+    for number in 0..5 {
+        lab.ready(&format!("default/web-{number}")).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
