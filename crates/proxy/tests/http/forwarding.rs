@@ -314,3 +314,24 @@ async fn a_client_may_send_all_its_requests_at_once() {
     client.finish().await;
     client.closed().await;
 }
+
+#[tokio::test]
+async fn a_client_named_by_a_trusted_proxy_header_is_the_client() {
+    let member = Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.mode = Mode::Http(EVERYTHING);
+        listener.accept_proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
+    })
+    .await;
+    let port = scene.address.port();
+    let mut client = scene.client().await;
+    client
+        .send("PROXY TCP4 198.51.100.7 192.0.2.1 5555 443\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .await;
+    let expected = format!(
+        "GET / HTTP/1.1\nHost: a\nX-Forwarded-For: 198.51.100.7\nX-Forwarded-Proto: http\n\
+         X-Forwarded-Port: {port}\n\n"
+    );
+    assert_eq!(client.response().await.text(), expected);
+    assert_eq!(client.get("/").await.status, 200);
+}
