@@ -193,3 +193,86 @@ impl Event {
         self.flags & flags.cast_unsigned() != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::coarse_millis;
+    use crate::timer::Timer;
+
+    async fn tokens(epoll: &Epoll, events: &mut Events) -> Vec<u64> {
+        let look = poll_fn(|cx| epoll.poll_look(cx, events));
+        let looked = tokio::time::timeout(Duration::from_secs(5), look).await;
+        looked.expect("no event").unwrap();
+        (0..events.len())
+            .filter_map(|place| events.get(place))
+            .map(|event| event.token)
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn what_happens_to_a_socket_is_told_once_and_told_again_when_it_happens_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        epoll.add(&served, 7, Watch::Reading).unwrap();
+        assert!(!epoll.look(&mut events).unwrap() && events.is_empty());
+        for _ in 0..2 {
+            client.write_all(b"x").unwrap();
+            assert_eq!(tokens(&epoll, &mut events).await, [7]);
+            let event = events.get(0).unwrap();
+            assert!(event.is_readable() && !event.is_writable() && !event.is_read_closed());
+            assert!(!epoll.look(&mut events).unwrap() && events.is_empty());
+        }
+        epoll.change(&served, 8, Watch::Both).unwrap();
+        assert_eq!(tokens(&epoll, &mut events).await, [8]);
+        assert!(events.get(0).unwrap().is_writable());
+        drop(client);
+        assert_eq!(tokens(&epoll, &mut events).await, [8]);
+        assert!(events.get(0).unwrap().is_read_closed());
+        epoll.remove(&served).unwrap();
+        assert!(epoll.remove(&served).is_err());
+    }
+
+    #[tokio::test]
+    async fn more_events_than_fit_are_told_in_turns() {
+        const COUNT: u64 = 600;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        let mut keep = Vec::new();
+        for token in 0..COUNT {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (served, _) = listener.accept().unwrap();
+            (&client).write_all(b"x").unwrap();
+            epoll.add(&served, token, Watch::Reading).unwrap();
+            keep.push((client, served));
+        }
+        let mut told = Vec::new();
+        while told.len() < COUNT as usize {
+            told.extend(tokens(&epoll, &mut events).await);
+        }
+        told.sort_unstable();
+        assert_eq!(told, (0..COUNT).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_timer_fires_each_time_it_is_set() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        let timer = Timer::new().unwrap();
+        epoll.add(&timer, 1, Watch::Reading).unwrap();
+        assert!(!epoll.look(&mut events).unwrap() && events.is_empty());
+        for wait in [20, 0] {
+            let at = coarse_millis() + wait;
+            timer.set(at).unwrap();
+            assert_eq!(tokens(&epoll, &mut events).await, [1]);
+            // The coarse clock may be some milliseconds behind.
+            assert!(coarse_millis() + 10 >= at);
+        }
+    }
+}

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod listen;
 pub mod pipe;
 pub mod stream;
+pub mod timer;
 
 use std::io;
 

@@ -7,6 +7,11 @@
 //! connection is a row in a table, events come in batches from an epoll instance of our own inside
 //! tokio's, deadlines are coarse and lazy, and sockets toward members are used again.
 //!
+//! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with 6,000
+//! of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver takes nothing
+//! holds at most 64 KiB per way here, or after its first 128 KiB a pipe of 256 KiB in the kernel, of
+//! which a worker makes at most 256. A UDP flow costs about 500 bytes and one socket.
+//!
 //! ```text
 //!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections: pump, outlets
 //!   deadlines ┼─> engine ──┤                                          └─> tasks: TLS, HTTP
@@ -26,15 +31,14 @@ pub(crate) mod wheel;
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use landfall_sys::clock::coarse_millis;
-use landfall_sys::epoll::{Epoll, Event, Events};
+use landfall_sys::epoll::{Epoll, Event, Events, Watch};
+use landfall_sys::timer::Timer;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
 use self::accept::Acceptor;
@@ -49,6 +53,10 @@ use crate::listener::{ListenerId, ListenerState};
 
 /// After this many passes without a pause, the runtime's other tasks have a turn.
 const PASSES: usize = 8;
+
+/// How much the coarse clock may be behind the timer's, in milliseconds (a tick of 100 Hz). When the
+/// timer fires, the deadline is to have passed on both.
+const COARSENESS: u64 = 10;
 
 /// What a worker is told.
 #[derive(Debug)]
@@ -93,8 +101,8 @@ pub(crate) struct Engine {
     /// Connections with more to move.
     busy: Vec<Key>,
     due: Vec<u32>,
-    timer: Pin<Box<Sleep>>,
-    /// When the timer will fire, in milliseconds; `None` when it is not set.
+    timer: Timer,
+    /// For which deadline the timer is set.
     alarm: Option<u64>,
 }
 
@@ -116,6 +124,7 @@ enum Subject {
     Member(u32),
     Port(Key),
     Flow(Key),
+    Time,
 }
 
 // === impl Engine ===
@@ -130,12 +139,14 @@ impl Engine {
         flows: usize,
     ) -> io::Result<Self> {
         let now = coarse_millis();
+        let (epoll, timer) = (Epoll::new()?, Timer::new()?);
+        epoll.add(&timer, Subject::Time.token(), Watch::Reading)?;
         Ok(Self {
             commands,
             resume,
             tasks,
             tools: Tools {
-                epoll: Epoll::new()?,
+                epoll,
                 room: vec![0; pump::ROOM].into_boxed_slice(),
                 pipes: Pipes::default(),
                 outlets: Outlets::default(),
@@ -151,7 +162,7 @@ impl Engine {
             eager: Vec::new(),
             busy: Vec::new(),
             due: Vec::new(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer,
             alarm: None,
         })
     }
@@ -175,7 +186,10 @@ impl Engine {
                 match self.tools.epoll.poll_look(cx, &mut self.events) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(error)) => lose_sight(&error),
-                    Poll::Pending => return self.rest(cx),
+                    Poll::Pending => {
+                        self.rest();
+                        return Poll::Pending;
+                    }
                 }
             } else if let Err(error) = self.tools.epoll.look(&mut self.events) {
                 lose_sight(&error);
@@ -192,25 +206,22 @@ impl Engine {
         self.busy.is_empty() && self.eager.is_empty() && !self.flows.is_eager()
     }
 
-    /// Waits: for an event, a command, or the next deadline.
-    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Before waiting: makes sure that the next deadline ends the wait.
+    fn rest(&mut self) {
         let times = [
             self.connection_times.next(),
             self.greeting_times.next(),
             self.flows.next(),
         ];
-        if let Some(next) = times.into_iter().flatten().min() {
-            if self.alarm.is_none_or(|alarm| next < alarm) {
-                self.alarm = Some(next);
-                let wait = Duration::from_millis(next.saturating_sub(self.tools.now));
-                self.timer.as_mut().reset(Instant::now() + wait);
-            }
-            if self.timer.as_mut().poll(cx).is_ready() {
-                self.alarm = None;
-                cx.waker().wake_by_ref();
+        let Some(next) = times.into_iter().flatten().min() else {
+            return;
+        };
+        if self.alarm.is_none_or(|alarm| next < alarm) {
+            match self.timer.set(next + COARSENESS) {
+                Ok(()) => self.alarm = Some(next),
+                Err(error) => tracing::error!(%error, "deadlines cannot be kept"),
             }
         }
-        Poll::Pending
     }
 
     /// Deals with the fetched events, and with what waited for the end of a pass.
@@ -252,6 +263,8 @@ impl Engine {
             }
             Some(Subject::Port(key)) => self.flows.port_event(key, &mut self.tools),
             Some(Subject::Flow(key)) => self.flows.flow_event(key, &mut self.tools),
+            // Deadlines are looked at in every pass.
+            Some(Subject::Time) => self.alarm = None,
             None => {}
         }
     }
@@ -308,9 +321,6 @@ impl Engine {
         }
         self.due = due;
         self.flows.expire(now);
-        if self.alarm.is_some_and(|alarm| alarm <= now) {
-            self.alarm = None;
-        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -360,6 +370,7 @@ impl Subject {
             Self::Member(number) => (4, u64::from(number)),
             Self::Port(key) => (5, key.pack()),
             Self::Flow(key) => (6, key.pack()),
+            Self::Time => (7, 0),
         };
         kind << Self::SHIFT | bits
     }
@@ -373,6 +384,7 @@ impl Subject {
             4 => Some(Self::Member(key.index)),
             5 => Some(Self::Port(key)),
             6 => Some(Self::Flow(key)),
+            7 => Some(Self::Time),
             _ => None,
         }
     }
@@ -389,4 +401,36 @@ fn member_token(number: u32) -> u64 {
 /// A duration in milliseconds, for coarse deadlines.
 fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_idle_costs_no_more_than_stated() {
+        assert!(
+            size_of::<Option<Connection>>() <= 384,
+            "{}",
+            size_of::<Option<Connection>>()
+        );
+    }
+
+    #[test]
+    fn a_subject_is_found_again_by_its_token() {
+        let key = Slab::default().insert_with(|_| ());
+        let subjects = [
+            Subject::Acceptor(key),
+            Subject::Greeting(key),
+            Subject::Client(key),
+            Subject::Member(7),
+            Subject::Port(key),
+            Subject::Flow(key),
+            Subject::Time,
+        ];
+        for subject in subjects {
+            assert_eq!(Subject::of(subject.token()), Some(subject));
+        }
+        assert_eq!(Subject::of(0), None);
+    }
 }

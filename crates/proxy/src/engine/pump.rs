@@ -32,7 +32,7 @@ const MAX_PIPES: usize = 256;
 const KEPT_PIPES: usize = 16;
 
 /// How many rounds of reading and writing one way gets before others have their turn.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 8;
 
 /// One way of a connection.
 #[derive(Debug)]

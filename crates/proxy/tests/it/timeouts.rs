@@ -10,7 +10,7 @@ use crate::scene::{Manner, Scene, Server, echo, ended, in_time, until};
 const SHORT: Duration = Duration::from_millis(300);
 
 /// The engine's clock is a few milliseconds behind at times.
-const NEARLY: Duration = Duration::from_millis(290);
+const NEARLY: Duration = Duration::from_millis(285);
 
 #[tokio::test]
 async fn a_silent_client_is_ended_after_its_time() {
