@@ -1,8 +1,10 @@
 //! What a large cluster costs `landfall controller`: memory, time to know all of it, CPU per event,
 //! and what it asks of the API server at rest. The API server is a real one.
 //!
-//!     kubectl ──> kube-apiserver + etcd ──> landfall controller (as shipped)
-//!       10,000 Services, 10,000 EndpointSlices, 500 Nodes
+//! ```text
+//! kubectl ──> kube-apiserver + etcd ──> landfall controller (as shipped)
+//!   10,000 Services, 10,000 EndpointSlices, 500 Nodes
+//! ```
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

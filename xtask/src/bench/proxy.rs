@@ -1,7 +1,9 @@
 //! Landfall's data plane against HAProxy and nginx, in one run.
 //!
-//!     load (this process) ──> proxy (a process of its own) ──> members (this process)
-//!         the other CPUs            one CPU to itself             the other CPUs
+//! ```text
+//! load (this process) ──> proxy (a process of its own) ──> members (this process)
+//!     the other CPUs            one CPU to itself             the other CPUs
+//! ```
 //!
 //! Every proxy has the same work, one worker, the same CPU and members of its own; they take turns,
 //! and who goes first changes with every round. What a proxy costs is read from `/proc`.
