@@ -147,30 +147,20 @@ impl Forwarding {
 
     /// Does the same to a map.
     pub(super) fn insert(&self, headers: &mut HeaderMap) {
-        let mut set = |name: &str, value: &[u8]| {
-            if let (Ok(name), Ok(value)) = (
-                HeaderName::from_bytes(name.as_bytes()),
-                HeaderValue::from_bytes(value),
-            ) {
-                headers.insert(name, value);
-            }
-        };
         if self.http.forwarded_proto {
-            set(FORWARDED_PROTO, self.scheme().as_bytes());
+            let scheme = HeaderValue::from_static(self.scheme());
+            headers.insert(HeaderName::from_static("x-forwarded-proto"), scheme);
         }
         if self.http.forwarded_port {
-            set(FORWARDED_PORT, self.port.to_string().as_bytes());
+            let port = HeaderValue::from(self.port);
+            headers.insert(HeaderName::from_static("x-forwarded-port"), port);
         }
         if self.http.forwarded_for {
-            let before = headers
-                .get_all(FORWARDED_FOR)
-                .iter()
-                .map(HeaderValue::as_bytes);
-            let value = self.forwarded_for(before);
-            if let (Ok(name), Ok(value)) = (
-                HeaderName::from_bytes(FORWARDED_FOR.as_bytes()),
-                HeaderValue::from_bytes(&value),
-            ) {
+            let name = HeaderName::from_static("x-forwarded-for");
+            let before = headers.get_all(&name).iter();
+            let value = self.forwarded_for(before.map(HeaderValue::as_bytes));
+            // Made of values and an address, so it is always one.
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
                 headers.insert(name, value);
             }
         }
