@@ -1,6 +1,5 @@
 //! The program of the image: static, and without a trace of where it was built.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +37,12 @@ pub async fn program(stages: &mut Stages, place: &Place) -> anyhow::Result<PathB
         ],
     );
     let home = cargo_home()?;
-    command.env("CARGO_ENCODED_RUSTFLAGS", flags(&place.root, &home));
+    // In the environment, flags of the user's would win; so would they over these.
+    command
+        .arg("--config")
+        .arg(flags(&place.root, &home)?)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     // C files name themselves in messages.
     let files = [
         (place.target(), "target"),
@@ -65,17 +69,18 @@ pub fn judge(program: &Path, bytes: &[u8]) -> anyhow::Result<Elf> {
     Ok(elf)
 }
 
-/// Static, and paths of this machine replaced by names.
-fn flags(root: &Path, home: &Path) -> OsString {
-    let mut flags = OsString::from("-Ctarget-feature=+crt-static");
+/// Static, and paths of this machine replaced by names: a setting for cargo.
+fn flags(root: &Path, home: &Path) -> anyhow::Result<String> {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     // The later one wins where both fit: the checkout may be in the home folder.
     for (path, name) in [(home, "/cargo"), (root, "/landfall")] {
-        flags.push("\u{1f}--remap-path-prefix=");
-        flags.push(path);
-        flags.push("=");
-        flags.push(name);
+        flags.push(format!("--remap-path-prefix={}={name}", path.display()));
     }
-    flags
+    // What is JSON here is TOML, too.
+    Ok(format!(
+        "build.rustflags={}",
+        serde_json::to_string(&flags)?
+    ))
 }
 
 fn cargo_home() -> anyhow::Result<PathBuf> {
@@ -124,16 +129,12 @@ mod tests {
     #[test]
     fn paths_of_the_builder_are_replaced() {
         let flags = flags(
-            Path::new("/home/ada/landfall"),
+            Path::new("/home/ada/my \"landfall\""),
             Path::new("/home/ada/.cargo"),
         );
         assert_eq!(
-            flags.to_str().unwrap().split('\u{1f}').collect::<Vec<_>>(),
-            [
-                "-Ctarget-feature=+crt-static",
-                "--remap-path-prefix=/home/ada/.cargo=/cargo",
-                "--remap-path-prefix=/home/ada/landfall=/landfall",
-            ]
+            flags.unwrap(),
+            r#"build.rustflags=["-Ctarget-feature=+crt-static","--remap-path-prefix=/home/ada/.cargo=/cargo","--remap-path-prefix=/home/ada/my \"landfall\"=/landfall"]"#
         );
     }
 }
