@@ -1,0 +1,74 @@
+//! Objects of Octavia (API v2) and Neutron (API v2.0) as their servers answer them: only the fields
+//! that are read here.
+
+mod network;
+mod octavia;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use network::{FixedIp, FloatingIp, Network, Port, Rule, SecurityGroup, Subnet};
+pub use octavia::{
+    AdditionalVip, Listener, LoadBalancer, Member, Monitor, Pool, Provisioning, SessionPersistence,
+};
+
+/// The id of an object of a cloud: mostly a UUID, never interpreted.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Id(Arc<str>);
+
+/// How one object names another: `{"id": ...}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ref {
+    /// Whose id.
+    pub id: Id,
+}
+
+// === impl Id ===
+
+impl Id {
+    /// An id as the cloud writes it.
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// As the cloud writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for Id {
+    fn from(id: &str) -> Self {
+        Self::new(id)
+    }
+}
+
+/// Some fields are `null`, or an empty text, where nothing is set.
+fn none_if_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Id>, D::Error> {
+    let id = Option::<Id>::deserialize(deserializer)?;
+    Ok(id.filter(|id| !id.as_str().is_empty()))
+}
+
+/// `null` where a list or a map is empty.
+fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
