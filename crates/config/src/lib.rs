@@ -6,4 +6,6 @@
 
 pub mod dirs;
 pub mod file;
+pub mod gcfg;
+pub mod patterns;
 pub mod pools;
