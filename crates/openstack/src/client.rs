@@ -1,0 +1,148 @@
+//! The client of the cloud's APIs: one method per call that Landfall makes, each of them one request, or as many as a list
+//! has pages.
+//!
+//! ```text
+//!  Cloud::listeners()                 octavia, neutron, barbican: addresses, bodies, types
+//!    call: envelope, pages, 401       ── session (one token for all) ── identity (Keystone) ── catalog
+//!      exchange: gate, time-out, trace, count, errors
+//!        transport: the network, or a function in this process
+//! ```
+//!
+//! It decides nothing: no request is repeated, but for one whose token was refused. It must never show a secret.
+
+pub mod auth;
+mod barbican;
+mod call;
+mod calls;
+mod catalog;
+mod error;
+mod exchange;
+mod gate;
+mod identity;
+mod neutron;
+mod octavia;
+mod session;
+mod settings;
+mod transport;
+mod version;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tokio::sync::OnceCell;
+
+use crate::objects::Id;
+use exchange::Exchange;
+use identity::Identity;
+use session::{Session, Sessions};
+
+pub use call::Query;
+pub use calls::{CallCount, CallKey};
+pub use error::{ApiError, ErrorKind};
+pub use neutron::Tagged;
+pub use octavia::ProviderDriver;
+pub use settings::{CloudConfig, Interface, Timeouts, Tls};
+pub use transport::{Answering, InProcess, NoAnswer, Transport, TransportError};
+pub use version::ApiVersion;
+
+/// A cloud and a project in it. Copies share the token, the connections and the counters.
+#[derive(Clone)]
+pub struct Cloud(Arc<Inner>);
+
+/// Why there can't be a client.
+#[derive(Debug, thiserror::Error)]
+pub enum CloudError {
+    /// The address of Keystone.
+    #[error("auth-url: {0}")]
+    AuthUrl(String),
+    /// The name that we give ourselves.
+    #[error("user agent: {0:?} can't stand in a header")]
+    UserAgent(String),
+    /// Certificates.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+struct Inner {
+    config: CloudConfig,
+    exchange: Exchange,
+    sessions: Sessions,
+    version: OnceCell<ApiVersion>,
+}
+
+// === impl Cloud ===
+
+impl Cloud {
+    /// A client over the network. Nothing is asked yet.
+    pub fn new(config: CloudConfig) -> Result<Self, CloudError> {
+        let transport = Transport::network(&config)?;
+        Self::over(config, transport)
+    }
+
+    /// A client over any transport.
+    pub fn over(config: CloudConfig, transport: Transport) -> Result<Self, CloudError> {
+        let identity = Identity::new(&config).map_err(CloudError::AuthUrl)?;
+        let user_agent = HeaderValue::from_str(&config.user_agent)
+            .map_err(|_| CloudError::UserAgent(config.user_agent.clone()))?;
+        let secret = config.auth.secret().clone();
+        Ok(Self(Arc::new(Inner {
+            exchange: Exchange::new(transport, user_agent, secret),
+            sessions: Sessions::new(identity),
+            version: OnceCell::new(),
+            config,
+        })))
+    }
+
+    /// Authenticates, looks for the services in the catalog, and asks for Octavia's version: all that must be well
+    /// before anything else is.
+    pub async fn check(&self) -> Result<ApiVersion, ApiError> {
+        self.versions().await
+    }
+
+    /// The project that the token is for; `None` when it is for a domain.
+    pub async fn project_id(&self) -> Result<Option<Id>, ApiError> {
+        Ok(self.session(None).await?.project_id.clone())
+    }
+
+    /// Bodies above this many bytes are refused, and are not even sent.
+    pub fn body_limit(&self) -> usize {
+        self.0.config.body_limit
+    }
+
+    /// What has been asked so far.
+    pub fn calls(&self) -> BTreeMap<CallKey, CallCount> {
+        self.0.exchange.calls.snapshot()
+    }
+
+    fn config(&self) -> &CloudConfig {
+        &self.0.config
+    }
+
+    fn exchange(&self) -> &Exchange {
+        &self.0.exchange
+    }
+
+    fn version_cell(&self) -> &OnceCell<ApiVersion> {
+        &self.0.version
+    }
+
+    async fn session(&self, refused: Option<&Session>) -> Result<Arc<Session>, ApiError> {
+        let Inner {
+            config,
+            exchange,
+            sessions,
+            ..
+        } = &*self.0;
+        sessions.session(exchange, config, refused).await
+    }
+}
+
+impl fmt::Debug for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cloud")
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}
