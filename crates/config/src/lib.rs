@@ -1,9 +1,13 @@
-//! Configuration from outside the manifests: flags and environment, turned into values.
+//! Configuration from outside the manifests: files, flags and environment, turned into values.
 //!
-//! Pure: the environment is handed in, and no file is read here.
+//! The parsers are pure: text and environment are handed in. Only for the two kinds of files that
+//! refer to each other, `cloud.conf` and `clouds.yaml`, a thin function beside the parser reads them:
+//! [`cloud_conf::read`] and [`clouds_yaml::read`].
 
 #![forbid(unsafe_code)]
 
+pub mod cloud_conf;
+pub mod clouds_yaml;
 pub mod dirs;
 pub mod file;
 pub mod gcfg;

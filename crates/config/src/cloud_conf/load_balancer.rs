@@ -1,0 +1,264 @@
+//! `[LoadBalancer]` and `[LoadBalancerClass "x"]`.
+
+use std::time::Duration;
+
+use landfall_model::reason::Code;
+
+use super::error::ConfError;
+use super::keys::Keys;
+use crate::patterns::{LabelSelector, NamePattern, TagExpression};
+
+/// `[LoadBalancer]`: what holds for Services that don't say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancerConf {
+    /// False: no Service is touched at all.
+    pub enabled: bool,
+    /// The Octavia provider driver; empty: not sent, so that Octavia's default holds.
+    pub lb_provider: String,
+    /// The pool algorithm, if given. [`DEFAULT_METHOD`](Self::DEFAULT_METHOD) holds otherwise.
+    pub lb_method: Option<String>,
+    /// Subnet of the VIP, and of members unless `member_subnet_id` says otherwise.
+    pub subnet_id: Option<String>,
+    /// Network of the VIP.
+    pub network_id: Option<String>,
+    /// Subnet of the members.
+    pub member_subnet_id: Option<String>,
+    /// Where floating IPs come from.
+    pub floating: FloatingConf,
+    /// True: no Service gets a floating IP, whatever it says.
+    pub internal_lb: bool,
+    /// Which nodes are members.
+    pub node_selector: LabelSelector,
+    /// Whether security groups let the load balancer through to the nodes.
+    pub manage_security_groups: bool,
+    /// Whether pools get a monitor, if given; false holds otherwise.
+    pub create_monitor: Option<bool>,
+    /// Time between health checks, in whole seconds.
+    pub monitor_delay: Duration,
+    /// Time after which a health check has failed, in whole seconds.
+    pub monitor_timeout: Duration,
+    /// Successes until a member is up.
+    pub monitor_max_retries: u32,
+    /// Failures until a member is down.
+    pub monitor_max_retries_down: u32,
+    /// Whether a load balancer is deleted with all that belongs to it by one call.
+    pub cascade_delete: bool,
+    /// Octavia flavor.
+    pub flavor_id: Option<String>,
+    /// Octavia availability zone.
+    pub availability_zone: Option<String>,
+    /// Whether PROXY protocol Services show a host name instead of an address.
+    pub enable_ingress_hostname: bool,
+    /// What follows the address in that host name.
+    pub ingress_hostname_suffix: String,
+    /// The certificate of every Service that names none.
+    pub default_tls_container_ref: Option<String>,
+    /// Where certificates are.
+    pub container_store: ContainerStore,
+    /// Services on one load balancer at most, the owner included.
+    pub max_shared_lb: u32,
+    /// Whether the driver needs one call per object.
+    pub provider_requires_serial_api_calls: bool,
+}
+
+/// Where floating IPs come from. An id beats the other two, which both have to fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FloatingConf {
+    /// Network; none: it is searched for.
+    pub network_id: Option<String>,
+    /// Subnet.
+    pub subnet_id: Option<String>,
+    /// Subnets by name.
+    pub subnet: Option<NamePattern>,
+    /// Subnets by tags.
+    pub subnet_tags: Option<TagExpression>,
+}
+
+/// `[LoadBalancerClass "x"]`: what Services choose by `loadbalancer.openstack.org/class`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassConf {
+    /// Where floating IPs come from.
+    pub floating: FloatingConf,
+    /// Network of the VIP.
+    pub network_id: Option<String>,
+    /// Subnet of the VIP.
+    pub subnet_id: Option<String>,
+    /// Subnet of the members.
+    pub member_subnet_id: Option<String>,
+}
+
+/// Where the certificates are that `default-tls-container-ref` names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerStore {
+    /// In Barbican: they must exist there.
+    #[default]
+    Barbican,
+    /// Elsewhere: nothing is checked.
+    External,
+}
+
+/// Drivers that the reference knows.
+const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
+
+// === impl LoadBalancerConf ===
+
+impl LoadBalancerConf {
+    /// The pool algorithm unless somebody names one.
+    pub const DEFAULT_METHOD: &'static str = "ROUND_ROBIN";
+
+    /// Whether the driver is OVN's, which can less.
+    pub fn is_ovn(&self) -> bool {
+        self.lb_provider == "ovn"
+    }
+
+    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, ConfError> {
+        let default = Self::default();
+        keys.parsed("lb-version", |version| match version {
+            "" | "v2" => Ok(()),
+            _ => Err("there is only v2; write that, or nothing".to_owned()),
+        })?;
+        let conf = Self {
+            enabled: keys.flag("enabled")?.unwrap_or(default.enabled),
+            lb_provider: keys.raw("lb-provider")?.unwrap_or(default.lb_provider),
+            lb_method: keys.text("lb-method")?,
+            subnet_id: keys.text("subnet-id")?,
+            network_id: keys.text("network-id")?,
+            member_subnet_id: keys.text("member-subnet-id")?,
+            floating: FloatingConf::read(&mut keys)?,
+            internal_lb: keys.flag("internal-lb")?.unwrap_or(default.internal_lb),
+            node_selector: LabelSelector::parse(&keys.raw("node-selector")?.unwrap_or_default()),
+            manage_security_groups: keys
+                .flag("manage-security-groups")?
+                .unwrap_or(default.manage_security_groups),
+            create_monitor: keys.flag("create-monitor")?,
+            monitor_delay: whole(
+                keys.duration("monitor-delay")?
+                    .unwrap_or(default.monitor_delay),
+            ),
+            monitor_timeout: whole(
+                keys.duration("monitor-timeout")?
+                    .unwrap_or(default.monitor_timeout),
+            ),
+            monitor_max_retries: keys
+                .count("monitor-max-retries")?
+                .unwrap_or(default.monitor_max_retries),
+            monitor_max_retries_down: keys
+                .count("monitor-max-retries-down")?
+                .unwrap_or(default.monitor_max_retries_down),
+            cascade_delete: keys
+                .flag("cascade-delete")?
+                .unwrap_or(default.cascade_delete),
+            flavor_id: keys.text("flavor-id")?,
+            availability_zone: keys.text("availability-zone")?,
+            enable_ingress_hostname: keys
+                .flag("enable-ingress-hostname")?
+                .unwrap_or(default.enable_ingress_hostname),
+            ingress_hostname_suffix: keys
+                .raw("ingress-hostname-suffix")?
+                .unwrap_or(default.ingress_hostname_suffix),
+            default_tls_container_ref: keys.text("default-tls-container-ref")?,
+            container_store: container_store(&mut keys)?,
+            max_shared_lb: keys
+                .count("max-shared-lb")?
+                .unwrap_or(default.max_shared_lb),
+            provider_requires_serial_api_calls: keys
+                .flag("provider-requires-serial-api-calls")?
+                .unwrap_or(default.provider_requires_serial_api_calls),
+        };
+        if !conf.lb_provider.is_empty() && !PROVIDERS.contains(&conf.lb_provider.as_str()) {
+            keys.warn(
+                "lb-provider",
+                Code::OptionNotSupported,
+                "a driver that nobody has tried; it is taken for one that can all that amphora can",
+                "known are amphora, octavia, ovn, f5 and amphorav2",
+            );
+        }
+        keys.historic(&["use-octavia", "secret-name", "secret-namespace"]);
+        keys.finish();
+        Ok(conf)
+    }
+}
+
+impl Default for LoadBalancerConf {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            lb_provider: "amphora".to_owned(),
+            lb_method: None,
+            subnet_id: None,
+            network_id: None,
+            member_subnet_id: None,
+            floating: FloatingConf::default(),
+            internal_lb: false,
+            node_selector: LabelSelector::default(),
+            manage_security_groups: false,
+            create_monitor: None,
+            monitor_delay: Duration::from_secs(5),
+            monitor_timeout: Duration::from_secs(3),
+            monitor_max_retries: 1,
+            monitor_max_retries_down: 3,
+            cascade_delete: true,
+            flavor_id: None,
+            availability_zone: None,
+            enable_ingress_hostname: false,
+            ingress_hostname_suffix: "nip.io".to_owned(),
+            default_tls_container_ref: None,
+            container_store: ContainerStore::Barbican,
+            max_shared_lb: 2,
+            provider_requires_serial_api_calls: false,
+        }
+    }
+}
+
+// === impl ClassConf ===
+
+impl ClassConf {
+    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, ConfError> {
+        let class = Self {
+            floating: FloatingConf::read(&mut keys)?,
+            network_id: keys.text("network-id")?,
+            subnet_id: keys.text("subnet-id")?,
+            member_subnet_id: keys.text("member-subnet-id")?,
+        };
+        keys.finish();
+        Ok(class)
+    }
+}
+
+impl FloatingConf {
+    fn read(keys: &mut Keys<'_>) -> Result<Self, ConfError> {
+        Ok(Self {
+            network_id: keys.text("floating-network-id")?,
+            subnet_id: keys.text("floating-subnet-id")?,
+            subnet: keys.parsed_unless_empty("floating-subnet", |text| {
+                NamePattern::parse(text).map_err(|error| error.why)
+            })?,
+            subnet_tags: keys.parsed_unless_empty("floating-subnet-tags", |text| {
+                TagExpression::parse(text).map_err(|error| error.why)
+            })?,
+        })
+    }
+
+    /// Whether it says anything about subnets.
+    pub fn names_subnets(&self) -> bool {
+        self.subnet_id.is_some() || self.subnet.is_some() || self.subnet_tags.is_some()
+    }
+}
+
+fn container_store(keys: &mut Keys<'_>) -> Result<ContainerStore, ConfError> {
+    match keys.raw("container-store")?.as_deref() {
+        None | Some("barbican") => Ok(ContainerStore::Barbican),
+        Some("external") => Ok(ContainerStore::External),
+        Some(_) => {
+            let message = "an unknown store; whether certificates exist is not checked";
+            let remedy = "write barbican or external";
+            keys.warn("container-store", Code::OptionNotSupported, message, remedy);
+            Ok(ContainerStore::External)
+        }
+    }
+}
+
+/// Octavia counts in seconds; the reference drops the rest.
+fn whole(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs())
+}
