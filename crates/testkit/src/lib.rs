@@ -4,5 +4,9 @@ pub mod browser;
 pub mod build;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "openstack")]
+pub mod openstack;
+#[cfg(feature = "stack")]
+pub mod stack;
 
 pub use build::{node, secret, slice, svc};
