@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use landfall_model::provider::Provider;
+use landfall_model::provider::{Provider, ProviderError};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
@@ -20,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::claims::claims;
 use crate::metrics::Metrics;
-use crate::pass::{Job, Outcome, Pass, PassEnd};
+use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
 use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
@@ -59,6 +59,8 @@ pub struct Engine<P, R> {
     /// Whether claims were recalled and passes are made.
     at_work: bool,
     passes: JoinSet<(Duration, PassEnd)>,
+    /// Looks at everything, one per instance. They may take a while, and nothing waits for them.
+    audits: JoinSet<Result<Vec<Uid>, ProviderError>>,
     running: HashMap<task::Id, ServiceKey>,
 }
 
@@ -163,6 +165,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             leading: watch::Sender::new(true).subscribe(),
             at_work: false,
             passes: JoinSet::new(),
+            audits: JoinSet::new(),
             running: HashMap::new(),
         }
     }
@@ -228,10 +231,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 Some(end) = self.passes.join_next_with_id(), if !self.passes.is_empty() => {
                     self.take_end(end);
                 }
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
+                () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
-                _ = beat.tick() => self.handle.pulse.beat(Instant::now()),
-                _ = audit.tick(), if self.at_work => self.audit().await,
+                _ = beat.tick() => self.handle.pulse.beat(clock()),
+                _ = audit.tick(), if self.at_work => self.start_audit(),
+                Some(end) = self.audits.join_next(), if !self.audits.is_empty() => {
+                    self.take_audit(end);
+                }
             }
         }
         while let Some(end) = self.passes.join_next_with_id().await {
@@ -240,7 +246,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn take_facts(&mut self, batch: &mut Vec<Fact>) {
-        let now = Instant::now();
+        let now = clock();
         for fact in batch.drain(..) {
             let affected = self.world.apply(fact);
             if !self.at_work {
@@ -325,7 +331,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     fn start_passes(&mut self) {
         while self.at_work && self.passes.len() < self.config.concurrency {
-            let Some(key) = self.queue.take(Instant::now()) else {
+            let Some(key) = self.queue.take(clock()) else {
                 return;
             };
             match self.prepare(&key) {
@@ -360,6 +366,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 written: None,
                 failures: 0,
                 last_failure: None,
+                telling: Telling::default(),
                 holder: None,
                 replacing: false,
             });
@@ -386,7 +393,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
         self.note_start(&job, instances.first().copied().unwrap_or(0));
         let task = self.passes.spawn(async move {
-            let started = Instant::now();
+            let started = clock();
             let mut end = PassEnd::nothing(&job);
             for (position, provider) in providers.iter().enumerate() {
                 let pass = Pass {
@@ -461,9 +468,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         };
         tracked.last_failure.clone_from(&end.failure);
+        tracked.telling.clone_from(&end.telling);
         match end.outcome {
             Outcome::Settled | Outcome::Refused => tracked.failures = 0,
-            Outcome::Busy(after) => self.queue.push_after(&key, after, Instant::now()),
+            Outcome::Busy(after) => self.queue.push_after(&key, after, clock()),
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
                 tracked.holder = None;
@@ -508,7 +516,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if let Some(tracked) = self.tracked.get_mut(key) {
             tracked.failures += 1;
             let delay = self.config.backoff.delay(key, tracked.failures);
-            self.queue.push_after(key, delay, Instant::now());
+            self.queue.push_after(key, delay, clock());
         }
     }
 
@@ -521,19 +529,32 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    async fn audit(&mut self) {
-        for provider in self.handle.providers.iter() {
-            match provider.audit().await {
-                Ok(changed) => {
-                    for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
-                        tracing::info!(service = %key, "the audit found a difference");
-                        self.queue.push(key);
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the audit failed"),
-            }
+    /// Looks at everything, unless the last look is still going on.
+    fn start_audit(&mut self) {
+        if !self.audits.is_empty() {
+            return;
+        }
+        for provider in self.handle.providers.iter().cloned() {
+            self.audits.spawn(async move { provider.audit().await });
         }
     }
+
+    fn take_audit(&mut self, end: Result<Result<Vec<Uid>, ProviderError>, task::JoinError>) {
+        let changed = match end {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(error)) => return tracing::warn!(%error, "the audit failed"),
+            Err(error) => return tracing::error!(%error, "the audit panicked; this is a bug"),
+        };
+        for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
+            tracing::info!(service = %key, "the audit found a difference");
+            self.queue.push(key);
+        }
+    }
+}
+
+/// The time by tokio's clock, which tests can stop.
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 mod prepare;

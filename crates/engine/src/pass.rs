@@ -36,8 +36,28 @@ pub struct Job {
     pub status: ServiceStatus,
     /// What the last pass failed of, so that an event tells of each failure once.
     pub last_failure: Option<String>,
+    /// What people were told of the change that is under way.
+    pub telling: Telling,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
     pub last_of_row: bool,
+}
+
+/// What people were told, so that an event comes once per change however many passes it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Telling {
+    /// What was announced and has not been told to be done yet.
+    pub announced: Option<Announced>,
+    /// Notices that were told and still hold.
+    pub notices: Vec<String>,
+}
+
+/// What is going on, as it was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// Nothing was: members follow the nodes.
+    Members,
+    /// The load balancer is being made, changed or deleted.
+    Everything,
 }
 
 /// How a pass ended.
@@ -53,6 +73,8 @@ pub struct PassEnd {
     pub pending: Vec<PlannedStep>,
     /// What this pass failed of.
     pub failure: Option<String>,
+    /// What people were told of the change that is under way.
+    pub telling: Telling,
     /// Whether it changed anything outside.
     pub changed: bool,
 }
@@ -100,6 +122,7 @@ impl PassEnd {
             reasons: job.errors.clone(),
             pending: Vec::new(),
             failure: None,
+            telling: job.telling.clone(),
             changed: false,
         }
     }
@@ -117,9 +140,13 @@ impl Job {
 
     fn placed(&self, mut standing: Standing) -> Standing {
         let Standing {
-            remarks, waiting, ..
+            remarks,
+            waiting,
+            notices,
+            ..
         } = &mut standing;
-        for reason in remarks.iter_mut().chain(waiting) {
+        let notices = notices.iter_mut().map(|(_, reason)| reason);
+        for reason in remarks.iter_mut().chain(waiting).chain(notices) {
             self.place(reason);
         }
         standing
@@ -174,10 +201,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.outcome = Outcome::Refused;
             end.failure = job.errors.first().map(ToString::to_string);
             // What is held stays held, and its address stays published.
-            let standing = Standing {
-                ingress: job.status.ingress.clone(),
-                ..Standing::default()
-            };
+            let standing = unknown_standing(&job.status);
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
@@ -186,13 +210,13 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         {
             self.reporter.add_finalizer(row).await?;
         }
-        let mut announced = false;
         for _ in 0..ROUNDS {
             let observed = match self.provider.observe(intent).await {
                 Ok(observed) => observed,
                 Err(error) => return self.report_failed(job, end, None, &[error]).await,
             };
             let standing = job.placed(self.provider.standing(intent, &observed));
+            self.tell_notices(job, end, &standing).await;
             let plan = match self.provider.plan(intent, &observed) {
                 Ok(plan) => plan,
                 Err(mut reasons) => {
@@ -209,12 +233,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             if plan.is_empty() {
                 end.reasons
                     .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
-                return self.settle(job, end, intent, &standing, announced).await;
+                return self.settle(job, end, intent, &standing).await;
             }
-            if !announced {
-                announced = true;
-                self.tell(job, beginning(intent)).await;
-            }
+            self.announce(job, end, intent, &plan).await;
             let carried = self.carry_out(job, end, &plan).await?;
             end.pending
                 .drain(..carried.stopped_at.min(end.pending.len()));
@@ -222,7 +243,11 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 end.outcome = Outcome::Busy(after);
                 end.reasons
                     .push(Reason::info(Code::Progressing, "changes are under way"));
-                return self.report(job, end, &standing, &[]).await;
+                // What is published goes on to be true; the next status is that of the end.
+                if end.status.ingress.is_empty() {
+                    self.report(job, end, &standing, &[]).await?;
+                }
+                return Ok(());
             }
             if carried
                 .failures
@@ -267,7 +292,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                         Applied::Addressed(ingress) => {
                             let standing = Standing {
                                 ingress,
-                                ..Standing::default()
+                                ..unknown_standing(&end.status)
                             };
                             let progressing =
                                 Reason::info(Code::Progressing, "listeners are being opened");
@@ -301,7 +326,6 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         end: &mut PassEnd,
         intent: &Intent,
         standing: &Standing,
-        changed: bool,
     ) -> Result<(), ReportError> {
         if intent.load_balancer.is_some() {
             // A version that was not accepted stays an error however well the previous one serves.
@@ -317,14 +341,24 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             };
             end.failure = refusal.map(ToString::to_string);
             self.report(job, end, standing, &[]).await?;
-            if changed && end.outcome == Outcome::Settled {
-                let message = format!("Ensured load balancer at {}", addresses(&standing.ingress));
-                self.tell(job, Event::normal("EnsuredLoadBalancer", message))
-                    .await;
+            if end.outcome == Outcome::Settled {
+                let event = match end.telling.announced.take() {
+                    Some(Announced::Everything) => Event::normal(
+                        "EnsuredLoadBalancer",
+                        format!("Ensured load balancer at {}", addresses(&standing.ingress)),
+                    ),
+                    Some(Announced::Members) => Event::normal(
+                        "UpdatedLoadBalancer",
+                        "Updated load balancer with new hosts",
+                    ),
+                    None => return Ok(()),
+                };
+                self.tell(job, event).await;
             }
             return Ok(());
         }
         end.outcome = Outcome::Removed;
+        end.telling = Telling::default();
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
@@ -362,9 +396,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let standing = match intent {
             Some(intent) => match self.provider.observe(intent).await {
                 Ok(observed) => job.placed(self.provider.standing(intent, &observed)),
-                Err(_) => unknown_standing(end),
+                Err(_) => unknown_standing(&end.status),
             },
-            None => unknown_standing(end),
+            None => unknown_standing(&end.status),
         };
         self.report(job, end, &standing, &reasons).await
     }
@@ -400,6 +434,40 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.status = status;
         }
         Ok(())
+    }
+
+    /// Says what begins, unless that was said by an earlier pass, or is no more than members that
+    /// follow the nodes.
+    async fn announce(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        intent: &Intent,
+        plan: &Plan<P::Step>,
+    ) {
+        let members_only = plan.steps.iter().all(|planned| planned.members_only);
+        match end.telling.announced {
+            Some(Announced::Everything) => {}
+            _ if members_only => end.telling.announced = Some(Announced::Members),
+            _ => {
+                end.telling.announced = Some(Announced::Everything);
+                self.tell(job, beginning(intent)).await;
+            }
+        }
+    }
+
+    /// Tells of what has become true since the last pass.
+    async fn tell_notices(&self, job: &Job, end: &mut PassEnd, standing: &Standing) {
+        let told = std::mem::take(&mut end.telling.notices);
+        for (name, reason) in &standing.notices {
+            let text = format!("{name}: {reason}");
+            if !told.contains(&text) {
+                self.tell(job, Event::warning(name, reason.to_string()))
+                    .await;
+            }
+            end.telling.notices.push(text);
+            end.reasons.push(reason.clone());
+        }
     }
 
     async fn tell_of_failure(&self, job: &Job, end: &PassEnd) {
@@ -467,9 +535,10 @@ fn outcome_of(failures: &[ProviderError]) -> Outcome {
 }
 
 /// Where the provider can't be asked, what was last published still stands.
-fn unknown_standing(end: &PassEnd) -> Standing {
+fn unknown_standing(status: &ServiceStatus) -> Standing {
     Standing {
-        ingress: end.status.ingress.clone(),
+        ingress: status.ingress.clone(),
+        marks: status.marks.clone(),
         ..Standing::default()
     }
 }

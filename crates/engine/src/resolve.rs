@@ -19,10 +19,11 @@ mod nodes;
 mod ports;
 mod sources;
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
-use landfall_model::listener::Certificate;
+use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
@@ -52,6 +53,16 @@ pub fn resolve(
     resolve_previous(service, &[], world, capabilities)
 }
 
+/// That nothing be left of a Service's load balancer.
+pub fn removal(service: &ServiceRow) -> Intent {
+    let reading = dialect::read(&service.annotations, &service.ports);
+    Intent {
+        cloud: reading.options.cloud,
+        marks: service.status.marks.clone(),
+        ..Intent::removal(service.key.clone(), service.uid.clone())
+    }
+}
+
 /// What a version of a Service wants that was valid earlier: with the facts of today, and, where a
 /// Secret is gone or of no use by now, with the certificate that it held then. Otherwise members
 /// would have to wait for somebody to mend a Secret.
@@ -65,10 +76,15 @@ pub fn resolve_previous(
     capabilities: &Capabilities,
 ) -> Result<Intent, Vec<Reason>> {
     if service.deleting || !service.wants_load_balancer {
-        return Ok(Intent::removal(service.key.clone(), service.uid.clone()));
+        return Ok(removal(service));
     }
     let reading = dialect::read(&service.annotations, &service.ports);
     let mut findings = Findings::new(service, reading.reasons.clone());
+    findings.extend(if capabilities.openstack {
+        reading.cloud_reasons.clone()
+    } else {
+        reading.elsewhere.clone()
+    });
     let scene = Scene {
         service,
         world,
@@ -76,7 +92,7 @@ pub fn resolve_previous(
         options: &reading.options,
         certificates,
     };
-    ports::judge(service, &mut findings);
+    ports::judge(&scene, &mut findings);
     judge_capabilities(&scene, &reading, &mut findings);
     let address = address::wish(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
@@ -100,6 +116,7 @@ pub fn resolve_previous(
         .as_ref()
         .map(|given| given.value.clone());
     findings.remark_unused(&reading);
+    let nodes = nodes::targets(&scene, &mut findings);
     let remarks = findings.finish()?;
     Ok(Intent {
         service: service.key.clone(),
@@ -109,9 +126,30 @@ pub fn resolve_previous(
             listeners,
             hostname,
             left_out: crew.left_out(),
+            order: order(service),
+            health_check_port: health_check_port(service),
+            nodes,
         }),
+        cloud: reading.options.cloud.clone(),
+        marks: service.status.marks.clone(),
         remarks,
     })
+}
+
+fn order(service: &ServiceRow) -> Vec<ListenerKey> {
+    let ports = service.ports.iter();
+    let keys = ports.map(|port| ListenerKey {
+        protocol: port.protocol,
+        port: port.port,
+    });
+    keys.collect()
+}
+
+/// Where nodes tell whether they have an endpoint, if only those may get traffic.
+fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
+    service
+        .health_check_node_port
+        .filter(|_| service.external_local)
 }
 
 /// Asks the provider about everything that the user asks for.
@@ -174,6 +212,7 @@ impl Scene<'_> {
         layers::Layers {
             own,
             common: &self.options.common,
+            defaults: &self.capabilities.defaults,
         }
     }
 }

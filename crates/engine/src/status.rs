@@ -72,6 +72,7 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
     ServiceStatus {
         ingress,
         conditions,
+        marks: facts.standing.marks.clone(),
     }
     .continuing(facts.before)
 }
@@ -131,7 +132,7 @@ mod tests {
                 ..IngressAddress::default()
             }],
             waiting,
-            remarks: Vec::new(),
+            ..Standing::default()
         }
     }
 

@@ -17,6 +17,8 @@ pub struct World {
     slices: HashMap<ServiceKey, Arc<SliceRow>>,
     slices_of_service: HashMap<ServiceKey, BTreeSet<ServiceKey>>,
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
+    /// Whether there has ever been a node.
+    had_nodes: bool,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
     pools: BTreeMap<String, Arc<PoolRow>>,
@@ -57,6 +59,7 @@ impl World {
                 None => Affected::Nobody,
             },
             Fact::Node(row) => {
+                self.had_nodes = true;
                 let old = self.nodes.insert(row.name.clone(), row.clone());
                 if old.as_ref() == Some(&row) {
                     Affected::Nobody
@@ -159,7 +162,12 @@ impl World {
         self.pools.values().cloned().collect()
     }
 
-    /// All nodes, by name.
+    /// Whether no node has been known since the start.
+    pub fn never_had_nodes(&self) -> bool {
+        !self.had_nodes
+    }
+
+    /// Every node, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRow>> {
         self.nodes.values()
     }

@@ -72,6 +72,7 @@ impl Local {
                     why: "the data plane carries TCP and UDP only",
                 },
             )],
+            ..Capabilities::default()
         };
         Self {
             carrier,

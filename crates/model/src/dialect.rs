@@ -12,9 +12,11 @@
 //! Nothing here knows what a port, a pool or a provider can do with an option; that is for
 //! `resolve` to judge.
 
+mod cloud;
 mod kubernetes;
 mod landfall;
 mod metallb;
+mod nodes;
 mod openstack;
 mod options;
 mod read;
@@ -22,6 +24,8 @@ mod reference;
 mod suggest;
 mod value;
 
+pub use cloud::CloudOptions;
+pub use nodes::NodeSelector;
 pub use options::{
     EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, ModeChoice, MonitorChoice,
     PortOptions, PortRef, ServiceOptions,
@@ -89,6 +93,16 @@ pub enum Effect {
         /// Parses and fills.
         set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, Complaint>,
     },
+    /// Fills a field that only OpenStack knows what to do with; elsewhere the user is told why it
+    /// means nothing.
+    Cloud {
+        /// Parses and fills.
+        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
+        /// How much is lost elsewhere.
+        severity: Severity,
+        /// Why it means nothing elsewhere: one clause.
+        why: &'static str,
+    },
     /// Nothing, and the user is told why.
     NotApplicable {
         /// How much is lost.
@@ -152,7 +166,7 @@ impl Effect {
     pub fn option(&self) -> Option<&'static str> {
         match self {
             Self::Service { option, .. } | Self::Port { option, .. } => Some(option),
-            Self::NotApplicable { .. } => None,
+            Self::Cloud { .. } | Self::NotApplicable { .. } => None,
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dialect::CloudOptions;
 use crate::id::{ServiceKey, Uid};
 use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
@@ -20,6 +23,10 @@ pub struct Intent {
     pub uid: Uid,
     /// What shall exist; `None`: nothing of it, so that all that is held is given back.
     pub load_balancer: Option<LoadBalancerWish>,
+    /// What only OpenStack can do. It holds for a removal, too.
+    pub cloud: CloudOptions,
+    /// The annotations that we keep on the Service, as it has them.
+    pub marks: BTreeMap<String, String>,
     /// What the user should know about the wish although it can be had.
     pub remarks: Vec<Reason>,
 }
@@ -36,6 +43,25 @@ pub struct LoadBalancerWish {
     pub hostname: Option<String>,
     /// Endpoints that are in no pool, and why, for people.
     pub left_out: Vec<LeftOut>,
+    /// The ports in the order of the Service's `spec`.
+    pub order: Vec<ListenerKey>,
+    /// Where nodes say whether they have an endpoint: `healthCheckNodePort` of Services with
+    /// `externalTrafficPolicy: Local`.
+    pub health_check_port: Option<NonZeroU16>,
+    /// Eligible nodes with the address that members have, for providers whose members are nodes.
+    pub nodes: Vec<NodeTarget>,
+}
+
+/// A node whose NodePorts are members.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTarget {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The address that its members have.
+    pub address: IpAddr,
+    /// `spec.providerID`: which server of the cloud it is.
+    pub provider_id: Option<Arc<str>>,
 }
 
 /// Which address a load balancer shall have.
@@ -106,6 +132,8 @@ impl Intent {
             service,
             uid,
             load_balancer: None,
+            cloud: CloudOptions::default(),
+            marks: BTreeMap::new(),
             remarks: Vec::new(),
         }
     }

@@ -18,6 +18,8 @@ pub struct Planned<S> {
     pub step: S,
     /// Why: one clause without a full stop.
     pub because: String,
+    /// Whether it only follows the members: a node came or went.
+    pub members_only: bool,
 }
 
 /// A step as people and programs read it, with the provider's own type gone.
@@ -45,6 +47,16 @@ impl<S> Plan<S> {
         self.steps.push(Planned {
             step,
             because: because.into(),
+            members_only: false,
+        });
+    }
+
+    /// Appends a step that only follows the members.
+    pub fn push_members(&mut self, step: S, because: impl Into<String>) {
+        self.steps.push(Planned {
+            step,
+            because: because.into(),
+            members_only: true,
         });
     }
 

@@ -3,6 +3,7 @@
 //! `observe` reads, `plan` decides (pure), `apply` carries out one step. The engine owns the order,
 //! the retries and the reports; a provider never sleeps to wait for a cloud, it says [`Applied::Busy`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dialect::{NodeSelector, PortOptions};
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::plan::Plan;
@@ -84,6 +86,10 @@ pub struct Standing {
     pub waiting: Vec<Reason>,
     /// What to tell beside that.
     pub remarks: Vec<Reason>,
+    /// What to tell beside that, and as a warning event of this name when it becomes true.
+    pub notices: Vec<(&'static str, Reason)>,
+    /// Annotations to keep on the Service: [`crate::status::MARKS`].
+    pub marks: BTreeMap<String, String>,
 }
 
 /// What came of a step.
@@ -142,8 +148,15 @@ pub struct Capabilities {
     pub provider: &'static str,
     /// Whether members are pods or NodePorts.
     pub target: Target,
+    /// Whether it is OpenStack: options that choose among things of that cloud mean something.
+    pub openstack: bool,
     /// Answers that are not [`Capability::Supported`], by option name.
     pub exceptions: Vec<(&'static str, Capability)>,
+    /// What holds for a port of which nothing else is said. `Given::annotation` names the place in
+    /// the configuration, in brackets.
+    pub defaults: PortOptions,
+    /// Which nodes are members of Services that select none themselves.
+    pub node_selector: Option<NodeSelector>,
 }
 
 /// What a provider does with an option.

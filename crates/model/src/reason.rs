@@ -148,6 +148,24 @@ codes! {
     AddressNotLocal,
     /// The listener could not be opened for another reason.
     ListenFailed,
+    /// No node may be a member, so that there is nothing to send traffic to.
+    NoEligibleNodes,
+    /// An option about things of the cloud can't be followed as it stands.
+    InvalidCloudOption,
+    /// The cloud has no object of this id or name, or it is not ours to use.
+    CloudObjectNotFound,
+    /// The load balancer belongs to another Service or another cluster.
+    NotOurs,
+    /// The cloud says that the load balancer is broken.
+    LoadBalancerFailed,
+    /// The load balancer that the Service had is gone.
+    LoadBalancerLost,
+    /// A quota of the cloud is used up.
+    QuotaExceeded,
+    /// The floating IP is in use by something else.
+    FloatingIpInUse,
+    /// Who may connect was restricted, and the provider can't hold others off.
+    SourceRangesNotEnforced,
     /// The Service has no endpoint: no member can serve.
     NoEndpoints,
     /// There are endpoints, and none is ready.

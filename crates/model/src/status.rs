@@ -1,5 +1,6 @@
 //! What is written back on a Service: addresses, and three conditions that say how far it is.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -97,6 +98,40 @@ pub struct ServiceStatus {
     /// Accepted, Addressed, Programmed; in this order.
     #[serde(default)]
     pub conditions: Vec<Condition>,
+    /// Annotations that are kept beside the status: what users of another controller read there, and
+    /// what a provider wants to know after a restart. See [`marks_of`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub marks: BTreeMap<String, String>,
+}
+
+/// The annotation by which a provider knows after a restart what it has seen. While it is there, the
+/// annotations of [`MARKS`] are ours.
+pub const RECORD: &str = "landfall.dev/record";
+
+/// A record that ends so was made for a load balancer that the user named.
+pub const RECORD_OF_GIVEN: &str = " given";
+
+/// The id of the load balancer, as cloud-provider-openstack writes it.
+pub const LOAD_BALANCER_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+
+/// The address of the load balancer, as cloud-provider-openstack writes it.
+pub const LOAD_BALANCER_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+/// The annotations that we write, all of them.
+pub const MARKS: [&str; 3] = [RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS];
+
+/// Which of a Service's annotations are ours: none without a record, and not the id of a load
+/// balancer that the user has named.
+pub fn marks_of(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let Some(record) = annotations.get(RECORD) else {
+        return BTreeMap::new();
+    };
+    let given = record.ends_with(RECORD_OF_GIVEN);
+    MARKS
+        .into_iter()
+        .filter(|key| !(given && *key == LOAD_BALANCER_ID))
+        .filter_map(|key| Some((key.to_owned(), annotations.get(key)?.clone())))
+        .collect()
 }
 
 // === impl ConditionType ===

@@ -106,6 +106,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             errors,
             status: tracked.current_status(&row),
             last_failure: tracked.last_failure.clone(),
+            telling: tracked.telling.clone(),
             row: Some(row),
             last_of_row: true,
         };

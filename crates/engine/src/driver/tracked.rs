@@ -8,7 +8,8 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
-use crate::pass::Job;
+use crate::pass::{Job, Telling};
+use crate::resolve::removal;
 
 /// What the loop remembers of a Service between passes.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(super) struct Tracked {
     /// Failures in a row.
     pub(super) failures: u32,
     pub(super) last_failure: Option<String>,
+    pub(super) telling: Telling,
     /// The instance with which something of it may exist outside.
     pub(super) holder: Option<usize>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
@@ -64,14 +66,25 @@ impl Accepted {
 impl Tracked {
     /// A pass that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
+        // How it is to be removed stands on the Service; where that is gone, as it was last seen.
+        let seen = self.accepted.as_ref().map(|accepted| &accepted.row);
+        let last = row.as_ref().or(seen).filter(|row| row.uid == self.uid);
+        let mut intent = match last {
+            Some(row) => removal(row),
+            None => Intent::removal(key.clone(), self.uid.clone()),
+        };
+        if let Some(written) = &self.written {
+            intent.marks.clone_from(&written.status.marks);
+        }
         Job {
-            intent: Some(Intent::removal(key.clone(), self.uid.clone())),
+            intent: Some(intent),
             errors: Vec::new(),
             status: row
                 .as_ref()
                 .map(|row| self.current_status(row))
                 .unwrap_or_default(),
             last_failure: self.last_failure.clone(),
+            telling: self.telling.clone(),
             row,
             last_of_row: true,
         }

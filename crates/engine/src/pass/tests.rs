@@ -94,6 +94,7 @@ impl Lab {
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
+            telling: Telling::default(),
             last_of_row: true,
         };
         self.run_job(job).await
@@ -302,6 +303,9 @@ fn wish(ports: &[u16]) -> Intent {
             listeners: listeners.collect(),
             hostname: None,
             left_out: Vec::new(),
+            order: Vec::new(),
+            health_check_port: None,
+            nodes: Vec::new(),
         }),
         ..removal()
     }
@@ -435,6 +439,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         errors: Vec::new(),
         status: outside.status,
         last_failure: first.failure,
+        telling: Telling::default(),
         last_of_row: true,
     };
     again.run_job(job).await;
@@ -490,6 +495,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         errors: vec![error],
         status: outside.status,
         last_failure: None,
+            telling: Telling::default(),
         last_of_row: true,
     };
     let end = lab.run_job(job).await;

@@ -33,8 +33,12 @@ impl<'a> Findings<'a> {
         self.reasons.extend(reasons);
     }
 
-    /// The reason, about an annotation and what stands there.
+    /// The reason, about an annotation and what stands there; or about a place in the configuration,
+    /// which is written in brackets.
     pub(super) fn at(&self, reason: Reason, annotation: &str) -> Reason {
+        if annotation.starts_with('[') {
+            return reason.at(annotation);
+        }
         let value = self.service.annotations.get(annotation);
         reason
             .at_annotation(annotation)

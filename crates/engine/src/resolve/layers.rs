@@ -1,4 +1,5 @@
-//! An option as it holds for one port: its own, else that of the whole Service.
+//! An option as it holds for one port: its own, else that of the whole Service, else that of the
+//! provider's configuration.
 
 use landfall_model::dialect::{Given, PortOptions};
 use landfall_model::{Code, Reason};
@@ -10,6 +11,8 @@ use super::findings::Findings;
 pub(super) struct Layers<'a> {
     pub(super) own: &'a PortOptions,
     pub(super) common: &'a PortOptions,
+    /// What the provider's configuration says.
+    pub(super) defaults: &'a PortOptions,
 }
 
 /// An option that somebody gave.
@@ -36,7 +39,10 @@ impl<'a> Layers<'a> {
                 Some(Choice { given, own: true })
             }
             (None, Some(given)) => Some(Choice { given, own: false }),
-            (None, None) => None,
+            (None, None) => {
+                let given = field(self.defaults).as_ref()?;
+                Some(Choice { given, own: false })
+            }
         }
     }
 

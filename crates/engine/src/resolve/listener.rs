@@ -13,6 +13,7 @@ use landfall_model::{Code, Pool, Protocol, Reason, ServiceKey};
 use super::findings::Findings;
 use super::layers::{Choice, Layers};
 use super::members::Crew;
+use super::ports::carries_sctp;
 use super::{Scene, monitor, sources};
 
 const H2C: &str = "kubernetes.io/h2c";
@@ -28,7 +29,7 @@ pub(super) fn build(
     crew: &mut Crew,
     findings: &mut Findings<'_>,
 ) -> Option<Listener> {
-    if port.protocol == Protocol::Sctp {
+    if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
         return None;
     }
     let own = scene.options.own(port);
@@ -37,7 +38,7 @@ pub(super) fn build(
     let choice = mode_choice(layers, tcp, findings);
     let mode = mode(scene, index, port, layers, choice.as_ref(), findings);
     let proxy_protocol = proxy_protocol(layers, tcp, choice.as_ref(), findings);
-    let monitor = monitor::of_port(layers, port.protocol, findings);
+    let monitor = monitor::of_port(scene, layers, port.protocol, findings);
     let mut listener = Listener::new(port.protocol, port.port);
     listener.name.clone_from(&port.name);
     listener.mode = mode;

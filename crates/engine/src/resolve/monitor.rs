@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use landfall_model::dialect::{MonitorChoice, show_duration};
 use landfall_model::listener::{Check, Monitor};
+use landfall_model::provider::Target;
 use landfall_model::{Code, Protocol, Reason};
 
+use super::Scene;
 use super::findings::Findings;
 use super::layers::Layers;
 
 /// The monitor of a port, if it has one.
 pub(super) fn of_port(
+    scene: &Scene<'_>,
     layers: Layers<'_>,
     protocol: Protocol,
     findings: &mut Findings<'_>,
 ) -> Option<Monitor> {
-    let check = check(layers, protocol, findings)?;
+    let check = check(scene, layers, protocol, findings)?;
     let defaults = Monitor::new(check);
     let delay = layers
         .take(findings, |port| &port.monitor_delay)
@@ -34,9 +37,32 @@ pub(super) fn of_port(
     })
 }
 
-fn check(layers: Layers<'_>, protocol: Protocol, findings: &mut Findings<'_>) -> Option<Check> {
-    let choice = layers.get(findings, |port| &port.monitor)?;
+/// Nodes without an endpoint drop what reaches them, and only a monitor can tell which these are.
+fn needs_monitor(scene: &Scene<'_>) -> bool {
+    scene.capabilities.target == Target::Node
+        && scene.service.external_local
+        && scene.service.health_check_node_port.is_some()
+}
+
+fn check(
+    scene: &Scene<'_>,
+    layers: Layers<'_>,
+    protocol: Protocol,
+    findings: &mut Findings<'_>,
+) -> Option<Check> {
     let udp = protocol == Protocol::Udp;
+    let Some(choice) = layers.get(findings, |port| &port.monitor) else {
+        return needs_monitor(scene).then_some(if udp { Check::UdpConnect } else { Check::Tcp });
+    };
+    if choice.given.value == MonitorChoice::Off && needs_monitor(scene) {
+        let reason = Reason::warning(
+            Code::ConflictingOptions,
+            "without a monitor, traffic is lost on nodes without an endpoint: \
+             externalTrafficPolicy is Local",
+        )
+        .remedy("remove this, so that nodes are asked whether they have an endpoint");
+        findings.push(findings.at(reason, &choice.given.annotation));
+    }
     if choice.given.value == MonitorChoice::UdpConnect && !udp {
         choice.pass_over(findings, "udp-connect checks members of UDP ports only");
         return None;

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use landfall_model::dialect::NodeSelector;
+use landfall_model::intent::NodeTarget;
+use landfall_model::provider::Target;
 use landfall_model::rows::{Family, NodeRow, ServicePort};
 use landfall_model::{Code, Member, Reason};
 
 use super::Scene;
+use super::findings::Findings;
 use super::members::Crew;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -31,8 +35,9 @@ pub(super) fn members(
         );
         return members;
     };
+    let selector = selector(scene);
     for node in scene.world.nodes() {
-        match address(node, &scene.service.families) {
+        match judge(node, scene, selector) {
             Ok(address) => {
                 let address = SocketAddr::new(address, node_port.get());
                 let member = Member {
@@ -51,8 +56,50 @@ pub(super) fn members(
     members
 }
 
-/// The address of a node that may be a member: of the Service's first family that it has.
-fn address(node: &NodeRow, families: &[Family]) -> Result<IpAddr, &'static str> {
+/// The nodes that are members, with the address that these have.
+///
+/// A World without any Node is more likely a source that has lost them than a cluster that runs on
+/// none: that is an error, so that what was made is left as it is.
+pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<NodeTarget> {
+    if scene.capabilities.target != Target::Node {
+        return Vec::new();
+    }
+    if let Some(given) = &scene.options.node_selector {
+        findings.mark_used(&given.annotation);
+    }
+    if scene.world.never_had_nodes() {
+        findings.push(
+            Reason::error(
+                Code::NoEligibleNodes,
+                "no Node is known, so there is nothing to send traffic to",
+            )
+            .remedy("see whether this process may list nodes"),
+        );
+    }
+    let selector = selector(scene);
+    let nodes = scene.world.nodes().filter_map(|node| {
+        Some(NodeTarget {
+            name: node.name.clone(),
+            address: judge(node, scene, selector).ok()?,
+            provider_id: node.provider_id.clone(),
+        })
+    });
+    nodes.collect()
+}
+
+/// The Service's own selector, else that of the configuration.
+fn selector<'a>(scene: &Scene<'a>) -> Option<&'a NodeSelector> {
+    let own = scene.options.node_selector.as_ref();
+    own.map(|given| &given.value)
+        .or(scene.capabilities.node_selector.as_ref())
+}
+
+/// The address of a node that may be a member: of the Service's first family.
+fn judge(
+    node: &NodeRow,
+    scene: &Scene<'_>,
+    selector: Option<&NodeSelector>,
+) -> Result<IpAddr, &'static str> {
     if node.deleting {
         return Err("the node is being deleted");
     }
@@ -64,13 +111,15 @@ fn address(node: &NodeRow, families: &[Family]) -> Result<IpAddr, &'static str> 
     {
         return Err("its label excludes it from load balancers");
     }
-    let of = |family: &Family| {
-        let mut addresses = node.addresses.iter();
-        addresses.find(|address| Family::of(**address) == *family)
-    };
-    families
-        .iter()
-        .find_map(of)
+    if let Some(selector) = selector
+        && !selector.matches(|key| node.labels.get(key).map(String::as_str))
+    {
+        return Err("its labels are not those of the node selector");
+    }
+    let family = scene.service.families.first();
+    let mut addresses = node.addresses.iter();
+    addresses
+        .find(|address| family.is_none_or(|family| Family::of(**address) == *family))
         .copied()
-        .ok_or("the node has no address of the Service's families")
+        .ok_or("the node has no address of the Service's first family")
 }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use landfall_model::rows::ServiceRow;
+use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::{Code, Protocol, Reason};
 
+use super::Scene;
 use super::findings::Findings;
 
 /// Judges the ports. The API server refuses most of this; files are not so strict.
-pub(super) fn judge(service: &ServiceRow, findings: &mut Findings<'_>) {
+pub(super) fn judge(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    let service = scene.service;
     if service.headless {
         findings.push(
             Reason::error(
@@ -33,7 +35,7 @@ pub(super) fn judge(service: &ServiceRow, findings: &mut Findings<'_>) {
     let mut by_key = BTreeMap::new();
     let mut by_name = BTreeMap::new();
     for (index, port) in service.ports.iter().enumerate() {
-        if port.protocol == Protocol::Sctp {
+        if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
             findings.push(
                 Reason::error(Code::ProtocolNotSupported, "SCTP can't be carried")
                     .at(format!("spec.ports[{index}].protocol"))
@@ -78,4 +80,9 @@ pub(super) fn judge(service: &ServiceRow, findings: &mut Findings<'_>) {
             );
         }
     }
+}
+
+/// Whether ports of protocol SCTP can have a listener.
+pub(super) fn carries_sctp(capabilities: &Capabilities) -> bool {
+    capabilities.of("protocol-sctp") == Capability::Supported
 }

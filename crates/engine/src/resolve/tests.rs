@@ -220,6 +220,7 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
                 Capability::Refused { why: "it forgets" },
             ),
         ],
+        ..Capabilities::default()
     };
     let judged =
         |service: ServiceBuilder| resolve(&service.row(), &World::default(), &capabilities);

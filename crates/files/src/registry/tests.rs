@@ -47,6 +47,7 @@ fn status(last: u8) -> ServiceStatus {
             ..IngressAddress::default()
         }],
         conditions: Vec::new(),
+        ..ServiceStatus::default()
     }
 }
 

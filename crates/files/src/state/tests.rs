@@ -28,6 +28,7 @@ fn row(name: &str) -> ServiceRow {
                 "it has an address",
                 "2026-01-02T03:04:06.5Z".parse().unwrap(),
             )],
+            ..ServiceStatus::default()
         },
         ..row
     }
@@ -167,6 +168,7 @@ fn a_code_of_a_newer_version_costs_only_its_condition() {
         status: ServiceStatus {
             ingress: row("web").status.ingress,
             conditions: Vec::new(),
+            ..ServiceStatus::default()
         },
         ..row("web")
     };

@@ -25,6 +25,7 @@ fn status(last: u8) -> ServiceStatus {
             ..IngressAddress::default()
         }],
         conditions: Vec::new(),
+        ..ServiceStatus::default()
     }
 }
 

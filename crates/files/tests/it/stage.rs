@@ -58,6 +58,7 @@ pub(crate) fn status(last: u8) -> ServiceStatus {
             ..IngressAddress::default()
         }],
         conditions: Vec::new(),
+        ..ServiceStatus::default()
     }
 }
 

@@ -11,9 +11,11 @@
 //! | `hostname` beside our address | ours if wanted now or named in `Addressed`, else foreign |
 //! | `ports` beside our address | ours if wanted now or if they tell of one of our codes, else foreign |
 
+use std::collections::BTreeMap;
+
 use landfall_model::reason::Code;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ConditionType, ServiceStatus};
+use landfall_model::status::{Condition, ConditionType, ServiceStatus, marks_of};
 use landfall_model::wire::{self, IngressShape, ServiceStatusShape};
 use serde_json::{Value, json};
 
@@ -25,6 +27,8 @@ pub(super) struct Live {
     /// Ours.
     pub(super) conditions: Vec<Condition>,
     pub(super) finalized: bool,
+    /// Annotations of ours.
+    pub(super) marks: BTreeMap<String, String>,
 }
 
 // === impl Live ===
@@ -37,6 +41,7 @@ impl Live {
             ingress: ServiceStatusShape::of(&row.status).load_balancer.ingress,
             conditions: row.status.conditions.clone(),
             finalized: row.finalized,
+            marks: row.status.marks.clone(),
         }
     }
 
@@ -48,11 +53,13 @@ impl Live {
             .iter()
             .any(|it| it == landfall_model::status::FINALIZER);
         let ingress = service.status.load_balancer.ingress.clone();
+        let marks = marks_of(&service.metadata.annotations);
         Self {
             version: service.metadata.resource_version,
             ingress,
             conditions: service.status.into_status().conditions,
             finalized,
+            marks,
         }
     }
 
@@ -89,7 +96,8 @@ pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Op
             conditions.push(json!({"$patch": "delete", "type": kind.as_str()}));
         }
     }
-    if !changed && conditions.is_empty() {
+    let marks = marks_patch(live, wanted);
+    if !changed && conditions.is_empty() && marks.is_empty() {
         return None;
     }
     let mut status = serde_json::Map::new();
@@ -109,7 +117,26 @@ pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Op
     if changed && let Some(version) = &live.version {
         metadata["resourceVersion"] = version.as_str().into();
     }
+    if !marks.is_empty() {
+        metadata["annotations"] = marks.into();
+    }
     Some(json!({"metadata": metadata, "status": status}))
+}
+
+/// Annotations that differ from what is wanted; `null` takes one away.
+fn marks_patch(live: &Live, wanted: &ServiceStatus) -> serde_json::Map<String, Value> {
+    let mut patch = serde_json::Map::new();
+    for (key, value) in &wanted.marks {
+        if live.marks.get(key) != Some(value) {
+            patch.insert(key.clone(), value.as_str().into());
+        }
+    }
+    for key in live.marks.keys() {
+        if !wanted.marks.contains_key(key) {
+            patch.insert(key.clone(), Value::Null);
+        }
+    }
+    patch
 }
 
 /// The patch that puts our finalizer beside others'.

@@ -178,6 +178,7 @@ impl Replica {
                     let status = ServiceStatus {
                         ingress: vec![entry],
                         conditions: Vec::new(),
+                        ..ServiceStatus::default()
                     };
                     // A refusal for want of the lead costs nothing, and comes most of the time.
                     if reports.write_status(&service, &status).await.is_ok() {

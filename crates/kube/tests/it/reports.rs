@@ -132,6 +132,7 @@ fn status(addresses: &[&str]) -> ServiceStatus {
             Condition::met(ConditionType::Addressed, Code::Assigned, &message, now),
             Condition::met(ConditionType::Programmed, Code::Ready, "traffic flows", now),
         ],
+        ..ServiceStatus::default()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::options::put;
 use super::value;
-use super::{Dialect, Effect, OptionRow};
+use super::{Complaint, Dialect, Effect, OptionRow};
 use crate::reason::Severity;
 
 /// Keys of the Kubernetes cloud provider framework.
@@ -33,7 +33,23 @@ pub(super) static DIALECT: Dialect = Dialect {
             default: "`false`",
             summary: "On OpenStack: no floating IP.",
             example: "true",
-            effect: Effect::NotApplicable {
+            effect: Effect::Cloud {
+                set: |service, text| {
+                    let internal = match text.value {
+                        "true" => true,
+                        "false" => false,
+                        _ => {
+                            return Err(Complaint::Replaced {
+                                refusal: value::Refusal::new(
+                                    "neither true nor false",
+                                    "write true or false in lower case",
+                                ),
+                                by: "the configuration",
+                            });
+                        }
+                    };
+                    put(&mut service.cloud.internal, text, internal)
+                },
                 severity: Severity::Info,
                 why: "it keeps an Octavia load balancer without floating IP; there are none here, and \
                       an address is as reachable as the pool it comes from",

@@ -7,8 +7,12 @@
 use std::time::Duration;
 
 use super::landfall::ALGORITHMS;
-use super::options::{ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, put};
+use super::options::{
+    ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, ServiceOptions, put,
+};
 use super::value::{self, A_DAY, Refusal};
+use super::nodes::NodeSelector;
+use super::cloud as options;
 use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
 use crate::reason::Severity;
@@ -272,6 +276,7 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "the certificate lies in Barbican, which is not asked here; landfall.dev/mode and \
          landfall.dev/tls-secret do the same with a Secret",
+        |service, text| options::text(&mut service.cloud.tls_container, text),
     ),
     cloud(
         "floating-network-id",
@@ -280,6 +285,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::text(&mut service.cloud.floating_network, text),
     ),
     cloud(
         "floating-subnet-id",
@@ -288,6 +294,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.floating_subnet_id, text),
     ),
     cloud(
         "floating-subnet",
@@ -296,6 +303,7 @@ const ROWS: &[OptionRow] = &[
         "public-*",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.floating_subnet, text),
     ),
     cloud(
         "floating-subnet-tags",
@@ -304,6 +312,7 @@ const ROWS: &[OptionRow] = &[
         "public",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.floating_subnet_tags, text),
     ),
     cloud(
         "class",
@@ -312,6 +321,7 @@ const ROWS: &[OptionRow] = &[
         "internal",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.class, text),
     ),
     cloud(
         "subnet-id",
@@ -320,6 +330,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.subnet, text),
     ),
     cloud(
         "network-id",
@@ -328,6 +339,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
+        |service, text| options::some(&mut service.cloud.network, text),
     ),
     cloud(
         "member-subnet-id",
@@ -336,6 +348,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         "members are reached over the machine's own routes here",
+        |service, text| options::some(&mut service.cloud.member_subnet, text),
     ),
     cloud(
         "port-id",
@@ -344,6 +357,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         "it names a port in Neutron; there is none here, and landfall.dev/addresses asks for an address",
+        |service, text| options::some(&mut service.cloud.port, text),
     ),
     cloud(
         "keep-floatingip",
@@ -352,6 +366,7 @@ const ROWS: &[OptionRow] = &[
         "true",
         Severity::Warning,
         "there are no floating IPs here; the address goes back to its pool with the Service",
+        |service, text| put(&mut service.cloud.keep_floating_ip, text, boolean(text, "false")?),
     ),
     cloud(
         "flavor-id",
@@ -360,6 +375,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         "it chooses hardware in Octavia; there is none here",
+        |service, text| options::text(&mut service.cloud.flavor, text),
     ),
     cloud(
         "availability-zone",
@@ -368,6 +384,7 @@ const ROWS: &[OptionRow] = &[
         "nova",
         Severity::Warning,
         "it chooses a part of a cloud; this is one machine",
+        |service, text| options::text(&mut service.cloud.availability_zone, text),
     ),
     cloud(
         "lb-provider",
@@ -376,6 +393,7 @@ const ROWS: &[OptionRow] = &[
         "ovn",
         Severity::Warning,
         "it chooses a driver of Octavia; there is none here",
+        |service, text| options::some(&mut service.cloud.provider, text),
     ),
     cloud(
         "enable-ingress-hostname",
@@ -385,6 +403,7 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "traffic from inside reaches the load balancer here without a made-up name; \
          landfall.dev/hostname publishes a real one",
+        |service, text| put(&mut service.cloud.ingress_hostname, text, boolean(text, "the configuration")?),
     ),
     cloud(
         "node-selector",
@@ -393,6 +412,7 @@ const ROWS: &[OptionRow] = &[
         "pool=edge",
         Severity::Warning,
         "members are the endpoints themselves here, on whatever node they run",
+        |service, text| put(&mut service.node_selector, text, NodeSelector::parse(text.value)?),
     ),
     cloud(
         "load-balancer-id",
@@ -401,6 +421,7 @@ const ROWS: &[OptionRow] = &[
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_OBJECT,
+        |service, text| options::some(&mut service.cloud.load_balancer, text),
     ),
     cloud(
         "load-balancer-address",
@@ -409,6 +430,7 @@ const ROWS: &[OptionRow] = &[
         "192.0.2.10",
         Severity::Info,
         "the OpenStack controller writes it; it asks for nothing",
+        |_, _| Ok(Outcome::Nothing),
     ),
     cloud(
         "load-balancer-tags",
@@ -417,6 +439,7 @@ const ROWS: &[OptionRow] = &[
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
+        |service, text| options::list(&mut service.cloud.load_balancer_tags, text),
     ),
     cloud(
         "listener-tags",
@@ -425,6 +448,7 @@ const ROWS: &[OptionRow] = &[
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
+        |service, text| options::list(&mut service.cloud.listener_tags, text),
     ),
     cloud(
         "pool-tags",
@@ -433,6 +457,7 @@ const ROWS: &[OptionRow] = &[
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
+        |service, text| options::list(&mut service.cloud.pool_tags, text),
     ),
 ];
 
@@ -444,6 +469,7 @@ const fn cloud(
     example: &'static str,
     severity: Severity,
     why: &'static str,
+    set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
 ) -> OptionRow {
     OptionRow {
         name,
@@ -451,7 +477,7 @@ const fn cloud(
         default: "none",
         summary,
         example,
-        effect: Effect::NotApplicable { severity, why },
+        effect: Effect::Cloud { set, severity, why },
     }
 }
 

@@ -7,13 +7,16 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
+use super::cloud::CloudOptions;
+use super::nodes::NodeSelector;
 use super::{Complaint, Outcome, Text};
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, StatusCodes};
 use crate::rows::ServicePort;
 
 /// A value and the annotation that gave it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given<T> {
     /// The value.
     pub value: T,
@@ -32,6 +35,10 @@ pub struct ServiceOptions {
     pub sharing_key: Option<Given<String>>,
     /// Published in the status instead of the address.
     pub hostname: Option<Given<String>>,
+    /// Which nodes are members.
+    pub node_selector: Option<Given<NodeSelector>>,
+    /// What only OpenStack can do.
+    pub cloud: CloudOptions,
     /// What holds for every port that has nothing of its own.
     pub common: PortOptions,
     /// What single ports have of their own.

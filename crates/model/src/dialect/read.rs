@@ -18,6 +18,10 @@ pub struct Reading {
     pub given: Vec<GivenOption>,
     /// What is the matter with annotations.
     pub reasons: Vec<Reason>,
+    /// What is the matter with annotations that only OpenStack reads.
+    pub cloud_reasons: Vec<Reason>,
+    /// Why annotations that only OpenStack reads mean nothing elsewhere.
+    pub elsewhere: Vec<Reason>,
 }
 
 /// An annotation that decided something.
@@ -112,7 +116,10 @@ impl Reading {
             return;
         };
         match (&row.effect, port) {
-            (Effect::Service { .. } | Effect::NotApplicable { .. }, Some(_)) => {
+            (
+                Effect::Service { .. } | Effect::Cloud { .. } | Effect::NotApplicable { .. },
+                Some(_),
+            ) => {
                 self.reasons.push(not_of_one_port(dialect, row, text));
             }
             (Effect::Service { option, set }, None) => {
@@ -131,6 +138,14 @@ impl Reading {
                 }
                 None => self.reasons.push(no_such_port(port, text, ports)),
             },
+            (Effect::Cloud { set, severity, why }, None) => {
+                if let Err(complaint) = set(&mut self.options, text) {
+                    self.cloud_reasons.push(complaint.about(text));
+                }
+                if !text.value.is_empty() {
+                    self.elsewhere.push(not_applicable(*severity, why, text));
+                }
+            }
             (Effect::NotApplicable { .. }, None) if text.value.is_empty() => {}
             (Effect::NotApplicable { severity, why }, None) => {
                 self.reasons.push(not_applicable(*severity, why, text));

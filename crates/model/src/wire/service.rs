@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::id::{ServiceKey, Uid};
 use crate::reason::Reason;
 use crate::rows::ServiceRow;
-use crate::status::FINALIZER;
+use crate::status::{FINALIZER, marks_of};
 
 use super::findings::Findings;
 use super::status::ServiceStatusShape;
@@ -176,6 +176,8 @@ impl Service {
         let health_check_node_port =
             spec.judge_health_check_port(kind, external_local, &mut findings);
         findings.labels("spec.selector", &spec.selector);
+        let mut status = status.into_status();
+        status.marks = marks_of(&metadata.annotations);
 
         findings.finish(|| ServiceRow {
             key: ServiceKey::new(&namespace, &name),
@@ -201,7 +203,7 @@ impl Service {
             source_ranges: spec.load_balancer_source_ranges,
             publish_not_ready: spec.publish_not_ready_addresses,
             allocate_node_ports: spec.allocate_load_balancer_node_ports.unwrap_or(true),
-            status: status.into_status(),
+            status,
             source: None,
         })
     }

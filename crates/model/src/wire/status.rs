@@ -3,6 +3,7 @@
 //! Reading is forgiving, because others write there too: conditions of other types, addresses that
 //! are none and codes of a newer Landfall are skipped, never refused.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -110,6 +111,7 @@ impl ServiceStatusShape {
                 .filter_map(IngressShape::into_address)
                 .collect(),
             conditions,
+            marks: BTreeMap::new(),
         }
     }
 

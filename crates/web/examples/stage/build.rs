@@ -36,6 +36,7 @@ pub fn service(key: &str, address: &str, line: u32) -> ServiceView {
                 ..IngressAddress::default()
             }],
             conditions: met(),
+            ..ServiceStatus::default()
         },
         reasons: Vec::new(),
         address: Some(wish()),

@@ -16,6 +16,7 @@ fn live(ingress: Value, conditions: Vec<Condition>) -> Live {
         ingress: entries.into_iter().map(entry).collect(),
         conditions,
         finalized: true,
+        marks: BTreeMap::new(),
     }
 }
 
@@ -46,6 +47,7 @@ fn wanting(ingress: Vec<IngressAddress>, conditions: Vec<Condition>) -> ServiceS
     ServiceStatus {
         ingress,
         conditions,
+        ..ServiceStatus::default()
     }
 }
 
@@ -194,4 +196,22 @@ fn conditions_go_when_nothing_is_wanted_any_more() {
             {"$patch": "delete", "type": "landfall.dev/Addressed"},
             {"$patch": "delete", "type": "landfall.dev/Programmed"}]}})
     );
+}
+
+#[test]
+fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted() {
+    let mut there = live(json!([]), Vec::new());
+    there.marks = BTreeMap::from([
+        ("landfall.dev/record".to_owned(), "old".to_owned()),
+        ("loadbalancer.openstack.org/load-balancer-id".to_owned(), "1".to_owned()),
+    ]);
+    let mut wanted = ServiceStatus::default();
+    wanted.marks.insert("landfall.dev/record".to_owned(), "new".to_owned());
+    let patch = status_patch("u", &there, &wanted).unwrap();
+    assert_eq!(
+        patch["metadata"]["annotations"],
+        json!({"landfall.dev/record": "new", "loadbalancer.openstack.org/load-balancer-id": null})
+    );
+    wanted.marks = there.marks.clone();
+    assert_eq!(status_patch("u", &there, &wanted), None);
 }
