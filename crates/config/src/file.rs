@@ -10,6 +10,8 @@ use landfall_model::rows::{PoolAllocation, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::openstack::OpenStack;
+
 /// What `landfall.yaml` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -39,11 +41,13 @@ pub struct Instance {
 }
 
 /// The kinds of providers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
 pub enum ProviderKind {
-    /// Addresses of this machine, traffic through this process.
+    /// Addresses of this machine, traffic through this process. `provider: local` is short for it.
     Local,
+    /// Load balancers of OpenStack's Octavia.
+    OpenStack(OpenStack),
 }
 
 /// An address pool: the `spec` of MetalLB's `IPAddressPool`, with a name.
@@ -170,6 +174,16 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         if instance.default {
             default = Some(&instance.name);
         }
+        if let ProviderKind::OpenStack(openstack) = &instance.provider {
+            if let Some((key, value, why)) = openstack.complaint() {
+                return refuse(at(&format!("provider.{key}")), &value, why);
+            }
+            // Addresses come from the cloud; a pool here would never be used.
+            if let Some(pool) = instance.pools.first() {
+                let why = "an OpenStack instance has no pools; its addresses come from the cloud";
+                return refuse(at("pools"), &pool.name, why);
+            }
+        }
         for (position, pool) in instance.pools.iter().enumerate() {
             if !pools.insert(&pool.name) {
                 let key = at(&format!("pools[{position}].name"));
@@ -291,6 +305,8 @@ fn is_label(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clouds_yaml::Surroundings;
+    use crate::openstack::SecurityGroups;
 
     const GOOD: &str = "\
 instances:
@@ -357,6 +373,114 @@ instances:
         assert!(refused("instances: []").contains("at least one"));
     }
 
+    fn openstack(provider: &str) -> OpenStack {
+        let text = format!("instances:\n- name: cloud\n  provider: {provider}\n");
+        let config = parse("landfall.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let ProviderKind::OpenStack(openstack) = config.instances[0].provider.clone() else {
+            panic!("{config:?}");
+        };
+        openstack
+    }
+
+    #[test]
+    fn an_openstack_instance_has_its_cloud_and_defaults() {
+        let plain = openstack("{kind: openstack, cloudConf: /etc/kubernetes/cloud.conf}");
+        assert_eq!(
+            plain.cloud_conf.as_deref().unwrap().to_str(),
+            Some("/etc/kubernetes/cloud.conf")
+        );
+        assert_eq!(plain.cluster_name, "kubernetes");
+        assert!(plain.strict_source_ranges);
+        assert_eq!(plain.security_groups, SecurityGroups::PerCluster);
+
+        let full = openstack(
+            "{kind: openstack, clouds: {file: a.yaml, cloud: b}, clusterName: c1, \
+             strictSourceRanges: false, securityGroups: perService}",
+        );
+        let clouds = full.clouds.unwrap();
+        assert_eq!(
+            (clouds.file.is_some(), clouds.cloud.as_deref()),
+            (true, Some("b"))
+        );
+        assert_eq!(full.cluster_name, "c1");
+        assert!(!full.strict_source_ranges);
+        assert_eq!(full.security_groups, SecurityGroups::PerService);
+    }
+
+    #[test]
+    fn local_may_be_written_as_a_map() {
+        let text = GOOD.replace("provider: local", "provider: {kind: local}");
+        let short = parse("landfall.yaml", GOOD).unwrap();
+        assert_eq!(parse("landfall.yaml", &text).unwrap(), short);
+        // What is written is read.
+        let written = serde_json::to_string(&short).unwrap();
+        assert_eq!(parse("landfall.yaml", &written).unwrap(), short);
+    }
+
+    #[test]
+    fn an_openstack_instance_without_a_clear_cloud_is_refused() {
+        for (provider, expected) in [
+            ("openstack", "landfall.yaml:3: "),
+            ("cloud", "landfall.yaml:3: "),
+            ("[local]", "landfall.yaml:3: "),
+            ("{kind: openstack, cloudConfig: x}", "landfall.yaml:3: "),
+            ("{kind: local, clusterName: x}", "landfall.yaml:3: "),
+            ("{cloudConf: x}", "landfall.yaml:3: "),
+            (
+                "{kind: openstack}",
+                "landfall.yaml: instances[0].provider.cloudConf: \"\": which cloud? ",
+            ),
+            (
+                "{kind: openstack, cloudConf: x, clouds: {}}",
+                "landfall.yaml: instances[0].provider.cloudConf: \"x\": give cloudConf or clouds",
+            ),
+            (
+                "{kind: openstack, cloudConf: x, clusterName: ''}",
+                "landfall.yaml: instances[0].provider.clusterName: \"\": ",
+            ),
+            (
+                "{kind: openstack, cloudConf: x}\n  pools: [{name: p, addresses: [192.0.2.0/28]}]",
+                "landfall.yaml: instances[0].pools: \"p\": an OpenStack instance has no pools",
+            ),
+        ] {
+            let error = refused(&format!(
+                "instances:\n- name: cloud\n  provider: {provider}\n"
+            ));
+            assert!(error.starts_with(expected), "{provider}: {error}");
+        }
+        let error =
+            refused("instances:\n- name: c\n  provider:\n    kind: openstack\n    cloudCnf: x\n");
+        assert!(
+            error.starts_with("landfall.yaml:5") && error.contains("cloudCnf"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_files_of_an_openstack_instance_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (conf, clouds) = (folder.path().join("c.conf"), folder.path().join("c.yaml"));
+        std::fs::write(
+            &conf,
+            "[Global]\nregion = A\n[LoadBalancer]\nlb-provider = ovn\n",
+        )
+        .unwrap();
+        std::fs::write(&clouds, "clouds: {b: {region_name: B}}").unwrap();
+        let nowhere = Surroundings::default();
+        let from_conf = openstack(&format!(
+            "{{kind: openstack, cloudConf: {}}}",
+            conf.display()
+        ));
+        let read = from_conf.read(&nowhere).unwrap();
+        assert_eq!(read.global.region.as_deref(), Some("A"));
+        assert!(read.load_balancer.is_ovn());
+        let file = clouds.display();
+        let from_clouds = openstack(&format!("{{kind: openstack, clouds: {{file: {file}}}}}"));
+        let read = from_clouds.read(&nowhere).unwrap();
+        assert_eq!(read.global.region.as_deref(), Some("B"));
+        assert!(!read.load_balancer.is_ovn());
+    }
+
     #[test]
     fn broken_yaml_is_an_error_and_no_panic() {
         for text in ["", "{", "instances: 5", "- a", "instances: [{}]", "\t"] {
@@ -373,6 +497,8 @@ instances:
             "avoidBuggyIPs",
             "serviceAllocation",
             "matchLabels",
+            "cloudConf",
+            "securityGroups",
         ] {
             assert!(schema.contains(&format!("\"{key}\"")), "{key}");
         }

@@ -11,5 +11,6 @@ pub mod clouds_yaml;
 pub mod dirs;
 pub mod file;
 pub mod gcfg;
+pub mod openstack;
 pub mod patterns;
 pub mod pools;

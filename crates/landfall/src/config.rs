@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
-use landfall_config::file::{self, Config};
+use anyhow::{Context as _, bail};
+use landfall_config::file::{self, Config, ProviderKind};
 
 use crate::planning::INSTANCE;
 
@@ -16,5 +16,14 @@ pub async fn read(path: Option<&Path>) -> anyhow::Result<Config> {
     let text = tokio::fs::read_to_string(path)
         .await
         .with_context(|| format!("reading the configuration {name}"))?;
-    Ok(file::parse(&name, &text)?)
+    let config = file::parse(&name, &text)?;
+    for (index, instance) in config.instances.iter().enumerate() {
+        match instance.provider {
+            ProviderKind::Local => {}
+            ProviderKind::OpenStack(_) => {
+                bail!("{name}: instances[{index}].provider: openstack is not built yet");
+            }
+        }
+    }
+    Ok(config)
 }

@@ -595,3 +595,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_example_of_the_manual_is_valid() {
+    let manual = include_str!("../../../../docs/configuration.md");
+    let (_, openstack) = manual.split_once("## OpenStack").unwrap();
+    let example = openstack
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    crate::file::parse("docs/configuration.md", example.unwrap()).unwrap();
+}
