@@ -255,6 +255,7 @@ mod tests {
         ServiceStatus {
             ingress: Vec::new(),
             conditions: vec![condition],
+            ..ServiceStatus::default()
         }
     }
 

@@ -62,8 +62,9 @@ fn every_option_takes_its_own_example() {
                 assert_eq!(reading.given[0].option, option, "{key}");
                 assert_ne!(reading.options, ServiceOptions::default(), "{key}");
             }
-            Effect::NotApplicable { severity, .. } => {
-                let mut reasons = reading.reasons;
+            Effect::Cloud { severity, .. } | Effect::NotApplicable { severity, .. } => {
+                assert_eq!(reading.cloud_reasons, Vec::<Reason>::new(), "{key}");
+                let mut reasons = [reading.reasons, reading.elsewhere].concat();
                 assert_eq!(reasons.len(), 1, "{key}");
                 let reason = reasons.remove(0);
                 assert_eq!(reason.code, Code::OptionNotApplicable, "{key}");

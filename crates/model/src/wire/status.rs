@@ -279,6 +279,7 @@ mod tests {
                     last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
                     observed_generation: Some(3),
                 }],
+                ..ServiceStatus::default()
             }
         );
     }

@@ -178,6 +178,7 @@ fn every_field_of_a_full_service_reaches_the_row() {
                 ..IngressAddress::default()
             }],
             conditions: Vec::new(),
+            ..ServiceStatus::default()
         },
         ..minimal()
     };
@@ -450,6 +451,7 @@ fn a_printed_service_is_read_back_as_it_was() {
                 "traffic flows",
                 "2026-01-02T03:04:06Z".parse().unwrap(),
             )],
+            ..ServiceStatus::default()
         },
         ..row
     };
@@ -473,6 +475,7 @@ fn a_service_prints_as_kubectl_prints_it() {
             "fine",
             "2026-01-02T03:04:06Z".parse().unwrap(),
         )],
+        ..ServiceStatus::default()
     };
     let expected = json!({
         "apiVersion": "v1",
