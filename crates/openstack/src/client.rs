@@ -86,7 +86,7 @@ impl Cloud {
         let identity = Identity::new(&config).map_err(CloudError::AuthUrl)?;
         let user_agent = HeaderValue::from_str(&config.user_agent)
             .map_err(|_| CloudError::UserAgent(config.user_agent.clone()))?;
-        let secret = config.auth.secret().clone();
+        let secret = auth::secret(&config.auth).clone();
         Ok(Self(Arc::new(Inner {
             exchange: Exchange::new(transport, user_agent, secret),
             sessions: Sessions::new(identity),

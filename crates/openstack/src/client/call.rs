@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Cloud;
-use super::catalog::{Service, address, joined};
+use super::catalog::{Service, joined};
 use super::error::{ApiError, ErrorKind};
 use super::exchange::{Answer, Ask};
 use super::session::Session;
@@ -145,8 +145,8 @@ impl Cloud {
             let rows: Vec<T> = serde_json::from_value(rows)
                 .map_err(|why| unreadable(&answer, &name, format!("{collection}: {why}")))?;
             all.extend(rows);
-            let Some(next) =
-                next_page(links.as_ref(), &page).map_err(|why| unreadable(&answer, &name, why))?
+            let Some(next) = next_page(links.as_ref(), &page, at.query)
+                .map_err(|why| unreadable(&answer, &name, why))?
             else {
                 return Ok(all);
             };
@@ -278,24 +278,28 @@ fn taken_out<T: DeserializeOwned>(
 }
 
 /// The next page: what the link asks for, at the address that we know. Behind a proxy, services write links with a scheme
-/// and a port of their own; another host must not get the token.
-fn next_page(links: Option<&Value>, page: &Url) -> Result<Option<Url>, String> {
-    let links = links
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    let Some(next) = links.iter().find(|link| link["rel"] == "next") else {
+/// and a port of their own; another host must not get the token. Octavia's links forget the filters of the list (its
+/// pagination repeats `limit`, `sort` and `marker` only), so that they are put in again.
+fn next_page(links: Option<&Value>, page: &Url, query: Query<'_>) -> Result<Option<Url>, String> {
+    let links = links.and_then(Value::as_array);
+    let mut links = links.into_iter().flatten();
+    let Some(next) = links.find(|link| link["rel"] == "next") else {
         return Ok(None);
     };
     let href = next["href"].as_str().unwrap_or_default();
     let link = page
         .join(href)
         .map_err(|why| format!("next page {href:?}: {why}"))?;
-    let (there, here) = (address(link.as_str())?, page);
-    if there.host() != here.host() {
+    if link.host() != page.host() {
         return Err(format!("the next page is at another host: {href:?}"));
     }
     let mut next = page.clone();
     next.set_query(link.query());
+    for (key, value) in query {
+        if !link.query_pairs().any(|(known, _)| known == *key) {
+            next.query_pairs_mut().append_pair(key, value);
+        }
+    }
     Ok(Some(next))
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span, debug_span, field, trace};
 
@@ -251,8 +252,15 @@ impl Exchange {
         let mut text = text;
         for secret in [Some(&self.secret), token].into_iter().flatten() {
             let secret = secret.expose_secret();
-            if !secret.is_empty() && text.contains(secret) {
-                text = text.replace(secret, CUT);
+            if secret.is_empty() {
+                continue;
+            }
+            text = text.replace(secret, CUT);
+            // As it stands in a body: with quotes and backslashes escaped.
+            let escaped = Value::from(secret).to_string();
+            let escaped = escaped.trim_matches('"');
+            if escaped != secret {
+                text = text.replace(escaped, CUT);
             }
         }
         text

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
-use super::auth::Auth;
+use super::auth::{Auth, body, ready_token, renews};
 use super::catalog::{Endpoints, Entry, address, joined, versioned, without_version};
 use super::error::{ApiError, ErrorKind};
 use super::exchange::{Answer, Ask, Exchange};
@@ -69,7 +69,7 @@ impl Identity {
         config: &CloudConfig,
     ) -> Result<Grant, ApiError> {
         let url = joined(&self.v3(exchange).await?, &["auth", "tokens"]);
-        let ready = self.auth.ready_token();
+        let ready = ready_token(&self.auth);
         let ask = match ready {
             Some(token) => Ask {
                 token: Some(token),
@@ -77,7 +77,7 @@ impl Identity {
                 ..Ask::new(Method::GET, url, "token", self.patience)
             },
             None => Ask {
-                body: Some(self.auth.body().to_string().into()),
+                body: Some(body(&self.auth).to_string().into()),
                 ..Ask::new(Method::POST, url, "token", self.patience)
             },
         };
@@ -113,7 +113,7 @@ impl Identity {
     fn lifetime(&self, said: &Token) -> Option<Duration> {
         let lifetime = said.expires_at?.duration_since(said.issued_at?);
         let lifetime = Duration::try_from(lifetime).ok()?;
-        self.auth.renews().then_some(lifetime)
+        renews(&self.auth).then_some(lifetime)
     }
 
     /// Where version 3 is. Only the path is taken from Keystone's own list, which nobody signs: the password goes to the
