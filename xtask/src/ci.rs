@@ -8,6 +8,7 @@ use tokio::process::Command;
 use crate::check;
 use crate::debian::{self, FOR_BENCH, FOR_TESTS};
 use crate::image;
+use crate::openstack;
 use crate::place::Place;
 use crate::stage::Stages;
 use crate::tools;
@@ -17,7 +18,9 @@ pub const HELP: &str = "\
 This is the README's test command, and what .ci/run calls. Stages, in order:
   packages, tools     install what is missing (as root on Debian; else it says what to type)
   check               as `cargo xtask check`
+  openstack up        Keystone, Neutron, Octavia and Barbican, for the tests; needs root
   test                every test of the workspace, documentation examples included
+  openstack down      also when a test failed; one that ran before is left running
   static program      the binary as it is shipped
   image, try          the container image, run from nothing but its own files
   demo                `landfall demo --once`: real requests through every address
@@ -35,15 +38,29 @@ const RUN_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs everything.
 pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
-    let mut stages = Stages::new(1 + tools::STAGES + check::STAGES + 1 + image::STAGES + 4);
+    let mut stages =
+        Stages::new(1 + tools::STAGES + check::STAGES + openstack::STAGES + 1 + image::STAGES + 4);
     debian::install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
     tools::install(&mut stages, place).await?;
     check::stages(&mut stages, place).await?;
 
     // Plain `cargo test` on purpose: it is everywhere, it runs the documentation examples, and it
     // runs one test binary at a time, so that tests under load don't disturb each other.
-    let mut test = cargo(place, &["test", "--locked", "--workspace"]);
-    stages.run("test", TEST_DEADLINE, &mut test).await?;
+    // The feature is named so that its own tests run even where no crate asks for it.
+    let mut test = cargo(
+        place,
+        &[
+            "test",
+            "--locked",
+            "--workspace",
+            "--features",
+            "landfall-testkit/stack",
+        ],
+    );
+    openstack::around(&mut stages, place, async |stages| {
+        stages.run("test", TEST_DEADLINE, &mut test).await
+    })
+    .await?;
 
     // One build for the image, the demonstration and the benchmarks.
     let landfall = image::stages(&mut stages, place).await?;

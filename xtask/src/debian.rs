@@ -18,9 +18,9 @@ use crate::tools;
 /// Help of `install`.
 pub const HELP: &str = "\
 Debian packages need root; without it the command to type is printed, and nothing else is done.
-Tools that are built (cargo-deny, and helm with Go) go to $LANDFALL_CACHE (default ~/.cache/landfall),
-keyed by their version.
-Packages that bring a service (nginx, haproxy) do not start it.";
+Tools that are built (cargo-deny, and helm with Go) and OpenStack's Python packages go to
+$LANDFALL_CACHE (default ~/.cache/landfall), keyed by their version.
+Packages that bring a service (nginx, haproxy, mariadb, rabbitmq, ovn) do not start it.";
 
 /// `install`
 #[derive(Debug, Args)]
@@ -35,7 +35,8 @@ pub struct Need {
     shown_by: &'static [&'static str],
 }
 
-/// For the tests: a browser for the status page, a client that isn't ours, network tools.
+/// For the tests: a browser for the status page, a client that isn't ours, network tools; then what
+/// the OpenStack of the test bed stands on.
 pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "chromium",
@@ -48,6 +49,32 @@ pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "iproute2",
         shown_by: &["ip"],
+    },
+    Need {
+        package: "mariadb-server",
+        shown_by: &["mariadbd"],
+    },
+    Need {
+        package: "rabbitmq-server",
+        shown_by: &["/usr/lib/rabbitmq/bin/rabbitmq-server"],
+    },
+    Need {
+        package: "ovn-central",
+        shown_by: &["/usr/share/ovn/ovn-nb.ovsschema"],
+    },
+    Need {
+        package: "python3-venv",
+        // A part of Python's library that Debian keeps in a package of its own, by version.
+        shown_by: &[
+            "/usr/lib/python3.11/ensurepip",
+            "/usr/lib/python3.12/ensurepip",
+            "/usr/lib/python3.13/ensurepip",
+            "/usr/lib/python3.14/ensurepip",
+        ],
+    },
+    Need {
+        package: "openssl",
+        shown_by: &["openssl"],
     },
 ];
 

@@ -15,6 +15,7 @@ mod ci;
 mod debian;
 mod generate;
 mod image;
+mod openstack;
 mod packaging;
 mod place;
 mod screenshots;
@@ -48,7 +49,7 @@ enum Command {
     /// Run formatting, lints, documentation, licences and the rules of the house, but no tests
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
-    /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny and helm
+    /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny, helm, OpenStack
     #[command(after_help = debian::HELP)]
     Install(debian::InstallArgs),
     /// Write the pages anew that are generated from tables in the code
@@ -57,6 +58,9 @@ enum Command {
     /// Build the container image, without an engine and without network
     #[command(after_help = image::HELP)]
     Image(image::ImageArgs),
+    /// Start or stop the OpenStack that tests run against
+    #[command(subcommand, after_help = openstack::HELP)]
+    Openstack(openstack::Openstack),
     /// Measure Landfall against its peers, in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -88,6 +92,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Install(args) => stage::block_on(debian::run(&place, &args)),
         Command::Generate(args) => stage::block_on(generate::run(&place, &args)),
         Command::Image(args) => stage::block_on(image::run(&place, &args)),
+        Command::Openstack(command) => stage::block_on(openstack::run(&place, command)),
         Command::Bench(bench) => bench::run(&place, bench),
         Command::Screenshots(args) => stage::block_on(screenshots::run(&place, &args)),
     }

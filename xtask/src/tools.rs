@@ -1,4 +1,4 @@
-//! Tools that cargo and Go can build, kept outside the checkout by version.
+//! Tools that cargo, Go and pip can build, kept outside the checkout by version.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use crate::debian;
+use crate::openstack;
 use crate::place::Place;
 use crate::stage::Stages;
 
@@ -54,12 +55,13 @@ pub async fn cargo_deny(stages: &mut Stages, place: &Place) -> anyhow::Result<()
 }
 
 /// How many stages [`install`] runs.
-pub const STAGES: usize = 2;
+pub const STAGES: usize = 3;
 
 /// Stages that build every tool which is not here.
 pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     cargo_deny(stages, place).await?;
-    helm(stages, place).await
+    helm(stages, place).await?;
+    openstack::install(stages, place).await
 }
 
 /// The pinned version of helm: `v1.2.3`.
