@@ -18,6 +18,7 @@ pub fn claims<P: Provider>(
 ) -> Vec<Vec<Claim>> {
     let mut claims = vec![Vec::new(); providers.len()];
     for row in world.services() {
+        let row = &*row;
         let namespace = world.namespace(row.key.namespace());
         let Belongs::Ours(instance) = classes.judge(row, namespace.map(AsRef::as_ref)) else {
             continue;

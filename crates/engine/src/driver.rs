@@ -273,8 +273,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn push_all(&mut self) {
-        for row in self.world.services() {
-            self.queue.push(&row.key);
+        for key in self.world.keys() {
+            self.queue.push(&key);
         }
     }
 
@@ -310,7 +310,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             provider.recall(claims);
         }
         let unhandled = self.world.services().filter_map(|row| {
-            let Belongs::Ours(instance) = self.judge(row) else {
+            let Belongs::Ours(instance) = self.judge(&row) else {
                 return None;
             };
             let record = Record {
@@ -494,7 +494,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         }
         if let (Some(row), Some(tracked)) = (self.world.service(&key), self.tracked.get_mut(&key)) {
-            tracked.remember_written(row, &end.status);
+            tracked.remember_written(&row, &end.status);
         }
         let removed = end.outcome == Outcome::Removed;
         self.handle.book.write(|pages| {

@@ -38,6 +38,7 @@ pub async fn dry_run<P: Provider>(
         plans.extend(removals(sandboxes, service, uid).await);
     }
     for row in world.services() {
+        let row = &*row;
         let namespace = world.namespace(row.key.namespace());
         let namespace = namespace.map(AsRef::as_ref);
         let refused = |reasons| ServicePlan {

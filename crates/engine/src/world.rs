@@ -3,19 +3,28 @@
 //! [`World::apply`] takes one fact and says whose outcome may differ because of it. It decides
 //! nothing else.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod slices;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
+use landfall_model::id::ByNamespace;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow};
+use landfall_model::rows::{
+    Fact, NamespaceRow, NodeRow, PackedService, PoolRow, SecretRow, ServiceRow, SliceRow,
+};
+
+use slices::Slices;
 
 /// Everything that sources have told.
+///
+/// Services and slices, of which a cluster has many that nobody asks for, are kept packed: whoever
+/// asks gets a row of his own.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    services: BTreeMap<ServiceKey, Arc<ServiceRow>>,
-    slices: HashMap<ServiceKey, Arc<SliceRow>>,
-    slices_of_service: HashMap<ServiceKey, BTreeSet<ServiceKey>>,
+    services: ByNamespace<PackedService>,
+    slices: Slices,
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
     /// Whether there has ever been a node.
     had_nodes: bool,
@@ -50,12 +59,9 @@ impl World {
                 Some(_) => Affected::one(key),
                 None => Affected::Nobody,
             },
-            Fact::Slice(row) => self.apply_slice(&row),
+            Fact::Slice(row) => Affected::Services(self.slices.insert(&row)).or_nobody(),
             Fact::SliceGone(key) => match self.slices.remove(&key) {
-                Some(old) => {
-                    self.unlink_slice(&old);
-                    Affected::one(old.service.clone())
-                }
+                Some(service) => Affected::one(service),
                 None => Affected::Nobody,
             },
             Fact::Node(row) => {
@@ -118,6 +124,8 @@ impl World {
             }
             Fact::Synced => {
                 self.synced = true;
+                self.services.compact();
+                self.slices.compact();
                 Affected::All
             }
         }
@@ -129,22 +137,28 @@ impl World {
     }
 
     /// A Service.
-    pub fn service(&self, key: &ServiceKey) -> Option<&Arc<ServiceRow>> {
-        self.services.get(key)
+    pub fn service(&self, key: &ServiceKey) -> Option<Arc<ServiceRow>> {
+        let packed = self.services.get(key)?;
+        packed.row(key.clone()).map(Arc::new)
+    }
+
+    /// The keys of all Services, in order.
+    pub fn keys(&self) -> impl Iterator<Item = ServiceKey> {
+        self.services.iter().map(|(key, _)| key)
     }
 
     /// All Services, by key.
-    pub fn services(&self) -> impl Iterator<Item = &Arc<ServiceRow>> {
-        self.services.values()
+    pub fn services(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
+        let row = |(key, packed): (ServiceKey, &PackedService)| packed.row(key).map(Arc::new);
+        self.services.iter().filter_map(row)
     }
 
     /// The slices of a Service, by the slices' own key.
-    pub fn slices_of(&self, service: &ServiceKey) -> impl Iterator<Item = &Arc<SliceRow>> {
-        self.slices_of_service
-            .get(service)
-            .into_iter()
-            .flatten()
-            .filter_map(|slice| self.slices.get(slice))
+    pub fn slices_of<'a>(
+        &'a self,
+        service: &ServiceKey,
+    ) -> impl Iterator<Item = SliceRow> + use<'a> {
+        self.slices.of(service)
     }
 
     /// A namespace.
@@ -177,79 +191,26 @@ impl World {
         self.problems.values().flatten()
     }
 
-    fn apply_service(&mut self, row: &Arc<ServiceRow>) -> Affected {
-        let key = row.key.clone();
-        let old = self.services.insert(key.clone(), row.clone());
-        if old.as_ref() == Some(row) {
-            Affected::Nobody
-        } else {
-            Affected::one(key)
-        }
-    }
-
-    fn apply_slice(&mut self, row: &Arc<SliceRow>) -> Affected {
-        let Some(old) = self.slices.insert(row.key.clone(), row.clone()) else {
-            self.link_slice(row);
-            return Affected::one(row.service.clone());
-        };
-        if old == *row {
+    fn apply_service(&mut self, row: &ServiceRow) -> Affected {
+        let packed = PackedService::of(row);
+        if self.services.get(&row.key) == Some(&packed) {
             return Affected::Nobody;
         }
-        if old.service == row.service {
-            return Affected::one(row.service.clone());
-        }
-        self.unlink_slice(&old);
-        self.link_slice(row);
-        Affected::Services(vec![old.service.clone(), row.service.clone()])
-    }
-
-    fn link_slice(&mut self, row: &SliceRow) {
-        self.slices_of_service
-            .entry(row.service.clone())
-            .or_default()
-            .insert(row.key.clone());
-    }
-
-    fn unlink_slice(&mut self, row: &SliceRow) {
-        if let Some(slices) = self.slices_of_service.get_mut(&row.service) {
-            slices.remove(&row.key);
-            if slices.is_empty() {
-                self.slices_of_service.remove(&row.service);
-            }
-        }
-    }
-
-    fn in_namespace<'a>(
-        &'a self,
-        namespace: &'a str,
-    ) -> impl Iterator<Item = (&'a ServiceKey, &'a Arc<ServiceRow>)> {
-        self.services
-            .range(ServiceKey::new(namespace, "")..)
-            .take_while(move |(key, _)| key.namespace() == namespace)
+        self.services.insert(&row.key, packed);
+        Affected::one(row.key.clone())
     }
 
     fn all_in_namespace(&self, namespace: &str) -> Affected {
-        Affected::Services(
-            self.in_namespace(namespace)
-                .map(|(key, _)| key.clone())
-                .collect(),
-        )
+        let all = self.services.in_namespace(namespace);
+        Affected::Services(all.map(|(key, _)| key).collect())
     }
 
     /// Services name their Secrets in annotations, in a syntax that only the dialects know; a
     /// Service that does not even mention the name can't be using it.
     fn users_of_secret(&self, secret: &ServiceKey) -> Affected {
-        let mentions = |row: &ServiceRow| {
-            row.annotations
-                .values()
-                .any(|value| value.contains(secret.name()))
-        };
-        Affected::Services(
-            self.in_namespace(secret.namespace())
-                .filter(|(_, row)| mentions(row))
-                .map(|(key, _)| key.clone())
-                .collect(),
-        )
+        let all = self.services.in_namespace(secret.namespace());
+        let mentioning = all.filter(|(_, service)| service.may_mention(secret.name()));
+        Affected::Services(mentioning.map(|(key, _)| key).collect())
     }
 }
 
@@ -259,4 +220,14 @@ impl Affected {
     fn one(key: ServiceKey) -> Self {
         Self::Services(vec![key])
     }
+
+    fn or_nobody(self) -> Self {
+        match self {
+            Self::Services(keys) if keys.is_empty() => Self::Nobody,
+            other => other,
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,7 +97,7 @@ impl ClusterArgs {
         }
         let services = world
             .services()
-            .filter_map(|row| service(&world, classes, row))
+            .filter_map(|row| service(&world, classes, &row))
             .collect();
         Ok(InstanceView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -118,7 +118,8 @@ impl ClusterArgs {
             let namespace = world.namespace(row.key.namespace());
             classes.judge(row, namespace.map(AsRef::as_ref)) != Belongs::NotOurs
         });
-        Ok(service_list(ours.map(|row| (&**row, &row.status))))
+        let ours: Vec<_> = ours.collect();
+        Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
     }
 
     /// One Service of the picture.

@@ -124,7 +124,7 @@ pub async fn on_top(
         match fact {
             Fact::Service(row) => {
                 posted.insert(row.key.clone());
-                let row = continuing(&row, world.service(&row.key));
+                let row = continuing(&row, world.service(&row.key).as_deref());
                 world.apply(Fact::Service(row));
             }
             other => drop(world.apply(other)),
@@ -159,7 +159,7 @@ fn set_pools(providers: &[Local], classes: &Classes, world: &World) -> Vec<Reaso
 }
 
 /// A manifest knows neither the identity nor the status of the Service that it would change.
-fn continuing(row: &Arc<ServiceRow>, known: Option<&Arc<ServiceRow>>) -> Arc<ServiceRow> {
+fn continuing(row: &Arc<ServiceRow>, known: Option<&ServiceRow>) -> Arc<ServiceRow> {
     match known {
         None => row.clone(),
         Some(known) => Arc::new(ServiceRow {

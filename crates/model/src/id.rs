@@ -1,10 +1,14 @@
 //! Identities: how a Service is named by people and how it is told apart for ever.
 
+mod by_namespace;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use by_namespace::ByNamespace;
 
 /// Namespace and name of an object, shown as `namespace/name`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,6 +37,24 @@ impl ServiceKey {
             namespace: namespace.into(),
             name: name.into(),
         }
+    }
+
+    /// The key of names that others hold too.
+    pub fn shared(namespace: &Arc<str>, name: &Arc<str>) -> Self {
+        Self {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }
+    }
+
+    /// The namespace, to be held by others too.
+    pub fn shared_namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+
+    /// The name, to be held by others too.
+    pub fn shared_name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// The namespace.

@@ -4,6 +4,9 @@
 //! behind `Arc`. Texts that a user can get wrong (annotations, source ranges, addresses) stay texts
 //! here; `resolve` judges them, so that a bad one becomes a Reason instead of a lost object.
 
+mod bytes;
+mod packed;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -16,6 +19,8 @@ use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
 use crate::reason::Origin;
 use crate::status::ServiceStatus;
+
+pub use packed::{PackedService, PackedSlice};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]

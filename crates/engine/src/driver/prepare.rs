@@ -20,7 +20,7 @@ use crate::select::Belongs;
 impl<P: Provider, R: Report> Engine<P, R> {
     /// What is to be done for a Service now; `None`: nothing.
     pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<Errand> {
-        let row = self.world.service(key).cloned();
+        let row = self.world.service(key);
         let wanted = row.as_ref().map_or(Belongs::NotOurs, |row| self.judge(row));
         if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
             return Some(errand);

@@ -45,7 +45,7 @@ impl Crew {
         match scene.capabilities.target {
             Target::Pod => {
                 let slices = scene.world.slices_of(&scene.service.key);
-                for endpoint in slices.flat_map(|slice| &slice.endpoints) {
+                for endpoint in slices.flat_map(|slice| slice.endpoints) {
                     known.insert(MemberRef::Address(endpoint.address.to_canonical()));
                     known.extend(endpoint.name.as_deref().map(name_of));
                 }
@@ -193,7 +193,8 @@ impl Crew {
         let service = scene.service;
         let mut members: BTreeMap<SocketAddr, Member> = BTreeMap::new();
         let mut idle: Vec<(SocketAddr, &Endpoint, &'static str, Option<Origin>)> = Vec::new();
-        for slice in scene.world.slices_of(&service.key) {
+        let slices: Vec<SliceRow> = scene.world.slices_of(&service.key).collect();
+        for slice in &slices {
             let number = match slice_port(slice, port, &service.families) {
                 Ok(number) => number,
                 Err(reason) => {

@@ -189,7 +189,17 @@ fn judge<T: DeserializeOwned>(
         Ok(shape) => {
             let object = unjudged(metadata(&shape))?;
             let outcome = into_outcome(shape).unwrap_or_else(Outcome::Refused);
-            Ok(Object { outcome, ..object })
+            // One text for everybody who remembers the object.
+            let key = match &outcome {
+                Outcome::Row(Fact::Service(row)) => row.key.clone(),
+                Outcome::Row(Fact::Slice(row)) => row.key.clone(),
+                _ => object.key,
+            };
+            Ok(Object {
+                key,
+                outcome,
+                ..object
+            })
         }
         // A field of a type that no API server lets through for its own kinds, but may for others.
         Err(error) => {

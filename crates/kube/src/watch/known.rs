@@ -1,9 +1,8 @@
 //! What has been told of one kind, so that nothing is told twice and nothing that vanished unseen is
 //! forgotten: pure.
 
-use std::collections::HashMap;
-
 use landfall_model::ServiceKey;
+use landfall_model::id::ByNamespace;
 use landfall_model::rows::Fact;
 
 use super::kind::{Kind, Object, Outcome, Version};
@@ -12,7 +11,7 @@ use super::kind::{Kind, Object, Outcome, Version};
 #[derive(Debug)]
 pub(crate) struct Known {
     kind: Kind,
-    objects: HashMap<ServiceKey, Entry>,
+    objects: ByNamespace<Entry>,
     /// Which listing an object was last seen in.
     listing: bool,
 }
@@ -33,7 +32,7 @@ impl Known {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
-            objects: HashMap::new(),
+            objects: ByNamespace::default(),
             listing: false,
         }
     }
@@ -58,12 +57,12 @@ impl Known {
             .objects
             .iter()
             .filter(|(_, entry)| entry.listing != self.listing)
-            .map(|(key, _)| key.clone())
+            .map(|(key, _)| key)
             .collect();
         for key in vanished {
             self.remove(&key, &mut tell);
         }
-        self.objects.shrink_to_fit();
+        self.objects.compact();
     }
 
     /// An object was listed, or appeared or changed.
@@ -111,7 +110,7 @@ impl Known {
         if was_refused && !entry.refused {
             self.clear_problems(&key, &mut tell);
         }
-        self.objects.insert(key, entry);
+        self.objects.insert(&key, entry);
     }
 
     /// An object was deleted.

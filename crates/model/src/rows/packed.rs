@@ -1,0 +1,352 @@
+//! Rows of which there are many, packed into bytes for as long as nobody looks at them.
+//!
+//! A Service that costs two kilobytes as a [`ServiceRow`] takes a hundred bytes here, and so does a
+//! slice of three endpoints. Keys are not in it: whoever holds packed rows holds them by key.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use super::bytes::{Reader, Writer};
+use super::{
+    Endpoint, Family, FamilyPolicy, ServicePort, ServiceRow, SlicePort, SliceRow, SourceMap,
+    TargetPort,
+};
+use crate::id::{ServiceKey, Uid};
+use crate::listener::Protocol;
+use crate::status::ServiceStatus;
+
+/// A [`ServiceRow`] without its key. Equal where the rows are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedService {
+    bytes: Box<[u8]>,
+    source: Option<Arc<SourceMap>>,
+}
+
+/// A [`SliceRow`] without its keys. Equal where the rows are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedSlice {
+    bytes: Box<[u8]>,
+    source: Option<Arc<SourceMap>>,
+}
+
+// === impl PackedService ===
+
+impl PackedService {
+    /// Packs a row.
+    pub fn of(row: &ServiceRow) -> Self {
+        // Every field by name, so that a new one can't be forgotten.
+        let ServiceRow {
+            key: _,
+            uid,
+            generation,
+            resource_version,
+            created,
+            labels,
+            annotations,
+            finalized,
+            deleting,
+            wants_load_balancer,
+            class,
+            families,
+            family_policy,
+            headless,
+            ports,
+            selector,
+            external_local,
+            health_check_node_port,
+            affinity,
+            load_balancer_ip,
+            source_ranges,
+            publish_not_ready,
+            allocate_node_ports,
+            status,
+            source,
+        } = row;
+        let mut to = Writer::default();
+        to.byte(flags([
+            *finalized,
+            *deleting,
+            *wants_load_balancer,
+            *headless,
+            *external_local,
+            *publish_not_ready,
+            *allocate_node_ports,
+        ]));
+        to.id(uid.as_str());
+        to.option(*generation, Writer::signed);
+        to.option(resource_version.as_deref(), Writer::id);
+        to.option(*created, Writer::time);
+        to.map(labels);
+        to.map(annotations);
+        to.option(class.as_deref(), Writer::text);
+        to.list(families, |to, family| to.byte(family_byte(*family)));
+        to.byte(match family_policy {
+            FamilyPolicy::SingleStack => 0,
+            FamilyPolicy::PreferDualStack => 1,
+            FamilyPolicy::RequireDualStack => 2,
+        });
+        to.list(ports, pack_service_port);
+        to.map(selector);
+        to.port(*health_check_node_port);
+        to.option(*affinity, Writer::duration);
+        to.option(load_balancer_ip.as_deref(), Writer::text);
+        to.list(source_ranges, |to, range| to.text(range));
+        pack_status(&mut to, status);
+        Self {
+            bytes: to.finish(),
+            source: source.clone(),
+        }
+    }
+
+    /// The row, under its key.
+    pub fn row(&self, key: ServiceKey) -> Option<ServiceRow> {
+        let mut from = Reader::new(&self.bytes);
+        let [
+            finalized,
+            deleting,
+            wants_load_balancer,
+            headless,
+            external_local,
+            publish_not_ready,
+            allocate_node_ports,
+        ] = unflag(from.byte()?);
+        Some(ServiceRow {
+            key,
+            uid: Uid::new(&from.id()?),
+            generation: from.option(Reader::signed)?,
+            resource_version: from.option(Reader::id)?.map(Into::into),
+            created: from.option(Reader::time)?,
+            labels: from.map()?,
+            annotations: from.map()?,
+            finalized,
+            deleting,
+            wants_load_balancer,
+            class: from.option(Reader::text)?.map(Into::into),
+            families: from.list(|from| from.byte().and_then(family_of))?,
+            family_policy: match from.byte()? {
+                0 => FamilyPolicy::SingleStack,
+                1 => FamilyPolicy::PreferDualStack,
+                _ => FamilyPolicy::RequireDualStack,
+            },
+            headless,
+            ports: from.list(unpack_service_port)?,
+            selector: from.map()?,
+            external_local,
+            health_check_node_port: from.port()?,
+            affinity: from.option(Reader::duration)?,
+            load_balancer_ip: from.option(Reader::string)?,
+            source_ranges: from.list(Reader::string)?,
+            publish_not_ready,
+            allocate_node_ports,
+            status: unpack_status(&mut from)?,
+            source: self.source.clone(),
+        })
+    }
+
+    /// Whether a text may stand somewhere in the row. Never false where it does.
+    pub fn may_mention(&self, text: &str) -> bool {
+        text.is_empty()
+            || self
+                .bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+    }
+}
+
+// === impl PackedSlice ===
+
+impl PackedSlice {
+    /// Packs a row.
+    pub fn of(row: &SliceRow) -> Self {
+        let SliceRow {
+            key: _,
+            service: _,
+            family,
+            ports,
+            endpoints,
+            source,
+        } = row;
+        let mut to = Writer::default();
+        to.byte(family.map_or(NO_FAMILY, family_byte));
+        to.list(ports, |to, port| {
+            let SlicePort {
+                name,
+                protocol,
+                port,
+            } = port;
+            to.text(name);
+            to.byte(protocol_byte(*protocol));
+            to.port(*port);
+        });
+        to.list(endpoints, pack_endpoint);
+        Self {
+            bytes: to.finish(),
+            source: source.clone(),
+        }
+    }
+
+    /// The row, under its own key and that of its Service.
+    pub fn row(&self, key: ServiceKey, service: ServiceKey) -> Option<SliceRow> {
+        let mut from = Reader::new(&self.bytes);
+        Some(SliceRow {
+            key,
+            service,
+            family: family_of(from.byte()?),
+            ports: from.list(|from| {
+                Some(SlicePort {
+                    name: from.string()?,
+                    protocol: protocol_of(from.byte()?),
+                    port: from.port()?,
+                })
+            })?,
+            endpoints: from.list(unpack_endpoint)?,
+            source: self.source.clone(),
+        })
+    }
+}
+
+// === parts ===
+
+const NO_FAMILY: u8 = 0;
+
+fn flags<const N: usize>(truths: [bool; N]) -> u8 {
+    let bit = |flags, truth| (flags << 1) | u8::from(truth);
+    truths.into_iter().rev().fold(0, bit)
+}
+
+fn unflag<const N: usize>(flags: u8) -> [bool; N] {
+    std::array::from_fn(|bit| (flags >> bit) & 1 == 1)
+}
+
+fn family_byte(family: Family) -> u8 {
+    match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    }
+}
+
+fn family_of(byte: u8) -> Option<Family> {
+    match byte {
+        4 => Some(Family::V4),
+        6 => Some(Family::V6),
+        _ => None,
+    }
+}
+
+fn protocol_byte(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => 0,
+        Protocol::Udp => 1,
+        Protocol::Sctp => 2,
+    }
+}
+
+fn protocol_of(byte: u8) -> Protocol {
+    match byte {
+        0 => Protocol::Tcp,
+        1 => Protocol::Udp,
+        _ => Protocol::Sctp,
+    }
+}
+
+fn pack_service_port(to: &mut Writer, port: &ServicePort) {
+    let ServicePort {
+        name,
+        protocol,
+        port,
+        target,
+        node_port,
+        app_protocol,
+    } = port;
+    to.text(name);
+    to.byte(protocol_byte(*protocol));
+    to.port(Some(*port));
+    match target {
+        TargetPort::Number(number) => to.port(Some(*number)),
+        TargetPort::Name(name) => {
+            to.port(None);
+            to.text(name);
+        }
+    }
+    to.port(*node_port);
+    to.option(app_protocol.as_deref(), Writer::text);
+}
+
+fn unpack_service_port(from: &mut Reader<'_>) -> Option<ServicePort> {
+    Some(ServicePort {
+        name: from.string()?,
+        protocol: protocol_of(from.byte()?),
+        port: from.port()??,
+        target: match from.port()? {
+            Some(number) => TargetPort::Number(number),
+            None => TargetPort::Name(from.string()?),
+        },
+        node_port: from.port()?,
+        app_protocol: from.option(Reader::string)?,
+    })
+}
+
+fn pack_endpoint(to: &mut Writer, endpoint: &Endpoint) {
+    let Endpoint {
+        address,
+        ready,
+        serving,
+        terminating,
+        node,
+        name,
+    } = endpoint;
+    to.byte(flags([
+        address.is_ipv6(),
+        *ready,
+        *serving,
+        *terminating,
+        node.is_some(),
+        name.is_some(),
+    ]));
+    match address {
+        IpAddr::V4(address) => to.bytes(&address.octets()),
+        IpAddr::V6(address) => to.bytes(&address.octets()),
+    }
+    for text in [node, name].into_iter().flatten() {
+        to.text(text);
+    }
+}
+
+fn unpack_endpoint(from: &mut Reader<'_>) -> Option<Endpoint> {
+    let [v6, ready, serving, terminating, has_node, has_name] = unflag(from.byte()?);
+    let address = if v6 {
+        Ipv6Addr::from(from.array::<16>()?).into()
+    } else {
+        Ipv4Addr::from(from.array::<4>()?).into()
+    };
+    let text = |from: &mut Reader<'_>| from.text().map(Arc::<str>::from);
+    Some(Endpoint {
+        address,
+        ready,
+        serving,
+        terminating,
+        node: if has_node { Some(text(from)?) } else { None },
+        name: if has_name { Some(text(from)?) } else { None },
+    })
+}
+
+/// Most Services of a cluster have none of ours. Those that do are no more than an instance serves,
+/// so that the form in which it is written elsewhere is good enough.
+fn pack_status(to: &mut Writer, status: &ServiceStatus) {
+    if *status == ServiceStatus::default() {
+        to.text("");
+        return;
+    }
+    // Nothing in it can fail to be written: there are no maps with keys that are not texts.
+    to.text(&serde_json::to_string(status).unwrap_or_default());
+}
+
+fn unpack_status(from: &mut Reader<'_>) -> Option<ServiceStatus> {
+    match from.text()? {
+        "" => Some(ServiceStatus::default()),
+        text => serde_json::from_str(text).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

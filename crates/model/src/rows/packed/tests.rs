@@ -1,0 +1,150 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::reason::{Code, Origin, Reason};
+use crate::status::{Condition, ConditionType};
+use crate::wire;
+
+/// A Service as a cluster has many.
+fn usual() -> ServiceRow {
+    let object = json!({
+        "metadata": {
+            "name": "web-123", "namespace": "shop", "uid": "0b5d0f4c-8a3e-4d0c-9f1e-6a7b8c9d0e1f",
+            "resourceVersion": "104467", "creationTimestamp": "2026-11-22T01:02:03Z",
+            "labels": {"app": "web-123", "team": "team-23"},
+        },
+        "spec": {
+            "type": "LoadBalancer", "clusterIP": "10.96.3.7", "clusterIPs": ["10.96.3.7"],
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "allocateLoadBalancerNodePorts": false, "selector": {"app": "web-123"},
+            "ports": [{"name": "http", "port": 8080, "targetPort": 8000, "protocol": "TCP"}],
+        },
+        "status": {"loadBalancer": {}},
+    });
+    row(object)
+}
+
+fn row(object: serde_json::Value) -> ServiceRow {
+    let shape: wire::Service = serde_json::from_value(object).unwrap();
+    shape.into_row().unwrap()
+}
+
+/// Nothing in it is as in [`usual`].
+fn unusual() -> ServiceRow {
+    let now = Timestamp::new(1_700_000_000, 1).unwrap();
+    let texts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    };
+    let reason = Reason::error(Code::InvalidField, "nö\0");
+    let mut row = row(json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "chosen", "generation": -3,
+            "deletionTimestamp": "2026-11-22T01:02:03Z"},
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": "fd00::1", "loadBalancerClass": "a.b/c",
+            "externalTrafficPolicy": "Local", "healthCheckNodePort": 30_123,
+            "sessionAffinity": "ClientIP", "publishNotReadyAddresses": true,
+            "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"],
+            "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"],
+            "ports": [
+                {"name": "a", "port": 65535, "targetPort": "web", "protocol": "UDP", "nodePort": 1},
+                {"name": "b", "port": 1, "protocol": "SCTP", "appProtocol": "h2c"},
+            ]},
+        "status": {"loadBalancer": {"ingress": [
+            {"ip": "10.0.0.1", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP", "error": "No"}]},
+            {"hostname": "web.example.com"},
+        ]}},
+    }));
+    row.created = Timestamp::new(-7, -5).ok();
+    row.resource_version = Some("not-a-number".into());
+    row.annotations = texts(&[("landfall.dev/drain", "5s"), ("x", "")]);
+    row.affinity = Some(Duration::new(5, 7));
+    row.finalized = true;
+    row.source = Some(Arc::new(SourceMap {
+        document: Origin {
+            file: "a.yaml".into(),
+            line: 3,
+        },
+        lines: BTreeMap::new(),
+    }));
+    row.status.conditions = vec![
+        Condition::met(ConditionType::Accepted, Code::Accepted, "fine", now),
+        Condition::unmet(ConditionType::Programmed, &reason, now),
+    ];
+    row
+}
+
+fn slice(object: serde_json::Value) -> SliceRow {
+    let shape: wire::EndpointSlice = serde_json::from_value(object).unwrap();
+    shape.into_row().unwrap()
+}
+
+fn usual_slice() -> SliceRow {
+    let endpoint = |number: u8| {
+        json!({"addresses": [format!("10.4.7.{number}")], "nodeName": format!("node-{number}"),
+            "targetRef": {"kind": "Pod", "name": format!("web-123-{number}")}})
+    };
+    slice(json!({
+        "metadata": {"name": "web-123-1", "namespace": "shop",
+            "labels": {"kubernetes.io/service-name": "web-123"}},
+        "addressType": "IPv4", "ports": [{"name": "http", "port": 8000}],
+        "endpoints": [endpoint(1), endpoint(2), endpoint(3)],
+    }))
+}
+
+#[test]
+fn a_service_unpacks_as_it_was_packed() {
+    for row in [usual(), unusual()] {
+        assert_eq!(PackedService::of(&row).row(row.key.clone()), Some(row));
+    }
+}
+
+#[test]
+fn a_slice_unpacks_as_it_was_packed() {
+    let unusual = slice(json!({
+        "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv6", "ports": [{"protocol": "UDP"}],
+        "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false, "terminating": true}}],
+    }));
+    let names = slice(json!({
+        "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "FQDN",
+    }));
+    for row in [usual_slice(), unusual, names] {
+        let packed = PackedSlice::of(&row);
+        assert_eq!(packed.row(row.key.clone(), row.service.clone()), Some(row));
+    }
+}
+
+#[test]
+fn what_is_usual_takes_about_a_hundred_bytes() {
+    let service = PackedService::of(&usual());
+    assert!(service.bytes.len() <= 100, "{}", service.bytes.len());
+    let slice = PackedSlice::of(&usual_slice());
+    assert!(slice.bytes.len() <= 100, "{}", slice.bytes.len());
+}
+
+#[test]
+fn packed_services_differ_where_their_rows_do() {
+    let packed = PackedService::of(&usual());
+    assert_eq!(PackedService::of(&usual()), packed);
+    let mut other = usual();
+    other.deleting = true;
+    assert_ne!(PackedService::of(&other), packed);
+    let mut other = usual();
+    other.source = unusual().source;
+    assert_ne!(PackedService::of(&other), packed);
+}
+
+#[test]
+fn a_text_in_a_service_is_found_without_unpacking() {
+    let packed = PackedService::of(&unusual());
+    assert!(packed.may_mention("drain"));
+    assert!(packed.may_mention(""));
+    assert!(!packed.may_mention("web-tls"));
+    let longer_than_all = "x".repeat(5000);
+    assert!(!packed.may_mention(&longer_than_all));
+}
