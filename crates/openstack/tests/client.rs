@@ -1,5 +1,7 @@
 //! The client against a cloud in this process, on the test's clock, and against a TLS server on loopback.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 #[path = "client/calls.rs"]
 mod calls;
 #[path = "client/fake.rs"]

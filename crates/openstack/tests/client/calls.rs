@@ -212,7 +212,9 @@ async fn pages_elsewhere_or_without_end_are_refused() {
         let fake = Fake::new(move |seen, _| {
             let links = json!([{"rel": "next", "href": href}]);
             let body = json!({"pools": [], "pools_links": links});
-            seen.path.contains("pools").then(|| Reply::Json(200, body))
+            seen.path
+                .contains("pools")
+                .then_some(Reply::Json(200, body))
         });
         let error = fake.cloud().pools(None).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unreadable);

@@ -234,6 +234,9 @@ async fn a_token_is_renewed_before_its_time_is_over() {
     assert_eq!(fake.tokens(), 2);
 }
 
+/// Configured address, status of the list, version, its link; where the token is asked for.
+type Case = (&'static str, u16, &'static str, &'static str, &'static str);
+
 #[tokio::test]
 async fn version_three_is_found_under_the_address() {
     let document = |status: u16, version: &str, href: &str| {
@@ -244,7 +247,6 @@ async fn version_three_is_found_under_the_address() {
         ]);
         Reply::Json(status, json!({"versions": {"values": versions}}))
     };
-    type Case = (&'static str, u16, &'static str, &'static str, &'static str);
     let cases: [Case; 5] = [
         (
             "http://cloud/identity",
