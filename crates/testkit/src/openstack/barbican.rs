@@ -8,8 +8,8 @@ use super::world::World;
 
 pub(super) fn versions(world: &World) -> Reply {
     let href = format!("{}/v1/", world.base(Service::KeyManager));
-    let v1 = json!({"id": "v1", "status": "CURRENT", "links": [{"rel": "self", "href": href}]});
-    Reply::json(300, &json!({"versions": [v1]}))
+    let v1 = json!({"id": "v1", "status": "stable", "links": [{"rel": "self", "href": href}]});
+    Reply::json(300, &json!({"versions": {"values": [v1]}}))
 }
 
 pub(super) fn handle(world: &mut World, ask: &Ask<'_>) -> Handled {

@@ -21,7 +21,7 @@ impl Sim {
     pub fn hand(
         &self,
         service: Service,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Value,
     ) -> Result<Value, Refusal> {
@@ -34,7 +34,7 @@ impl Sim {
         &self,
         project: &str,
         service: Service,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Value,
     ) -> Result<Value, Refusal> {
@@ -44,7 +44,7 @@ impl Sim {
             let base = world.base(service).strip_suffix("/v3");
             let base = base.unwrap_or(world.base(service)).to_owned();
             let ask = Ask {
-                method: &method,
+                method,
                 path: route.split('/').filter(|part| !part.is_empty()).collect(),
                 query: parse_query(query),
                 body,

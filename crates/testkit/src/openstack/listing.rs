@@ -134,7 +134,7 @@ pub(super) fn links(ask: &Ask<'_>, limit: usize, first: &str, last: &str, keep: 
     if keep {
         for (key, value) in &ask.query {
             if !["limit", "marker", "page_reverse"].contains(&key.as_str()) {
-                query += &format!("{}={}&", encode(key), encode(value));
+                query.extend([&encode(key), "=", &encode(value), "&"]);
             }
         }
     }

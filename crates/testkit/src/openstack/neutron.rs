@@ -113,11 +113,11 @@ fn missing(kind: &str, id: &str) -> Reply {
             words.missing,
             format!("Security group rule {id} does not exist"),
         ),
-        Ok(words) => Reply::network(
-            404,
-            words.missing,
-            format!("{} {id} could not be found.", words.noun),
-        ),
+        Ok(words) => {
+            let stop = if kind == "floatingips" { "" } else { "." };
+            let text = format!("{} {id} could not be found{stop}", words.noun);
+            Reply::network(404, words.missing, text)
+        }
         Err(reply) => reply,
     }
 }
@@ -150,7 +150,7 @@ impl World {
     /// An object that the project may see.
     fn seen(&self, kind: &str, id: &str, project: &str) -> Result<&Row, Reply> {
         let row = self.network_table(kind).and_then(|table| table.get(id));
-        let row = row.filter(|row| self.visible(row, project));
+        let row = row.filter(|row| Self::visible(row, project));
         row.ok_or_else(|| missing(kind, id))
     }
 
@@ -291,7 +291,6 @@ impl World {
 
     /// Whether one more object of the row's project would be too many.
     pub(super) fn over<'a>(
-        &self,
         most: Option<usize>,
         rows: impl Iterator<Item = &'a Row>,
         row: &Row,
@@ -346,10 +345,64 @@ fn envelope<'a>(ask: &'a Ask<'_>, one: &str) -> Result<&'a Row, Reply> {
         Reply::network(400, "HTTPBadRequest", text)
     })?;
     if row.contains_key("tags") {
-        let text = format!("Attribute 'tags' not allowed in {}", ask.method);
+        let text = if *ask.method == Method::POST {
+            "Attribute 'tags' not allowed in POST"
+        } else {
+            "Cannot update read-only attribute tags"
+        };
         return Err(Reply::network(400, "HTTPBadRequest", text));
     }
     Ok(row)
+}
+
+/// What lists can be filtered by, of all kinds.
+const FILTERS: [&str; 34] = [
+    "id",
+    "name",
+    "description",
+    "project_id",
+    "tenant_id",
+    "status",
+    "network_id",
+    "device_id",
+    "device_owner",
+    "mac_address",
+    "fixed_ips",
+    "security_groups",
+    "admin_state_up",
+    "port_id",
+    "router_id",
+    "floating_network_id",
+    "floating_ip_address",
+    "fixed_ip_address",
+    "security_group_id",
+    "direction",
+    "ethertype",
+    "protocol",
+    "port_range_min",
+    "port_range_max",
+    "remote_ip_prefix",
+    "remote_group_id",
+    "router:external",
+    "shared",
+    "ip_version",
+    "cidr",
+    "gateway_ip",
+    "enable_dhcp",
+    "revision_number",
+    "stateful",
+];
+
+fn known_filters(filters: &Filters<'_>) -> Result<(), Reply> {
+    let unknown: Vec<&str> = filters
+        .names()
+        .filter(|name| !FILTERS.contains(name))
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{unknown:?} is invalid attribute for filtering").replace('"', "'");
+    Err(Reply::network(400, "HTTPBadRequest", text))
 }
 
 fn list(world: &World, ask: &Ask<'_>, kind: &str) -> Handled {
@@ -359,6 +412,7 @@ fn list(world: &World, ask: &Ask<'_>, kind: &str) -> Handled {
         .param("device_id")
         .filter(|id| kind == "ports" && !id.is_empty());
     let filters = Filters::of(ask, &[]);
+    known_filters(&filters)?;
     let asked = ask
         .param("limit")
         .and_then(|limit| limit.parse::<usize>().ok());
@@ -376,7 +430,7 @@ fn list(world: &World, ask: &Ask<'_>, kind: &str) -> Handled {
         prune(ask, &mut row);
         Value::Object(row)
     };
-    let wanted = |row: &Row| world.visible(row, &ask.project) && filters.admit(row);
+    let wanted = |row: &Row| World::visible(row, &ask.project) && filters.admit(row);
     let mut ids = Vec::new();
     let rows: Vec<Value> = if let Some(device) = device {
         let ports = world.ports_by_device.get(device).into_iter().flatten();

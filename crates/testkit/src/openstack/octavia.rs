@@ -46,6 +46,11 @@ pub(super) fn handle(world: &mut World, ask: &Ask<'_>) -> Handled {
         ["v2" | "v2.0", "lbaas", rest @ ..] | ["v2" | "v2.0", rest @ ..] => rest.to_vec(),
         _ => return Err(Reply::balancer(404, "The resource could not be found.")),
     };
+    if let ["pools", id, "members", ..] = path.as_slice()
+        && world.pools.get(id).is_none()
+    {
+        return Err(show::early(404, &format!("Pool {id} not found.")));
+    }
     let (get, post) = (Method::GET, Method::POST);
     let (put, delete) = (Method::PUT, Method::DELETE);
     match (ask.method, path.as_slice()) {

@@ -234,25 +234,25 @@ impl World {
     }
 
     /// Whether objects of that project are ours to see.
-    pub fn visible(&self, row: &Row, project: &str) -> bool {
+    pub fn visible(row: &Row, project: &str) -> bool {
         text(row, "project_id") == project || row.get("shared") == Some(&Value::Bool(true))
     }
 }
 
 fn too_large() -> Reply {
-    // oslo.middleware answers by webob, in plain text.
+    // oslo.middleware answers by webob, as a page.
+    let page =
+        b"<html>\n <head>\n  <title>413 Request Entity Too Large</title>\n </head>\n</html>\n";
     Reply {
         status: 413,
-        body: Bytes::from_static(b"Request is too large."),
-        headers: vec![("content-type", "text/plain; charset=UTF-8".to_owned())],
+        body: Bytes::from_static(page),
+        headers: vec![("content-type", "text/html; charset=UTF-8".to_owned())],
     }
 }
 
 fn broken_body(service: Service, error: &serde_json::Error) -> Reply {
     match service {
-        Service::LoadBalancer => {
-            Reply::balancer(400, format!("Request is not in valid JSON: {error}"))
-        }
+        Service::LoadBalancer => Reply::balancer(400, "Request is not in valid JSON format"),
         Service::Network => Reply::network(
             400,
             "HTTPBadRequest",

@@ -72,6 +72,11 @@ impl World {
 pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     let given = envelope(ask, "floatingip")?;
     let network = text(given, "floating_network_id");
+    if network.is_empty() {
+        let text =
+            "Failed to parse request. Required attribute 'floating_network_id' not specified";
+        return Err(Reply::network(400, "HTTPBadRequest", text));
+    }
     let found = world.seen("networks", network, &ask.project)?;
     if found.get("router:external") != Some(&json!(true)) {
         let text =
@@ -80,11 +85,11 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     }
     let wanted = text(given, "floating_ip_address");
     if !wanted.is_empty() && !world.settings.floating_address_allowed {
-        let text = "rule:create_floatingip:floating_ip_address is disallowed by policy";
+        let text = "rule:create_floatingip and rule:create_floatingip:floating_ip_address";
         return Err(Reply::network(
             403,
             "PolicyNotAuthorized",
-            format!("({text})"),
+            format!("({text}) is disallowed by policy"),
         ));
     }
     let (id, mut row) = world.neutron_row(
@@ -94,7 +99,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
             "status": "DOWN", "qos_policy_id": null, "port_details": null, "dns_name": "", "dns_domain": "",
             "port_forwardings": []}),
     );
-    if world.over(
+    if World::over(
         world.settings.quota.floating_ips,
         world.floating_ips.values(),
         &row,

@@ -47,7 +47,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         json!({"name": text(given, "name"), "description": text(given, "description"),
             "stateful": stateful, "shared": false}),
     );
-    if world.over(
+    if World::over(
         world.settings.quota.security_groups,
         world.groups.values(),
         &row,

@@ -26,18 +26,17 @@ impl World {
         }
         let device = text(&row, "device_id").to_owned();
         self.ports.insert(&id, row);
-        self.index_device(&id, &device);
+        self.index_device(&id, "", &device);
         id
     }
 
-    fn index_device(&mut self, id: &str, device: &str) {
-        for ports in self.ports_by_device.values_mut() {
+    /// Notes that a port has passed from one device to another.
+    pub(in super::super) fn index_device(&mut self, id: &str, old: &str, new: &str) {
+        if let Some(ports) = self.ports_by_device.get_mut(old) {
             ports.retain(|port| port != id);
         }
-        self.ports_by_device
-            .entry(device.to_owned())
-            .or_default()
-            .push(id.to_owned());
+        let ports = self.ports_by_device.entry(new.to_owned()).or_default();
+        ports.push(id.to_owned());
     }
 
     /// Removes a port: its addresses become free, its floating IPs have no port any more.
@@ -85,10 +84,10 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     world.seen("networks", network, &ask.project)?;
     let mut owner = Row::new();
     owner.insert("project_id".to_owned(), json!(ask.project));
-    if world.over(world.settings.quota.ports, world.ports.values(), &owner) {
+    if World::over(world.settings.quota.ports, world.ports.values(), &owner) {
         return Err(over_quota("port"));
     }
-    groups_fit(world, ask, &given, &given)?;
+    groups_fit(world, ask, None, &given, &given)?;
     let mut places = addresses(&given);
     if places.is_empty() {
         let first = world
@@ -112,21 +111,26 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
 }
 
 /// Whether the security groups of a request can be the port's.
-fn groups_fit(world: &World, ask: &Ask<'_>, given: &Row, after: &Row) -> Result<(), Reply> {
+fn groups_fit(
+    world: &World,
+    ask: &Ask<'_>,
+    port: Option<&Row>,
+    given: &Row,
+    after: &Row,
+) -> Result<(), Reply> {
     let Some(groups) = given.get("security_groups").and_then(Value::as_array) else {
         return Ok(());
     };
     let ids: Vec<&str> = groups.iter().filter_map(Value::as_str).collect();
     for (place, id) in ids.iter().enumerate() {
         if ids.iter().take(place).any(|other| other == id) {
-            let listed = format!("{ids:?}").replace('"', "'");
             let text = format!(
-                "Invalid input for security_groups. Reason: Duplicate items in the list: {listed}."
+                "Invalid input for security_groups. Reason: Duplicate items in the list: '{id}'."
             );
             return Err(Reply::network(400, "HTTPBadRequest", text));
         }
         // Groups that Octavia made are in no project of ours, but ports keep them.
-        let kept = world.ports.values().any(|port| has_group(port, id));
+        let kept = port.is_some_and(|port| has_group(port, id));
         if !kept {
             world.seen("security-groups", id, &ask.project)?;
         }
@@ -155,13 +159,13 @@ pub(super) fn update(world: &mut World, ask: &Ask<'_>, id: &str) -> Handled {
     let mut after = port.clone();
     after.extend(given.clone());
     let device = text(&after, "device_id").to_owned();
-    let moved = device != text(port, "device_id");
-    groups_fit(world, ask, given, &after)?;
+    let before = text(port, "device_id").to_owned();
+    groups_fit(world, ask, Some(port), given, &after)?;
     if let Some(port) = world.ports.get_mut(id) {
         *port = after;
     }
-    if moved {
-        world.index_device(id, &device);
+    if before != device {
+        world.index_device(id, &before, &device);
     }
     world.bump("ports", id);
     Ok(Reply::json(200, &json!({"port": world.ports.get(id)})))

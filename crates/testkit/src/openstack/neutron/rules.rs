@@ -108,10 +108,10 @@ fn quota(world: &World, ask: &Ask<'_>, more: usize) -> Result<(), Reply> {
 }
 
 fn same(one: &Row, other: &Row) -> bool {
-    let value = |row: &Row, key: &str| row.get(key).filter(|value| !value.is_null()).cloned();
-    IDENTITY
-        .iter()
-        .all(|key| value(one, key) == value(other, key))
+    IDENTITY.iter().all(|key| {
+        let value = |row| Row::get(row, *key).filter(|value| !value.is_null());
+        value(one) == value(other)
+    })
 }
 
 fn judge(world: &World, ask: &Ask<'_>, given: &Value) -> Result<Row, Reply> {
@@ -162,7 +162,8 @@ fn judge(world: &World, ask: &Ask<'_>, given: &Value) -> Result<Row, Reply> {
     }
     let rules = world.rules_by_group.get(&group).into_iter().flatten();
     let twin = rules.filter_map(|id| Some((id, world.rules.get(id)?)));
-    if let Some((id, _)) = twin.filter(|(_, have)| same(have, &row)).last() {
+    let mut twins = twin.filter(|(_, have)| same(have, &row));
+    if let Some((id, _)) = twins.next() {
         let text = format!("Security group rule already exists. Rule id is {id}.");
         return Err(Reply::network(409, "SecurityGroupRuleExists", text));
     }

@@ -14,6 +14,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     let minor = world.settings.api_minor;
     let mut row = schema::create(BALANCER, given, minor)?;
     row.insert("project_id".to_owned(), json!(ask.project));
+    row.insert("tenant_id".to_owned(), json!(ask.project));
     let vip = world.vip_of(&row)?;
     groups_exist(world, row.get("vip_sg_ids"))?;
     let provider = provider_of(world, text(&row, "provider"), text(&row, "flavor_id"))?;

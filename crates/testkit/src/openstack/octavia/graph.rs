@@ -32,7 +32,7 @@ fn objects<'a>(row: &'a Row, key: &str) -> Vec<&'a Row> {
 /// Judges listeners, pools, members and monitors of a POST.
 pub(super) fn plan(world: &World, given: &Row, row: &Row, vip: &Vip) -> Result<Graph, Reply> {
     let mut specs = objects(given, "pools");
-    let mut named = Vec::new();
+    let mut wanted = Vec::new();
     for listener in objects(given, "listeners") {
         let pool = listener.get("default_pool").and_then(Value::as_object);
         if let Some(pool) = pool {
@@ -49,7 +49,7 @@ pub(super) fn plan(world: &World, given: &Row, row: &Row, vip: &Vip) -> Result<G
                 specs.push(pool);
             }
         }
-        named.push(pool.map(|pool| text(pool, "name")));
+        wanted.push(pool.map(|pool| text(pool, "name")));
     }
     let names: Vec<&str> = specs.iter().map(|pool| text(pool, "name")).collect();
     if names.iter().collect::<HashSet<_>>().len() != names.len() {
@@ -57,7 +57,7 @@ pub(super) fn plan(world: &World, given: &Row, row: &Row, vip: &Vip) -> Result<G
             "Pool names must be unique when creating a fully populated loadbalancer.",
         ));
     }
-    for name in named.iter().flatten() {
+    for name in wanted.iter().flatten() {
         if !names.contains(name) {
             return Err(refuse(&format!(
                 "Pool '{name}' was referenced but no full definition was found."
@@ -67,39 +67,30 @@ pub(super) fn plan(world: &World, given: &Row, row: &Row, vip: &Vip) -> Result<G
     let around = Around::new(world, row, vip);
     let mut graph = Graph::default();
     plan_pools(world, &around, &specs, &mut graph)?;
-    plan_listeners(world, &around, given, &named, &names, &mut graph)?;
+    plan_listeners(world, &around, given, &wanted, &names, &mut graph)?;
     let project = text(row, "project_id");
     let quota = &world.settings.quota;
-    let members = graph
-        .pools
-        .iter()
-        .map(|(_, members, _)| members.len())
-        .sum::<usize>();
-    let counts = [
-        (
-            quota.pools,
-            world.count_pools(project),
-            graph.pools.len(),
-            "Pool",
-        ),
-        (
-            quota.listeners,
-            world.count_listeners(project),
-            graph.listeners.len(),
-            "Listener",
-        ),
-        (
-            quota.members,
-            world.count_of_members(project),
-            members,
-            "Member",
-        ),
-    ];
-    for (most, have, more, what) in counts {
-        if more > 0 && most.is_some_and(|most| have + more > most) {
+    let members = graph.pools.iter().map(|(_, members, _)| members.len());
+    let count = |most: Option<usize>, have: &dyn Fn() -> usize, more: usize, what: &str| {
+        if more > 0 && most.is_some_and(|most| have() + more > most) {
             return Err(over_quota(what));
         }
-    }
+        Ok(())
+    };
+    let (pools, listeners) = (graph.pools.len(), graph.listeners.len());
+    count(quota.pools, &|| world.count_pools(project), pools, "Pool")?;
+    count(
+        quota.listeners,
+        &|| world.count_listeners(project),
+        listeners,
+        "Listener",
+    )?;
+    count(
+        quota.members,
+        &|| world.count_of_members(project),
+        members.sum(),
+        "Member",
+    )?;
     Ok(graph)
 }
 
@@ -147,12 +138,12 @@ fn plan_listeners(
     world: &World,
     around: &Around,
     given: &Row,
-    named: &[Option<&str>],
+    wanted: &[Option<&str>],
     names: &[&str],
     graph: &mut Graph,
 ) -> Result<(), Reply> {
     let mut fronts = HashSet::new();
-    for (given, pool) in objects(given, "listeners").into_iter().zip(named) {
+    for (given, pool) in objects(given, "listeners").into_iter().zip(wanted) {
         let listener = schema::create(LISTENER, given, world.settings.api_minor)?;
         judge_listener(world, around, &listener)?;
         let port = listener.get("protocol_port").and_then(Value::as_u64);
@@ -208,6 +199,7 @@ pub(super) fn build(world: &mut World, id: &str, project: &str, graph: Graph) ->
 pub(super) fn common(world: &World, id: &str, project: &str, row: &mut Row) {
     row.insert("id".to_owned(), json!(id));
     row.insert("project_id".to_owned(), json!(project));
+    row.insert("tenant_id".to_owned(), json!(project));
     row.insert("created_at".to_owned(), json!(world.clock.plain()));
     row.insert("updated_at".to_owned(), Value::Null);
     row.insert("operating_status".to_owned(), json!("OFFLINE"));

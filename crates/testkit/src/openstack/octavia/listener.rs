@@ -183,7 +183,7 @@ fn judge_headers(protocol: &str, row: &Row) -> Result<(), Reply> {
         .iter()
         .any(|name| !HTTP_HEADERS.contains(name) && !SSL_HEADERS.contains(name))
     {
-        return invalid(&listed(&names), "insert_headers");
+        return invalid(&format!("dict_keys({})", listed(&names)), "insert_headers");
     }
     let secret = names
         .iter()

@@ -43,11 +43,11 @@ impl World {
     }
 
     /// Whether the load balancer itself may be written.
-    pub(super) fn balancer_writable(&self, id: &str, states: &[&str]) -> Result<(), Reply> {
+    pub(super) fn balancer_writable(&self, id: &str, good: &[&str]) -> Result<(), Reply> {
         let balancer = self.balancers.get(id);
         let row = &balancer.ok_or_else(|| missing("Load Balancer", id))?.row;
         let status = text(row, "provisioning_status");
-        if states.contains(&status) {
+        if good.contains(&status) {
             return Ok(());
         }
         let text = format!("Invalid state {status} of loadbalancer resource {id}");
@@ -217,9 +217,11 @@ impl World {
         let port = text(&balancer.row, "vip_port_id");
         if balancer.owns_port {
             self.drop_port(port);
-        } else if let Some(port) = self.ports.get_mut(port) {
-            port.insert("device_owner".to_owned(), json!(""));
-            port.insert("device_id".to_owned(), json!(""));
+        } else if let Some(row) = self.ports.get_mut(port) {
+            row.insert("device_owner".to_owned(), json!(""));
+            let old = row.insert("device_id".to_owned(), json!(""));
+            let old = old.as_ref().and_then(Value::as_str).unwrap_or_default();
+            self.index_device(port, old, "");
         }
     }
 
@@ -261,7 +263,7 @@ impl World {
         if let Some(monitor) = self.monitors.remove(id)
             && let Some(pool) = self.pools.get_mut(&monitor.pool)
         {
-            pool.row.insert("healthmonitor_id".to_owned(), Value::Null);
+            pool.row.remove("healthmonitor_id");
             for member in &mut pool.members {
                 member.operating = "NO_MONITOR";
             }

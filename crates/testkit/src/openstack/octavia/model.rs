@@ -156,7 +156,7 @@ impl Member {
             "id": self.id, "name": self.name, "address": self.address, "protocol_port": self.port,
             "subnet_id": self.subnet, "weight": self.weight, "backup": self.backup,
             "admin_state_up": self.admin, "monitor_port": self.monitor_port,
-            "monitor_address": self.monitor_address, "tags": self.tags, "project_id": project,
+            "monitor_address": self.monitor_address, "tags": self.tags, "project_id": project, "tenant_id": project, "vnic_type": "normal",
             "provisioning_status": self.status, "operating_status": self.operating,
             "created_at": plain(self.created), "updated_at": self.updated.map(plain),
         });

@@ -74,7 +74,7 @@ impl World {
         if let Some(found) = self.pools.get_mut(pool) {
             found.row.insert("healthmonitor_id".to_owned(), json!(id));
             for member in &mut found.members {
-                member.operating = "ONLINE";
+                member.operating = "OFFLINE";
             }
         }
         id

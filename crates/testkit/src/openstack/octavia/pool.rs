@@ -69,7 +69,6 @@ impl World {
         complete(&mut row);
         row.insert("loadbalancers".to_owned(), json!([{"id": parent}]));
         row.insert("listeners".to_owned(), json!([]));
-        row.insert("healthmonitor_id".to_owned(), Value::Null);
         let pool = Pool {
             row,
             balancer: parent.to_owned(),

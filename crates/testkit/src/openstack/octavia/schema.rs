@@ -283,7 +283,11 @@ fn accepted(fields: &[Field], given: &Row, minor: u16, create: bool) -> Result<R
             .iter()
             .find(|field| field.name == name && field.since <= minor && (create || field.update));
         let Some(field) = known else {
-            return Err(Reply::balancer(400, format!("Unknown attribute: {name}")));
+            let text = format!(
+                "Unknown attribute for argument {}: {name}",
+                argument(fields)
+            );
+            return Err(Reply::balancer(400, text));
         };
         if !value.is_null() {
             judge(field, value, minor)?;
@@ -293,6 +297,19 @@ fn accepted(fields: &[Field], given: &Row, minor: u16, create: bool) -> Result<R
         }
     }
     Ok(row)
+}
+
+/// The server's own name of a body.
+fn argument(fields: &[Field]) -> &'static str {
+    let known: [(&[Field], &str); 5] = [
+        (BALANCER, "load_balancer.loadbalancer"),
+        (LISTENER, "listener_.listener"),
+        (POOL, "pool_.pool"),
+        (MEMBER, "members_.members"),
+        (MONITOR, "health_monitor_.healthmonitor"),
+    ];
+    let found = known.iter().find(|(all, _)| std::ptr::eq(*all, fields));
+    found.map_or("body", |(_, name)| name)
 }
 
 fn invalid(name: &str, value: &str, why: &str) -> Reply {
@@ -355,7 +372,7 @@ fn judge(field: &Field, value: &Value, minor: u16) -> Result<(), Reply> {
                 let text = one.as_str().unwrap_or_default();
                 if text.parse::<ipnet::IpNet>().is_err() {
                     let why = "Value should be IPv4 or IPv6 CIDR format";
-                    return Err(invalid(field.name, text, why));
+                    return Err(invalid(field.name, &format!("['{text}']"), why));
                 }
             }
             if value.is_array() {

@@ -58,9 +58,17 @@ fn limit_of(world: &World, ask: &Ask<'_>) -> Result<usize, Reply> {
         Ok(number) => Ok(usize::try_from(number).unwrap_or(most).min(most)),
         Err(_) => {
             let text = format!("Supplied pagination limit '{given}' is not valid.");
-            Err(Reply::balancer(400, text))
+            Err(early(400, &text))
         }
     }
+}
+
+/// A refusal before a controller is found: another shape.
+pub(super) fn early(status: u16, text: &str) -> Reply {
+    Reply::json(
+        status,
+        &json!({"code": status, "title": "Bad Request", "description": text}),
+    )
 }
 
 fn filters<'a>(ask: &'a Ask<'_>, fields: &[Field], skip: &[&str]) -> Result<Filters<'a>, Reply> {
@@ -121,8 +129,9 @@ pub(in super::super) fn full_pool(world: &World, pool: &Pool) -> Row {
     let members = members.map(|member| Value::Object(member.show(&project)));
     row.insert("members".to_owned(), members.collect());
     let monitor = world.monitors.get(text(&pool.row, "healthmonitor_id"));
-    let monitor = monitor.map(|monitor| &monitor.row);
-    row.insert("healthmonitor".to_owned(), json!(monitor));
+    if let Some(monitor) = monitor {
+        row.insert("healthmonitor".to_owned(), json!(monitor.row));
+    }
     row
 }
 
@@ -262,14 +271,8 @@ pub(super) fn status(world: &World, ask: &Ask<'_>, id: &str) -> Handled {
             Some(brief(row, &json!({"pools": pools})))
         })
         .collect();
-    let pools = balancer.pools.iter();
-    let pools: Vec<Value> = pools
-        .filter_map(|id| Some(brief_pool(world, world.pools.get(id)?)))
-        .collect();
-    let tree = brief(
-        &balancer.row,
-        &json!({"listeners": listeners, "pools": pools}),
-    );
+    // Pools without a listener aren't in the tree.
+    let tree = brief(&balancer.row, &json!({"listeners": listeners}));
     Ok(Reply::json(
         200,
         &json!({"statuses": {"loadbalancer": tree}}),

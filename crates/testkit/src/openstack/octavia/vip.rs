@@ -155,7 +155,7 @@ impl World {
             };
             addresses.push((subnet.clone(), address));
         }
-        if vip.port.is_none() && self.over(self.settings.quota.ports, self.ports.values(), row) {
+        if vip.port.is_none() && Self::over(self.settings.quota.ports, self.ports.values(), row) {
             for (subnet, address) in &addresses {
                 self.taken.remove(&(subnet.clone(), *address));
             }
