@@ -271,6 +271,64 @@ mod tests {
         );
     }
 
+    fn marks(annotations: &[(&str, &str)]) -> Vec<(String, String)> {
+        let annotations = annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        marks_of(&annotations).into_iter().collect()
+    }
+
+    fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn annotations_of_another_controller_are_not_ours_without_a_record() {
+        let others = [(LOAD_BALANCER_ID, "lb-1"), (LOAD_BALANCER_ADDRESS, "::1")];
+        assert_eq!(marks(&others), []);
+        assert_eq!(marks(&[]), []);
+    }
+
+    #[test]
+    fn with_a_record_every_mark_that_is_there_is_ours_and_nothing_else_is() {
+        assert_eq!(marks(&[(RECORD, "")]), owned(&[(RECORD, "")]));
+        assert_eq!(
+            marks(&[
+                (RECORD, "v1 abc"),
+                (LOAD_BALANCER_ID, "lb-1"),
+                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
+                ("landfall.dev/drain", "30s"),
+                ("loadbalancer.openstack.org/lb-method", "SOURCE_IP"),
+            ]),
+            owned(&[
+                (RECORD, "v1 abc"),
+                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
+                (LOAD_BALANCER_ID, "lb-1"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_load_balancer_that_the_user_named_stays_the_users() {
+        assert_eq!(
+            marks(&[
+                (RECORD, "v1 abc given"),
+                (LOAD_BALANCER_ID, "lb-1"),
+                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
+            ]),
+            owned(&[
+                (RECORD, "v1 abc given"),
+                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
+            ])
+        );
+        let forgiven = marks(&[(RECORD, "v1 forgiven"), (LOAD_BALANCER_ID, "lb-1")]);
+        assert_eq!(forgiven.len(), 2, "only the whole word tells");
+    }
+
     #[test]
     fn a_condition_looks_like_kubernetes_conditions() {
         let json = serde_json::to_value(&status(true, 0).conditions[0]).unwrap();

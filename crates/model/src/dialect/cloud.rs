@@ -62,18 +62,12 @@ cloud_options! {
 }
 
 /// A text, even an empty one.
-pub(super) fn text(
-    slot: &mut Option<Given<String>>,
-    text: Text<'_>,
-) -> Result<Outcome, Complaint> {
+pub(super) fn text(slot: &mut Option<Given<String>>, text: Text<'_>) -> Result<Outcome, Complaint> {
     put(slot, text, text.value.trim().to_owned())
 }
 
 /// A text; an empty one is as good as none.
-pub(super) fn some(
-    slot: &mut Option<Given<String>>,
-    text: Text<'_>,
-) -> Result<Outcome, Complaint> {
+pub(super) fn some(slot: &mut Option<Given<String>>, text: Text<'_>) -> Result<Outcome, Complaint> {
     if text.value.trim().is_empty() {
         return Ok(Outcome::Nothing);
     }

@@ -67,7 +67,12 @@ mod tests {
 
     fn chooses(selector: &str, labels: &[(&str, &'static str)]) -> bool {
         let selector = NodeSelector::parse(selector).unwrap();
-        selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))
+        selector.matches(|key| {
+            labels
+                .iter()
+                .find(|(it, _)| *it == key)
+                .map(|(_, value)| *value)
+        })
     }
 
     #[test]

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
+use super::cloud as options;
 use super::landfall::ALGORITHMS;
+use super::nodes::NodeSelector;
 use super::options::{
     ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, ServiceOptions, put,
 };
 use super::value::{self, A_DAY, Refusal};
-use super::nodes::NodeSelector;
-use super::cloud as options;
 use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
 use crate::reason::Severity;
@@ -366,7 +366,13 @@ const ROWS: &[OptionRow] = &[
         "true",
         Severity::Warning,
         "there are no floating IPs here; the address goes back to its pool with the Service",
-        |service, text| put(&mut service.cloud.keep_floating_ip, text, boolean(text, "false")?),
+        |service, text| {
+            put(
+                &mut service.cloud.keep_floating_ip,
+                text,
+                boolean(text, "false")?,
+            )
+        },
     ),
     cloud(
         "flavor-id",
@@ -403,7 +409,13 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "traffic from inside reaches the load balancer here without a made-up name; \
          landfall.dev/hostname publishes a real one",
-        |service, text| put(&mut service.cloud.ingress_hostname, text, boolean(text, "the configuration")?),
+        |service, text| {
+            put(
+                &mut service.cloud.ingress_hostname,
+                text,
+                boolean(text, "the configuration")?,
+            )
+        },
     ),
     cloud(
         "node-selector",
@@ -412,7 +424,13 @@ const ROWS: &[OptionRow] = &[
         "pool=edge",
         Severity::Warning,
         "members are the endpoints themselves here, on whatever node they run",
-        |service, text| put(&mut service.node_selector, text, NodeSelector::parse(text.value)?),
+        |service, text| {
+            put(
+                &mut service.node_selector,
+                text,
+                NodeSelector::parse(text.value)?,
+            )
+        },
     ),
     cloud(
         "load-balancer-id",

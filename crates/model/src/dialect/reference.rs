@@ -55,7 +55,10 @@ fn line(page: &mut String, dialect: &Dialect, row: &OptionRow) {
         Effect::Service { .. } => ("Service", String::new()),
         Effect::Port { .. } if dialect.per_port => ("port", String::new()),
         Effect::Port { .. } => ("all ports", String::new()),
-        Effect::Cloud { why, .. } => ("Service", format!(" **Only on OpenStack**; elsewhere: {why}.")),
+        Effect::Cloud { why, .. } => (
+            "Service",
+            format!(" **Only on OpenStack**; elsewhere: {why}."),
+        ),
         Effect::NotApplicable { why, .. } => ("-", format!(" **No effect**: {why}.")),
     };
     let cells = [

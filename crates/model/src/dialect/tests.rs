@@ -96,9 +96,12 @@ fn every_option_answers_garbage_with_field_value_and_remedy() {
         if free_text && dialect.empty_is_absent {
             continue;
         }
+        // What only OpenStack reads is judged there, and means nothing elsewhere.
         let reason = reading
             .reasons
             .iter()
+            .chain(&reading.cloud_reasons)
+            .chain(&reading.elsewhere)
             .find(|reason| reason.code != Code::DeprecatedAnnotation);
         let Some(reason) = reason else {
             panic!("{key} takes {empty:?} without a word");
@@ -474,6 +477,58 @@ fn every_annotation_of_the_openstack_reference_is_in_the_table() {
         let known = openstack::DIALECT.rows.iter().any(|row| row.name == name);
         assert!(known, "{name} is missing");
     }
+}
+
+#[test]
+fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
+    let key = "loadbalancer.openstack.org/node-selector";
+    let bad = reading(&[(key, "=edge")]);
+    assert_eq!(bad.reasons, []);
+    assert_eq!(bad.given, []);
+    assert_eq!(bad.options, ServiceOptions::default());
+    let [reason] = &bad.cloud_reasons[..] else {
+        panic!("{:?}", bad.cloud_reasons)
+    };
+    assert_eq!(reason.severity, Severity::Error);
+    assert_eq!(reason.field, Some(annotation_field(key)));
+    assert_eq!(reason.value.as_deref(), Some("=edge"));
+    let [elsewhere] = &bad.elsewhere[..] else {
+        panic!("{:?}", bad.elsewhere)
+    };
+    assert_eq!(elsewhere.code, Code::OptionNotApplicable);
+    assert_eq!(elsewhere.severity, Severity::Warning);
+
+    let key = "loadbalancer.openstack.org/keep-floatingip";
+    let replaced = reading(&[(key, "yes")]);
+    assert_eq!(replaced.options.cloud, CloudOptions::default());
+    let [reason] = &replaced.cloud_reasons[..] else {
+        panic!("{:?}", replaced.cloud_reasons)
+    };
+    assert_eq!(reason.severity, Severity::Warning);
+    assert!(
+        reason.message.ends_with("so false holds instead"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn an_empty_text_chooses_none_where_the_configuration_may_choose_one_and_is_nothing_elsewhere() {
+    let empty = reading(&[
+        ("loadbalancer.openstack.org/floating-network-id", ""),
+        ("loadbalancer.openstack.org/flavor-id", " "),
+        ("loadbalancer.openstack.org/subnet-id", ""),
+        ("loadbalancer.openstack.org/load-balancer-tags", ""),
+    ]);
+    let cloud = &empty.options.cloud;
+    let text = |given: &Option<Given<String>>| given.as_ref().map(|given| given.value.clone());
+    assert_eq!(text(&cloud.floating_network).as_deref(), Some(""));
+    assert_eq!(text(&cloud.flavor).as_deref(), Some(""));
+    assert_eq!(cloud.subnet, None);
+    assert_eq!(cloud.load_balancer_tags, None);
+    assert_eq!(
+        (empty.reasons, empty.cloud_reasons),
+        (Vec::new(), Vec::new())
+    );
 }
 
 #[test]
