@@ -36,7 +36,7 @@ impl<'a> Findings<'a> {
     /// The reason, about an annotation and what stands there; or about a place in the configuration,
     /// which is written in brackets.
     pub(super) fn at(&self, reason: Reason, annotation: &str) -> Reason {
-        if annotation.starts_with('[') {
+        if in_configuration(annotation) {
             return reason.at(annotation);
         }
         let value = self.service.annotations.get(annotation);
@@ -72,8 +72,8 @@ impl<'a> Findings<'a> {
         let mut told = HashSet::new();
         let mut reasons: Vec<Reason> = Vec::with_capacity(self.reasons.len());
         for mut reason in self.reasons {
-            if reason.origin.is_none() {
-                let field = reason.field.as_deref().unwrap_or_default();
+            let field = reason.field.as_deref().unwrap_or_default();
+            if reason.origin.is_none() && !in_configuration(field) {
                 reason.origin = self.service.origin_of(field);
             }
             // What is wrong with an option of all ports is found at each of them.
@@ -87,6 +87,11 @@ impl<'a> Findings<'a> {
             _ => Ok(reasons),
         }
     }
+}
+
+/// Whether it is a place in the configuration rather than on the Service.
+fn in_configuration(place: &str) -> bool {
+    place.starts_with('[')
 }
 
 fn concerns_service(option: &str) -> bool {

@@ -18,8 +18,19 @@ pub(super) struct Layers<'a> {
 /// An option that somebody gave.
 pub(super) struct Choice<'a, T> {
     pub(super) given: &'a Given<T>,
-    /// Written for the port itself.
-    pub(super) own: bool,
+    /// Where it stands.
+    layer: Layer,
+}
+
+/// Where an option stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// On the Service, for the port itself.
+    Own,
+    /// On the Service, for all of its ports.
+    Common,
+    /// In the provider's configuration.
+    Defaults,
 }
 
 // === impl Layers ===
@@ -36,12 +47,21 @@ impl<'a> Layers<'a> {
                 if let Some(overruled) = overruled {
                     findings.mark_used(&overruled.annotation);
                 }
-                Some(Choice { given, own: true })
+                Some(Choice {
+                    given,
+                    layer: Layer::Own,
+                })
             }
-            (None, Some(given)) => Some(Choice { given, own: false }),
+            (None, Some(given)) => Some(Choice {
+                given,
+                layer: Layer::Common,
+            }),
             (None, None) => {
                 let given = field(self.defaults).as_ref()?;
-                Some(Choice { given, own: false })
+                Some(Choice {
+                    given,
+                    layer: Layer::Defaults,
+                })
             }
         }
     }
@@ -77,6 +97,16 @@ impl<'a> Layers<'a> {
 // === impl Choice ===
 
 impl<'a, T> Choice<'a, T> {
+    /// Whether it was written for the port itself.
+    pub(super) fn own(&self) -> bool {
+        self.layer == Layer::Own
+    }
+
+    /// Whether nobody said it of this Service.
+    pub(super) fn configured(&self) -> bool {
+        self.layer == Layer::Defaults
+    }
+
     /// The option takes effect.
     pub(super) fn take(&self, findings: &mut Findings<'_>) -> &'a T {
         findings.mark_used(&self.given.annotation);
@@ -85,7 +115,7 @@ impl<'a, T> Choice<'a, T> {
 
     /// The port can't have it: an error where it was written for this very port.
     pub(super) fn pass_over(&self, findings: &mut Findings<'_>, why_not: &str) {
-        if !self.own {
+        if !self.own() {
             return;
         }
         findings.mark_used(&self.given.annotation);

@@ -222,7 +222,7 @@ fn proxy_protocol(
         return None;
     };
     if !tcp {
-        if choice.own && version == ProxyProtocol::V2 {
+        if choice.own() && version == ProxyProtocol::V2 {
             choice.take(findings);
             return Some(version);
         }
@@ -239,7 +239,7 @@ fn proxy_protocol(
     };
     // A mode of this very port is a deliberate exception from what the Service says; two options
     // that were written for the same ports contradict each other.
-    if choice.own || !mode.own {
+    if choice.own() || !mode.own() {
         choice.take(findings);
         let reason = Reason::error(
             Code::ConflictingOptions,

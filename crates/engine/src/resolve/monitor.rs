@@ -85,7 +85,8 @@ fn check(
     }
 }
 
-/// The time-out that was asked for, which must fit into the delay; else the default, cut to fit.
+/// The time-out that was asked for, which must fit into the delay; else that of the configuration,
+/// or the default, cut to fit.
 fn timeout(
     layers: Layers<'_>,
     delay: Duration,
@@ -96,6 +97,10 @@ fn timeout(
         return default.min(delay);
     };
     let timeout = *choice.take(findings);
+    // What the configuration says for all Services was not said of this one's delay.
+    if timeout > delay && choice.configured() {
+        return delay;
+    }
     if timeout > delay {
         let shown = show_duration(delay);
         let reason = Reason::error(

@@ -1,9 +1,8 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::provider::{Capabilities, Capability, Target};
 use landfall_model::reason::annotation_field;
-use landfall_model::rows::{Fact, NodeRow, ServiceRow};
+use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason, Severity};
 use landfall_testkit::build::{ServiceBuilder, SliceBuilder, number};
 use landfall_testkit::svc;
@@ -11,8 +10,10 @@ use landfall_testkit::svc;
 use super::*;
 
 mod address;
+mod cloud;
 mod listeners;
 mod members;
+mod nodes;
 mod options;
 mod properties;
 
@@ -28,8 +29,32 @@ fn slices(slices: impl IntoIterator<Item = SliceBuilder>) -> World {
     world(slices.into_iter().map(|slice| Fact::Slice(slice.row())))
 }
 
+/// What a provider on one machine can do.
+fn one_machine() -> Capabilities {
+    Capabilities {
+        provider: "local",
+        exceptions: vec![(
+            "protocol-sctp",
+            Capability::Refused {
+                why: "it carries TCP and UDP only",
+            },
+        )],
+        ..Capabilities::default()
+    }
+}
+
+/// What a provider in a cloud can do, whose members are nodes.
+fn in_cloud() -> Capabilities {
+    Capabilities {
+        provider: "openstack",
+        target: Target::Node,
+        openstack: true,
+        ..Capabilities::default()
+    }
+}
+
 fn resolve_in(world: &World, service: ServiceBuilder) -> Result<Intent, Vec<Reason>> {
-    resolve(&service.row(), world, &Capabilities::default())
+    resolve(&service.row(), world, &one_machine())
 }
 
 fn wish_in(world: &World, service: ServiceBuilder) -> (LoadBalancerWish, Vec<Reason>) {
@@ -199,6 +224,32 @@ fn sctp_is_refused_with_a_way_out() {
             .value("SCTP")
             .remedy("use TCP or UDP, or move the port to a Service of its own type NodePort")
     );
+}
+
+#[test]
+fn a_provider_that_carries_sctp_gets_its_ports() {
+    let service = svc("sig").any_port("", Protocol::Sctp, 2905);
+    let carries = Capabilities::default();
+    let intent = resolve(&service.row(), &World::default(), &carries).unwrap();
+    let wish = intent.load_balancer.unwrap();
+    assert_eq!(wish.listeners.len(), 1);
+    assert_eq!(wish.listeners[0].key.to_string(), "2905/SCTP");
+    assert_eq!(wish.order, [wish.listeners[0].key]);
+}
+
+#[test]
+fn the_order_of_the_ports_is_that_of_the_spec_while_listeners_are_sorted() {
+    let service = svc("web")
+        .named_port("b", 443)
+        .udp_port("c", 53)
+        .named_port("a", 80);
+    let (wish, _) = wish(service);
+    let text = |keys: Vec<ListenerKey>| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(text(wish.order.clone()), ["443/TCP", "53/UDP", "80/TCP"]);
+    let mut sorted = wish.order;
+    sorted.sort();
+    let keys = wish.listeners.iter().map(|listener| listener.key).collect();
+    assert_eq!(text(keys), text(sorted));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use landfall_model::Member;
 use landfall_model::intent::LeftOut;
 use landfall_model::rows::{Endpoint, Family, FamilyPolicy};
-use landfall_testkit::build::{endpoint, node};
+use landfall_testkit::build::endpoint;
 use landfall_testkit::slice;
 
 use super::*;
@@ -379,60 +379,4 @@ fn a_single_port_that_nobody_serves_is_named() {
     assert_eq!(remarks[0].code, Code::NoReadyEndpoints);
     assert_eq!(remarks[0].field.as_deref(), Some("spec.ports[1]"));
     assert_eq!(remarks[0].value.as_deref(), Some("81/TCP"));
-}
-
-fn to_nodes(
-    facts: impl IntoIterator<Item = Arc<NodeRow>>,
-    service: ServiceBuilder,
-) -> LoadBalancerWish {
-    let capabilities = Capabilities {
-        target: Target::Node,
-        ..Capabilities::default()
-    };
-    let world = world(facts.into_iter().map(Fact::Node));
-    resolve(&service.row(), &world, &capabilities)
-        .unwrap()
-        .load_balancer
-        .unwrap()
-}
-
-#[test]
-fn eligible_nodes_are_members_where_the_target_is_nodes() {
-    let excluded = "node.kubernetes.io/exclude-from-external-load-balancers";
-    let wish = to_nodes(
-        [
-            node("a", "10.1.0.1").with(|row| row.ready = false).row(),
-            node("b", "10.1.0.2").labelled(excluded, "").row(),
-            node("c", "10.1.0.3").labelled(excluded, "false").row(),
-            node("d", "10.1.0.4").with(|row| row.leaving = true).row(),
-            node("e", "10.1.0.5").with(|row| row.deleting = true).row(),
-            node("f", "2001:db8::1").row(),
-        ],
-        web().node_port(30080),
-    );
-    let of_node = |name: &str, address: &str| Member {
-        node: Some(name.into()),
-        name: Some(name.into()),
-        ..member(address)
-    };
-    assert_eq!(
-        wish.listeners[0].pool.members,
-        [
-            of_node("a", "10.1.0.1:30080"),
-            of_node("c", "10.1.0.3:30080")
-        ]
-    );
-    let left: Vec<&str> = wish
-        .left_out
-        .iter()
-        .map(|left| left.endpoint.as_str())
-        .collect();
-    assert_eq!(left, ["node b", "node d", "node e", "node f"]);
-}
-
-#[test]
-fn a_port_without_a_node_port_has_no_node_as_member() {
-    let wish = to_nodes([node("a", "10.1.0.1").row()], web());
-    assert_eq!(wish.listeners[0].pool.members, []);
-    assert_eq!(wish.left_out[0].reason.message, "the port has no NodePort");
 }
