@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Mutex;
 
@@ -231,9 +231,13 @@ impl Described {
     }
 
     async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Self, ConnectError> {
-        let bad = |error: kube::config::KubeconfigError| ConnectError::Kubeconfig {
+        let bad = |error: KubeconfigError| ConnectError::Kubeconfig {
             path: path.map(Path::to_owned),
-            why: chain(&error),
+            why: match &error {
+                // The path of one that was named is told already.
+                KubeconfigError::ReadConfig(cause, _) if path.is_some() => cause.to_string(),
+                _ => chain(&error),
+            },
         };
         let kubeconfig = match path {
             Some(path) => Kubeconfig::read_from(path),

@@ -406,7 +406,12 @@ impl Watcher {
         let denied = matches!(error, ApiError::Denied { .. });
         if denied && !self.denied {
             self.denied = true;
-            let reason = Reason::error(Code::AccessDenied, text.clone());
+            // Pools may come from the configuration: who may not see these misses none, perhaps.
+            let judged = match kind {
+                Kind::Pools { .. } => Reason::warning,
+                _ => Reason::error,
+            };
+            let reason = judged(Code::AccessDenied, text.clone());
             let problem = self.access_problem(vec![reason]);
             self.tell(vec![problem]).await.ok()?;
         }

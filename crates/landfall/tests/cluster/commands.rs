@@ -27,6 +27,23 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: viewer}
 subjects: [{kind: User, name: jane, apiGroup: rbac.authorization.k8s.io}]
 ";
 
+/// MetalLB's kind of address pools, as little of it as a server takes.
+const POOL_KIND: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ipaddresspools.metallb.io}
+spec:
+  group: metallb.io
+  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
+  scope: Namespaced
+  versions:
+    - name: v1beta1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+";
+
 fn service(name: &str, range: &Range, port: u16) -> String {
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
@@ -102,6 +119,22 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     .await;
     let verdict = output(as_jane(&["check", "--config", text(&config)]), 1).await;
     assert!(verdict.contains("FASTEST"), "{verdict}");
+
+    // Who may not look at address pools plans with those of the configuration, and is told.
+    let rule =
+        "  - {apiGroups: [metallb.io], resources: [ipaddresspools], verbs: [get, list, watch]}\n";
+    let without_pools = VIEWER.replace(rule, "");
+    assert_ne!(without_pools, VIEWER);
+    bed.kubectl().apply(POOL_KIND).await.unwrap();
+    bed.kubectl().apply(&without_pools).await.unwrap();
+    let plan = output(as_jane(&[&["plan"], &files[..]].concat()), 0).await;
+    let warned = |line: &str| line.starts_with("warning: ") && line.contains("ipaddresspools");
+    assert_eq!(
+        plan.lines().filter(|line| warned(line)).count(),
+        1,
+        "{plan}"
+    );
+    assert!(plan.contains(&format!("open {held}:8081/TCP")), "{plan}");
 
     // It was asked with her rights, and nothing was written.
     let hers = audit.writes_of("jane").unwrap();

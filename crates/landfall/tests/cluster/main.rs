@@ -13,6 +13,7 @@ mod network;
 mod replica;
 mod traffic;
 
+mod classes;
 mod commands;
 mod lifecycle;
 mod outage;
@@ -20,3 +21,4 @@ mod refusals;
 mod replicas;
 mod restart;
 mod selection;
+mod webhook;

@@ -44,8 +44,8 @@ async fn a_start_that_can_not_be_says_why_in_one_line() {
     assert_eq!(
         said,
         format!(
-            "landfall: connecting to the cluster: the kubeconfig {missing} can't be used: failed to \
-             read kubeconfig from '\"{missing}\"': No such file or directory (os error 2)"
+            "landfall: connecting to the cluster: the kubeconfig {missing} can't be used: No such \
+             file or directory (os error 2)"
         )
     );
 
