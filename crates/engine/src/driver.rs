@@ -367,6 +367,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 failures: 0,
                 last_failure: None,
                 telling: Telling::default(),
+                marks: row.status.marks.clone(),
                 holder: None,
                 replacing: false,
             });
@@ -469,6 +470,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         tracked.last_failure.clone_from(&end.failure);
         tracked.telling.clone_from(&end.telling);
+        tracked.marks.clone_from(&end.status.marks);
         match end.outcome {
             Outcome::Settled | Outcome::Refused => tracked.failures = 0,
             Outcome::Busy(after) => self.queue.push_after(&key, after, clock()),
@@ -534,7 +536,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if !self.audits.is_empty() {
             return;
         }
-        for provider in self.handle.providers.iter().cloned() {
+        for provider in self.handle.providers.iter() {
+            let provider = provider.clone();
             self.audits.spawn(async move { provider.audit().await });
         }
     }

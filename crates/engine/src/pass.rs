@@ -56,8 +56,10 @@ pub struct Telling {
 pub enum Announced {
     /// Nothing was: members follow the nodes.
     Members,
-    /// The load balancer is being made, changed or deleted.
-    Everything,
+    /// The load balancer is being made or changed.
+    Change,
+    /// The load balancer is being deleted.
+    Removal,
 }
 
 /// How a pass ended.
@@ -71,7 +73,7 @@ pub struct PassEnd {
     pub reasons: Vec<Reason>,
     /// Steps that are planned and not done.
     pub pending: Vec<PlannedStep>,
-    /// What this pass failed of.
+    /// What this pass failed of; or the one before, if nothing shows yet whether that is healed.
     pub failure: Option<String>,
     /// What people were told of the change that is under way.
     pub telling: Telling,
@@ -184,6 +186,10 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.reasons.push(reason);
         }
         self.tell_of_failure(&job, &end).await;
+        // A failure is told once, however often the provider is busy with mending it in between.
+        if matches!(end.outcome, Outcome::Busy(_)) && end.failure.is_none() {
+            end.failure.clone_from(&job.last_failure);
+        }
         end.reasons
             .sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         let mut told = Vec::with_capacity(end.reasons.len());
@@ -210,7 +216,10 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         {
             self.reporter.add_finalizer(row).await?;
         }
+        let said = end.reasons.len();
         for _ in 0..ROUNDS {
+            // What was noticed before the last plan was carried out need not hold any more.
+            end.reasons.truncate(said);
             let observed = match self.provider.observe(intent).await {
                 Ok(observed) => observed,
                 Err(error) => return self.report_failed(job, end, None, &[error]).await,
@@ -343,7 +352,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             self.report(job, end, standing, &[]).await?;
             if end.outcome == Outcome::Settled {
                 let event = match end.telling.announced.take() {
-                    Some(Announced::Everything) => Event::normal(
+                    Some(Announced::Change | Announced::Removal) => Event::normal(
                         "EnsuredLoadBalancer",
                         format!("Ensured load balancer at {}", addresses(&standing.ingress)),
                     ),
@@ -438,21 +447,23 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
 
     /// Says what begins, unless that was said by an earlier pass, or is no more than members that
     /// follow the nodes.
-    async fn announce(
-        &self,
-        job: &Job,
-        end: &mut PassEnd,
-        intent: &Intent,
-        plan: &Plan<P::Step>,
-    ) {
+    async fn announce(&self, job: &Job, end: &mut PassEnd, intent: &Intent, plan: &Plan<P::Step>) {
         let members_only = plan.steps.iter().all(|planned| planned.members_only);
-        match end.telling.announced {
-            Some(Announced::Everything) => {}
-            _ if members_only => end.telling.announced = Some(Announced::Members),
-            _ => {
-                end.telling.announced = Some(Announced::Everything);
-                self.tell(job, beginning(intent)).await;
-            }
+        let begun = match &intent.load_balancer {
+            None => Announced::Removal,
+            Some(_) if members_only => Announced::Members,
+            Some(_) => Announced::Change,
+        };
+        let event = match (begun, end.telling.announced) {
+            (Announced::Members, Some(Announced::Change)) => return,
+            (begun, Some(before)) if begun == before => return,
+            (Announced::Members, _) => None,
+            (Announced::Change, _) => Some(("EnsuringLoadBalancer", "Ensuring load balancer")),
+            (Announced::Removal, _) => Some(("DeletingLoadBalancer", "Deleting load balancer")),
+        };
+        end.telling.announced = Some(begun);
+        if let Some((name, message)) = event {
+            self.tell(job, Event::normal(name, message)).await;
         }
     }
 
@@ -509,14 +520,6 @@ impl Event {
             warning: true,
             message: message.into(),
         }
-    }
-}
-
-fn beginning(intent: &Intent) -> Event {
-    if intent.load_balancer.is_some() {
-        Event::normal("EnsuringLoadBalancer", "Ensuring load balancer")
-    } else {
-        Event::normal("DeletingLoadBalancer", "Deleting load balancer")
     }
 }
 

@@ -9,12 +9,15 @@ use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
 use landfall_model::reason::Code;
-use landfall_model::status::{ConditionType, IngressAddress, ServiceStatus};
+use landfall_model::status::{ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
 use serde::Serialize;
 
 use super::*;
 use crate::report::{Event, ReportError};
+
+mod audit;
+mod removal;
 
 /// Addresses 127.77.0.1, .2, ... by Service; at most `size` of them.
 #[derive(Debug)]
@@ -23,6 +26,16 @@ struct Shelf {
     recalled: Mutex<Vec<(String, usize)>>,
     size: u8,
     capabilities: Capabilities,
+    /// What removals were asked for with.
+    removals: Mutex<Vec<Intent>>,
+    audits: Audits,
+}
+
+/// Looks at everything: each waits for its answer.
+#[derive(Debug)]
+struct Audits {
+    begun: watch::Sender<usize>,
+    answers: watch::Sender<Option<Vec<Uid>>>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +63,22 @@ struct Lab {
 
 // === impl Shelf ===
 
+impl Shelf {
+    fn new(size: u8) -> Self {
+        Self {
+            held: Mutex::default(),
+            recalled: Mutex::default(),
+            size,
+            capabilities: Capabilities::default(),
+            removals: Mutex::default(),
+            audits: Audits {
+                begun: watch::Sender::new(0),
+                answers: watch::Sender::new(None),
+            },
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,6 +97,9 @@ impl Provider for Shelf {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Self::Observed, ProviderError> {
+        if want.load_balancer.is_none() {
+            self.removals.lock().unwrap().push(want.clone());
+        }
         let held = self.held.lock().unwrap();
         let free = (1..=self.size).find(|last| !held.values().any(|taken| taken == last));
         Ok((held.get(&want.uid).copied(), free))
@@ -114,15 +146,20 @@ impl Provider for Shelf {
     }
 
     fn standing(&self, _: &Intent, (held, _): &Self::Observed) -> Standing {
+        let marks = held.map(|last| (RECORD.to_owned(), format!("shelf {last}")));
         let ingress = held.map(ingress).unwrap_or_default();
         Standing {
             ingress,
+            marks: marks.into_iter().collect(),
             ..Standing::default()
         }
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
-        Ok(Vec::new())
+        self.audits.begun.send_modify(|begun| *begun += 1);
+        let mut answers = self.audits.answers.subscribe();
+        let answer = answers.wait_for(Option::is_some).await;
+        Ok(answer.unwrap().clone().unwrap_or_default())
     }
 
     fn recall(&self, claims: &[Claim]) {
@@ -222,12 +259,7 @@ impl Lab {
     ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
-        let shelf = Arc::new(Shelf {
-            held: Mutex::default(),
-            recalled: Mutex::default(),
-            size,
-            capabilities: Capabilities::default(),
-        });
+        let shelf = Arc::new(Shelf::new(size));
         let source = Arc::new(Source {
             rows: Mutex::new(
                 rows.iter()
@@ -527,15 +559,7 @@ async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
 
 #[tokio::test]
 async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first() {
-    let shelf = || {
-        Arc::new(Shelf {
-            held: Mutex::default(),
-            recalled: Mutex::default(),
-            size: 9,
-            capabilities: Capabilities::default(),
-        })
-    };
-    let (edge, inner) = (shelf(), shelf());
+    let (edge, inner) = (Arc::new(Shelf::new(9)), Arc::new(Shelf::new(9)));
     let (facts, receiver) = mpsc::channel(64);
     let (_wakes, woken) = mpsc::channel(1);
     let source = Arc::new(Source {

@@ -1,5 +1,6 @@
 //! What the loop remembers of a Service between passes, and what it takes the status for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use landfall_model::intent::Intent;
@@ -22,6 +23,9 @@ pub(super) struct Tracked {
     pub(super) failures: u32,
     pub(super) last_failure: Option<String>,
     pub(super) telling: Telling,
+    /// The marks as the last pass left them, whether or not the source has told them back: a removal
+    /// needs them, and its Service may be gone by then.
+    pub(super) marks: BTreeMap<String, String>,
     /// The instance with which something of it may exist outside.
     pub(super) holder: Option<usize>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
@@ -73,16 +77,18 @@ impl Tracked {
             Some(row) => removal(row),
             None => Intent::removal(key.clone(), self.uid.clone()),
         };
-        if let Some(written) = &self.written {
-            intent.marks.clone_from(&written.status.marks);
-        }
+        let status = match &row {
+            Some(row) => self.current_status(row),
+            None => ServiceStatus {
+                marks: self.marks.clone(),
+                ..ServiceStatus::default()
+            },
+        };
+        intent.marks.clone_from(&status.marks);
         Job {
             intent: Some(intent),
             errors: Vec::new(),
-            status: row
-                .as_ref()
-                .map(|row| self.current_status(row))
-                .unwrap_or_default(),
+            status,
             last_failure: self.last_failure.clone(),
             telling: self.telling.clone(),
             row,

@@ -14,6 +14,8 @@ use serde::Serialize;
 
 use super::*;
 
+mod telling;
+
 /// Everything that outlives a crash: what the provider made, and what was reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Outside {
@@ -33,6 +35,10 @@ struct Lab {
     busy_once: Mutex<bool>,
     refuse: bool,
     broken_port: Option<u16>,
+    /// Changes of ports are no more than members that follow the nodes.
+    members_only: bool,
+    notices: Vec<(&'static str, Reason)>,
+    marks: BTreeMap<String, String>,
 }
 
 /// The process dies at the n-th write: before it, or after it but before its answer is seen.
@@ -87,6 +93,10 @@ impl Lab {
     }
 
     async fn run(&self, intent: Intent) -> PassEnd {
+        self.run_told(intent, Telling::default()).await
+    }
+
+    async fn run_told(&self, intent: Intent, telling: Telling) -> PassEnd {
         let outside = self.outside();
         let job = Job {
             row: Some(Arc::new(row(&outside))),
@@ -94,7 +104,7 @@ impl Lab {
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
-            telling: Telling::default(),
+            telling,
             last_of_row: true,
         };
         self.run_job(job).await
@@ -154,7 +164,11 @@ impl Provider for Lab {
             plan.push(Step::Claim, "it has no address");
         }
         for port in ports.difference(&have.ports) {
-            plan.push(Step::Open(*port), "it is wanted");
+            if self.members_only {
+                plan.push_members(Step::Open(*port), "a node came");
+            } else {
+                plan.push(Step::Open(*port), "it is wanted");
+            }
         }
         for port in have.ports.difference(&ports) {
             plan.push(Step::Close(*port), "it is not wanted");
@@ -200,6 +214,8 @@ impl Provider for Lab {
         };
         Standing {
             ingress,
+            notices: self.notices.clone(),
+            marks: self.marks.clone(),
             ..Standing::default()
         }
     }
@@ -495,7 +511,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         errors: vec![error],
         status: outside.status,
         last_failure: None,
-            telling: Telling::default(),
+        telling: Telling::default(),
         last_of_row: true,
     };
     let end = lab.run_job(job).await;

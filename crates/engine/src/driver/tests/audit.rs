@@ -1,0 +1,64 @@
+//! Looks at everything go on beside the loop.
+
+use super::*;
+
+/// Waits until that many looks have begun.
+async fn begun(lab: &Lab, count: usize) {
+    let mut begun = lab.shelf.audits.begun.subscribe();
+    let wait = begun.wait_for(|it| *it >= count);
+    tokio::time::timeout(Duration::from_hours(1), wait)
+        .await
+        .expect("an audit in an hour")
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_takes_long_does_not_hold_up_facts_and_no_second_one_begins() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    begun(&lab, 1).await;
+    lab.apply(web("b")).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(*lab.shelf.audits.begun.borrow(), 1);
+    lab.shelf.audits.answers.send_replace(Some(Vec::new()));
+    begun(&lab, 2).await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_difference_that_a_look_finds_is_mended() {
+    let lab = Lab::start(9, vec![web("a"), web("b")]).await;
+    lab.until("both programmed", |rows| {
+        programmed(rows, "a") && programmed(rows, "b")
+    })
+    .await;
+    let uid = Uid::new("uid-a");
+    let writes = lab.writes();
+    lab.shelf.held.lock().unwrap().remove(&uid);
+    let stranger = Uid::new("nobody's");
+    let answer = Some(vec![stranger, uid.clone()]);
+    lab.shelf.audits.answers.send_replace(answer);
+    let mended = async {
+        while !lab.shelf.held.lock().unwrap().contains_key(&uid) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_hours(1), mended)
+        .await
+        .expect("mended in an hour");
+    let more = lab.writes().split_off(writes.len());
+    assert!(more.iter().all(|write| write.ends_with("/a")), "{more:?}");
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_stops_although_a_look_has_not_ended() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    begun(&lab, 1).await;
+    tokio::time::timeout(Duration::from_secs(60), lab.stop())
+        .await
+        .expect("it stops");
+}

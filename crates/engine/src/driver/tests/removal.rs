@@ -1,0 +1,73 @@
+//! A removal knows how it is to be done, however the Service went.
+
+use super::*;
+
+const KEEP: &str = "loadbalancer.openstack.org/keep-floatingip";
+
+/// A Service that is programmed and asked for its floating IP to outlive it.
+async fn keeping() -> Lab {
+    let row = svc("a").port(80).annotated(KEEP, "true").row();
+    let lab = Lab::start(9, vec![row]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    lab
+}
+
+/// That whatever was removed was removed as the Service said.
+fn assert_removed_as_asked(lab: &Lab) {
+    let removals = lab.shelf.removals.lock().unwrap();
+    assert!(!removals.is_empty());
+    for removal in removals.iter() {
+        assert_eq!(removal.uid, Uid::new("uid-a"));
+        let keep = removal.cloud.keep_floating_ip.as_ref();
+        assert!(keep.is_some_and(|keep| keep.value), "{removal:?}");
+        assert_eq!(removal.marks[RECORD], "shelf 1");
+    }
+}
+
+async fn until_empty(lab: &Lab) {
+    let empty = async {
+        let mut changes = lab.handle.book.changes();
+        while !lab.shelf.held.lock().unwrap().is_empty() {
+            let _ = tokio::time::timeout(Duration::from_millis(20), changes.changed()).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), empty)
+        .await
+        .expect("everything is given back in 20 s");
+}
+
+#[tokio::test]
+async fn a_service_that_is_deleted_goes_with_its_cloud_options_and_marks() {
+    let lab = keeping().await;
+    lab.delete(&key("a")).await;
+    lab.until("a gone", |rows| !rows.contains_key(&key("a")))
+        .await;
+    assert_removed_as_asked(&lab);
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_that_vanished_goes_with_the_cloud_options_and_marks_it_was_last_seen_with() {
+    let lab = keeping().await;
+    lab.source.rows.lock().unwrap().remove(&key("a"));
+    let gone = Fact::ServiceGone(key("a"));
+    lab.source.facts.send(gone).await.unwrap();
+    until_empty(&lab).await;
+    assert_removed_as_asked(&lab);
+    lab.stop().await;
+}
+
+#[tokio::test]
+async fn a_namesake_does_not_lend_its_options_to_the_removal_of_the_earlier_one() {
+    let lab = keeping().await;
+    let namesake = svc("a").port(80).with(|row| row.uid = Uid::new("another"));
+    lab.apply(namesake.row()).await;
+    lab.until("the namesake is programmed", |rows| {
+        programmed(rows, "a") && rows[&key("a")].uid == Uid::new("another")
+    })
+    .await;
+    assert_removed_as_asked(&lab);
+    lab.stop().await;
+}

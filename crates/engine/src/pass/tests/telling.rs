@@ -1,0 +1,205 @@
+//! What people are told while a change takes several passes.
+
+use super::*;
+
+impl Lab {
+    /// A provider that holds one open port and is busy with the next change.
+    async fn serving(port: u16) -> Self {
+        let before = Self::default();
+        before.run(wish(&[port])).await;
+        Self::over(before.outside())
+    }
+
+    fn busy(self) -> Self {
+        Self {
+            busy_once: Mutex::new(true),
+            ..self
+        }
+    }
+
+    fn told(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.events.lock().unwrap())
+    }
+}
+
+const BUSY: Outcome = Outcome::Busy(Duration::from_secs(3));
+
+#[tokio::test]
+async fn a_change_that_takes_several_passes_begins_once_and_ends_once() {
+    let lab = Lab::default().busy();
+    let first = lab.run(wish(&[80])).await;
+    assert_eq!(first.outcome, BUSY);
+    assert_eq!(lab.told(), ["EnsuringLoadBalancer"]);
+    let lab = lab.busy();
+    let second = lab.run_told(wish(&[80]), first.telling).await;
+    assert_eq!(second.outcome, BUSY);
+    assert_eq!(lab.told(), [] as [&str; 0]);
+    let third = lab.run_told(wish(&[80]), second.telling).await;
+    assert_eq!(third.outcome, Outcome::Settled);
+    assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
+    assert_eq!(third.telling, Telling::default());
+    lab.run_told(wish(&[80]), third.telling).await;
+    assert_eq!(lab.told(), [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn members_that_follow_the_nodes_are_told_only_when_they_have() {
+    let lab = Lab {
+        members_only: true,
+        ..Lab::serving(80).await
+    };
+    let lab = lab.busy();
+    let first = lab.run(wish(&[80, 443])).await;
+    assert_eq!(first.outcome, BUSY);
+    assert_eq!(lab.told(), [] as [&str; 0]);
+    let second = lab.run_told(wish(&[80, 443]), first.telling).await;
+    assert_eq!(second.outcome, Outcome::Settled);
+    assert_eq!(lab.told(), ["UpdatedLoadBalancer"]);
+    assert_eq!(second.telling, Telling::default());
+}
+
+#[tokio::test]
+async fn a_change_while_members_follow_the_nodes_is_told_as_one() {
+    let lab = Lab {
+        members_only: true,
+        ..Lab::serving(80).await
+    };
+    let lab = lab.busy();
+    let members = lab.run(wish(&[80, 443])).await;
+    let lab = Lab {
+        members_only: false,
+        ..lab
+    };
+    let changed = lab.run_told(wish(&[80, 8443]), members.telling).await;
+    assert_eq!(changed.outcome, Outcome::Settled);
+    assert_eq!(lab.told(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+}
+
+#[tokio::test]
+async fn members_that_follow_in_the_middle_of_a_change_belong_to_it() {
+    let lab = Lab::serving(80).await.busy();
+    let change = lab.run(wish(&[80, 443])).await;
+    let lab = Lab {
+        members_only: true,
+        ..lab
+    };
+    lab.run_told(wish(&[80, 443]), change.telling).await;
+    assert_eq!(lab.told(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+}
+
+#[tokio::test]
+async fn a_deletion_in_the_middle_of_a_change_is_told() {
+    let lab = Lab::serving(80).await.busy();
+    let change = lab.run(wish(&[80, 443])).await;
+    assert_eq!(lab.told(), ["EnsuringLoadBalancer"]);
+    let lab = lab.busy();
+    let leaving = lab.run_told(removal(), change.telling).await;
+    assert_eq!(leaving.outcome, BUSY);
+    assert_eq!(lab.told(), ["DeletingLoadBalancer"]);
+    let gone = lab.run_told(removal(), leaving.telling).await;
+    assert_eq!(gone.outcome, Outcome::Removed);
+    assert_eq!(lab.told(), ["DeletedLoadBalancer"]);
+    assert_eq!(gone.telling, Telling::default());
+}
+
+#[tokio::test]
+async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
+    let notice = (
+        "LoadBalancerRebuilt",
+        Reason::warning(Code::ProviderFailed, "it was broken"),
+    );
+    let text = |end: &PassEnd| end.reasons.iter().any(|it| it.message == "it was broken");
+    let noticing = |lab: Lab| Lab {
+        notices: vec![notice.clone()],
+        ..lab
+    };
+    let lab = noticing(Lab::serving(80).await);
+    let first = lab.run(wish(&[80])).await;
+    assert_eq!(lab.told(), ["LoadBalancerRebuilt"]);
+    assert!(text(&first));
+    let second = lab.run_told(wish(&[80]), first.telling).await;
+    assert_eq!(lab.told(), [] as [&str; 0]);
+    assert!(text(&second), "it still holds");
+    let healed = Lab::over(lab.outside());
+    let third = healed.run_told(wish(&[80]), second.telling).await;
+    assert_eq!(healed.told(), [] as [&str; 0]);
+    assert!(!text(&third));
+    assert_eq!(third.telling, Telling::default());
+    let again = noticing(healed);
+    again.run_told(wish(&[80]), third.telling).await;
+    assert_eq!(again.told(), ["LoadBalancerRebuilt"]);
+}
+
+#[tokio::test]
+async fn a_busy_pass_does_not_write_the_status_of_a_service_that_has_an_address() {
+    let lab = Lab::serving(80).await.busy();
+    let status = lab.outside().status;
+    let end = lab.run(wish(&[80, 443])).await;
+    assert_eq!(end.outcome, BUSY);
+    assert_eq!(*lab.writes.lock().unwrap(), [] as [&str; 0]);
+    assert_eq!(end.status, status);
+    assert!(end.reasons.iter().any(|it| it.code == Code::Progressing));
+}
+
+#[tokio::test]
+async fn a_busy_pass_tells_a_service_without_an_address_that_one_is_made() {
+    let lab = Lab::default().busy();
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(*lab.writes.lock().unwrap(), ["finalize", "status"]);
+    assert_eq!(truths(&end.status), [true, false, false]);
+    let addressed = end.status.condition(ConditionType::Addressed).unwrap();
+    assert_eq!(addressed.reason, Code::Progressing);
+}
+
+#[tokio::test]
+async fn marks_are_written_with_the_status_and_once() {
+    let marks = BTreeMap::from([("landfall.dev/record".to_owned(), "v1".to_owned())]);
+    let lab = Lab {
+        marks: marks.clone(),
+        ..Lab::serving(80).await
+    };
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(end.status.marks, marks);
+    assert_eq!(*lab.writes.lock().unwrap(), ["status"]);
+    lab.run(wish(&[80])).await;
+    assert_eq!(*lab.writes.lock().unwrap(), ["status"]);
+}
+
+#[tokio::test]
+async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again() {
+    let lab = Lab {
+        broken_port: Some(443),
+        ..Lab::serving(80).await
+    };
+    let job = |lab: &Lab, intent: Intent, last_failure: Option<String>| Job {
+        row: Some(Arc::new(row(&lab.outside()))),
+        intent: Some(intent),
+        errors: Vec::new(),
+        status: lab.outside().status,
+        last_failure,
+        telling: Telling::default(),
+        last_of_row: true,
+    };
+    let failed = lab.run_job(job(&lab, wish(&[80, 443]), None)).await;
+    assert!(lab.told().contains(&"SyncLoadBalancerFailed"));
+    let lab = lab.busy();
+    // The other port comes first, and with it the provider is busy.
+    let busy = lab
+        .run_job(job(&lab, wish(&[80, 81, 443]), failed.failure))
+        .await;
+    assert_eq!(busy.outcome, BUSY);
+    let again = lab
+        .run_job(job(&lab, wish(&[80, 81, 443]), busy.failure))
+        .await;
+    assert_eq!(again.outcome, Outcome::Failed);
+    assert!(!lab.told().contains(&"SyncLoadBalancerFailed"));
+    let lab = Lab {
+        broken_port: None,
+        ..lab
+    };
+    let healed = lab
+        .run_job(job(&lab, wish(&[80, 81, 443]), again.failure))
+        .await;
+    assert_eq!(healed.outcome, Outcome::Settled);
+    assert_eq!(healed.failure, None);
+}
