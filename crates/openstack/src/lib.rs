@@ -11,5 +11,35 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod apply;
+mod bodies;
+mod certificate;
+mod choice;
 pub mod client;
+mod diff;
+mod errors;
+mod features;
+mod find;
+mod graph;
+mod groups;
+mod listed;
+mod members;
+mod memory;
+pub mod names;
+mod network;
 pub mod objects;
+mod observe;
+mod observed;
+mod plan;
+mod provider;
+mod record;
+mod settings;
+mod standing;
+mod step;
+mod wanted;
+
+pub use observed::Observed;
+pub use provider::OpenStack;
+pub use settings::{Groups, Settings};
+pub use step::Step;

@@ -1,0 +1,206 @@
+//! The floating IP of a Service: found, made, led here, kept or given back. Pure.
+
+use landfall_model::plan::Plan;
+use landfall_model::rows::Family;
+use landfall_model::{Code, Intent, Reason};
+use serde_json::{Value, json};
+
+use crate::names::FLOATING_IP_MARK;
+use crate::objects::{FloatingIp, LoadBalancer};
+use crate::observed::{Observed, Target};
+use crate::step::Step;
+
+/// Whether a floating IP was made by a Service controller, rather than by a person.
+pub(crate) fn is_made(floating_ip: &FloatingIp) -> bool {
+    floating_ip.description.contains(FLOATING_IP_MARK)
+}
+
+/// Whether a Service gets a floating IP at all: the VIP of an IPv6 one is reached as it is.
+pub(crate) fn is_floating(target: &Target, balancer: &LoadBalancer) -> bool {
+    let v4 = balancer
+        .vip_address
+        .map_or(target.choice.family() == Family::V4, |it| it.is_ipv4());
+    v4 && !target.choice.internal
+}
+
+/// Appends what makes the right floating IP lead to the load balancer.
+///
+/// # Errors
+/// There can't be one.
+pub(crate) fn plan(
+    intent: &Intent,
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    owner: bool,
+    plan: &mut Plan<Step>,
+) -> Result<(), Vec<Reason>> {
+    let view = &have.addressing;
+    if !is_floating(target, balancer) {
+        if let Some(attached) = view
+            .attached
+            .as_ref()
+            .filter(|_| owner && target.choice.internal)
+        {
+            let because = "the Service is internal";
+            if is_made(attached) && !target.choice.keep_floating_ip {
+                plan.push(delete(attached), because);
+            } else {
+                plan.push(detach(attached), because);
+            }
+        }
+        return Ok(());
+    }
+    let requested = target.choice.address;
+    if let Some(attached) = &view.attached {
+        let as_asked = requested.is_none_or(|address| address == attached.floating_ip_address);
+        if as_asked || !owner {
+            return Ok(());
+        }
+        let Some(other) = &view.requested else {
+            // Asked for is an address that is not there; what works goes on working.
+            return Err(vec![not_there(intent, target)]);
+        };
+        if other.port_id.is_some() {
+            return Err(vec![in_use(intent, other)]);
+        }
+        let because = format!("{} asks for another address", field(intent));
+        if is_made(attached) && !target.choice.keep_floating_ip {
+            plan.push(delete(attached), because);
+        } else {
+            plan.push(detach(attached), because);
+        }
+        return attach(other, balancer, plan);
+    }
+    if !owner {
+        return Err(vec![
+            Reason::error(
+                Code::CloudObjectNotFound,
+                "the load balancer has no floating IP, and a Service that shares it gets none of its own",
+            )
+            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .value(balancer.id.as_str())
+            .remedy("give the load balancer a floating IP"),
+        ]);
+    }
+    if let Some(there) = &view.requested {
+        if there.port_id.is_some() {
+            return Err(vec![in_use(intent, there)]);
+        }
+        return attach(there, balancer, plan);
+    }
+    if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_none()) {
+        return attach(spare, balancer, plan);
+    }
+    if let Some(problem) = &view.problem {
+        return Err(vec![problem.clone()]);
+    }
+    let (Some(network), Some(port)) = (&view.network, &balancer.vip_port_id) else {
+        return Ok(());
+    };
+    let body = |subnet: Option<&crate::objects::Id>| {
+        let mut body = json!({
+            "floating_network_id": network,
+            "port_id": port,
+            "description": have.names.floating_ip,
+        });
+        if let Some(subnet) = subnet {
+            body["subnet_id"] = json!(subnet);
+        }
+        if let Some(address) = requested {
+            body["floating_ip_address"] = json!(address);
+        }
+        body
+    };
+    let bodies: Vec<Value> = if view.subnets.is_empty() {
+        vec![body(None)]
+    } else {
+        view.subnets
+            .iter()
+            .map(|subnet| body(Some(subnet)))
+            .collect()
+    };
+    plan.push(
+        Step::CreateFloatingIp { bodies },
+        "the Service is to be reached from outside",
+    );
+    Ok(())
+}
+
+/// Appends what gives the Service's floating IP back.
+pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
+    if keep {
+        return;
+    }
+    let view = &have.addressing;
+    let made = view.attached.iter().chain(&view.spare);
+    for floating_ip in made.filter(|it| is_made(it)) {
+        plan.push(delete(floating_ip), "no Service uses it any more");
+    }
+}
+
+fn attach(
+    floating_ip: &FloatingIp,
+    balancer: &LoadBalancer,
+    plan: &mut Plan<Step>,
+) -> Result<(), Vec<Reason>> {
+    // Without the port, Neutron would take the request for its opposite.
+    let Some(port) = &balancer.vip_port_id else {
+        return Ok(());
+    };
+    let step = Step::AttachFloatingIp {
+        floating_ip: floating_ip.id.clone(),
+        address: floating_ip.floating_ip_address,
+        port: port.clone(),
+    };
+    plan.push(step, "it is the Service's, and leads nowhere");
+    Ok(())
+}
+
+fn delete(floating_ip: &FloatingIp) -> Step {
+    Step::DeleteFloatingIp {
+        floating_ip: floating_ip.id.clone(),
+        address: floating_ip.floating_ip_address,
+    }
+}
+
+fn detach(floating_ip: &FloatingIp) -> Step {
+    Step::DetachFloatingIp {
+        floating_ip: floating_ip.id.clone(),
+        address: floating_ip.floating_ip_address,
+    }
+}
+
+fn field(intent: &Intent) -> String {
+    let wish = intent.load_balancer.as_ref();
+    wish.map(|wish| wish.address.requested_by.clone())
+        .unwrap_or_default()
+}
+
+fn in_use(intent: &Intent, floating_ip: &FloatingIp) -> Reason {
+    Reason::error(
+        Code::FloatingIpInUse,
+        format!(
+            "the floating IP {} is in use",
+            floating_ip.floating_ip_address
+        ),
+    )
+    .at(field(intent))
+    .value(floating_ip.floating_ip_address.to_string())
+    .remedy("free it, or ask for another address")
+}
+
+fn not_there(intent: &Intent, target: &Target) -> Reason {
+    let address = target
+        .choice
+        .address
+        .map(|it| it.to_string())
+        .unwrap_or_default();
+    Reason::error(
+        Code::CloudObjectNotFound,
+        "the project has no floating IP of this address; the one that is there goes on serving",
+    )
+    .at(field(intent))
+    .value(address)
+    .remedy("make the floating IP in the project, or ask for another address")
+}

@@ -1,0 +1,438 @@
+//! Carrying out one step. What the cloud answers is kept in memory, so that it need not be read again.
+
+use std::sync::Arc;
+
+use landfall_model::provider::{Applied, ProviderError};
+use landfall_model::{Code, Reason, Uid};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::bodies;
+use crate::client::{ApiError, ErrorKind};
+use crate::errors::failure;
+use crate::graph::{Graph, key_of};
+use crate::memory::{Memory, Sketch};
+use crate::objects::{FloatingIp, Id, Ref};
+use crate::provider::OpenStack;
+use crate::step::Step;
+use crate::wanted::WantedListener;
+
+impl OpenStack {
+    pub(crate) async fn carry_out(&self, step: &Step) -> Result<Applied, ProviderError> {
+        if let Step::Await { .. } = step {
+            return Ok(Applied::Busy { after: self.pace() });
+        }
+        let result = match step {
+            Step::CreateLoadBalancer {
+                service,
+                body,
+                holds,
+                ..
+            } => self.create_balancer(service, body, holds).await,
+            _ if step.locks().is_some() => self.change(step).await,
+            _ => self.write_network(step).await,
+        };
+        result.map_err(|error| {
+            tracing::debug!(%step, %error, "refused");
+            failure(&error)
+        })
+    }
+
+    async fn create_balancer(
+        &self,
+        service: &Uid,
+        body: &Value,
+        holds: &[WantedListener],
+    ) -> Result<Applied, ApiError> {
+        // However it ends, the next look must be one that tells of it.
+        let outcome = self.cloud.create_load_balancer(body).await;
+        let now = Instant::now();
+        let mut memory = self.memory();
+        memory.attempts.insert(service.clone(), now);
+        let created = outcome?;
+        memory.of.insert(service.clone(), created.id.clone());
+        memory.changed(&created.id, now);
+        // Nothing is known of it but what was sent: it is waited for, not taken to be done.
+        memory.surprise(&created.id);
+        let sketch = Sketch {
+            balancer: created.id.clone(),
+            token: None,
+            listeners: holds.to_vec(),
+        };
+        memory.sketches.insert(service.clone(), sketch);
+        if let Some(known) = memory.balancers.get_mut(&created.id) {
+            known.row = created;
+        }
+        let after = memory.settle;
+        Ok(Applied::Busy { after })
+    }
+
+    /// A change of a load balancer, which is busy afterwards.
+    async fn change(&self, step: &Step) -> Result<Applied, ApiError> {
+        let Some(id) = step.locks().cloned() else {
+            return Ok(Applied::Done);
+        };
+        let before = self
+            .memory()
+            .balancers
+            .get(&id)
+            .and_then(|it| it.graph.clone());
+        let mut graph = before.as_deref().cloned();
+        let written = self.write_octavia(step, graph.as_mut()).await;
+        let now = Instant::now();
+        let mut memory = self.memory();
+        let error = match written {
+            Ok(()) => {
+                memory.changed(&id, now);
+                if let (Some(known), Some(graph)) = (memory.balancers.get_mut(&id), graph) {
+                    known.graph = Some(Arc::new(graph));
+                }
+                let after = memory.settle;
+                return Ok(Applied::Busy { after });
+            }
+            Err(error) => error,
+        };
+        match error.kind {
+            ErrorKind::Busy => {
+                // It was not done yet with the last change, or somebody else is changing it.
+                let known = memory.balancers.entry(id).or_default();
+                known.dirty.get_or_insert(now);
+                known.assume = false;
+                drop(memory);
+                Ok(Applied::Busy { after: self.pace() })
+            }
+            ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
+                if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
+            {
+                memory.refuse_method(step, &error);
+                Ok(Applied::Done)
+            }
+            ErrorKind::Forbidden
+            | ErrorKind::Unsupported
+            | ErrorKind::NotFound
+            | ErrorKind::Conflict
+                if matches!(step, Step::FailOver { .. }) =>
+            {
+                memory.no_failover.insert(id);
+                Ok(Applied::Busy {
+                    after: self.pace_with(&memory),
+                })
+            }
+            _ => {
+                memory.doubt(&id, now);
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_octavia(&self, step: &Step, graph: Option<&mut Graph>) -> Result<(), ApiError> {
+        let mut unread = Graph::default();
+        let graph = graph.unwrap_or(&mut unread);
+        match step {
+            Step::UpdateLoadBalancer {
+                load_balancer,
+                changes,
+            } => {
+                let row = self
+                    .cloud
+                    .update_load_balancer(load_balancer, &json!(changes))
+                    .await?;
+                let mut memory = self.memory();
+                memory
+                    .balancers
+                    .entry(load_balancer.clone())
+                    .or_default()
+                    .row = row;
+                Ok(())
+            }
+            Step::FailOver { load_balancer } => self.cloud.failover(load_balancer).await,
+            Step::DeleteLoadBalancer {
+                load_balancer,
+                cascade,
+            } => {
+                self.cloud
+                    .delete_load_balancer(load_balancer, *cascade)
+                    .await?;
+                *graph = Graph::default();
+                let mut memory = self.memory();
+                memory.floating_written = Some(Instant::now());
+                Ok(())
+            }
+            Step::CreateListener {
+                load_balancer,
+                listener,
+                pool,
+            } => {
+                let mut body = bodies::listener(listener);
+                body.insert("loadbalancer_id".into(), json!(load_balancer));
+                if let Some(pool) = pool {
+                    body.insert("default_pool_id".into(), json!(pool));
+                }
+                let created = self.cloud.create_listener(&body.into()).await?;
+                graph
+                    .listeners
+                    .push(settled(created, |it| &mut it.provisioning_status));
+                Ok(())
+            }
+            Step::UpdateListener {
+                listener, changes, ..
+            } => {
+                let updated = self
+                    .cloud
+                    .update_listener(listener, &json!(changes))
+                    .await?;
+                let updated = settled(updated, |it| &mut it.provisioning_status);
+                let default = updated.default_pool_id.clone();
+                graph.listeners.retain(|it| it.id != *listener);
+                graph.listeners.push(updated);
+                if changes.contains_key("default_pool_id") {
+                    for pool in &mut graph.pools {
+                        pool.listeners.retain(|it| it.id != *listener);
+                        if Some(&pool.id) == default.as_ref() {
+                            pool.listeners.push(Ref {
+                                id: listener.clone(),
+                            });
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Step::DeleteListener { listener, .. } => {
+                self.cloud.delete_listener(listener).await?;
+                graph.listeners.retain(|it| it.id != *listener);
+                for pool in &mut graph.pools {
+                    pool.listeners.retain(|it| it.id != *listener);
+                }
+                Ok(())
+            }
+            Step::CreatePool {
+                load_balancer,
+                listener,
+                pool,
+            } => {
+                let mut body = bodies::pool(pool);
+                match listener {
+                    Some(listener) => body.insert("listener_id".into(), json!(listener)),
+                    None => body.insert("loadbalancer_id".into(), json!(load_balancer)),
+                };
+                let created = self.cloud.create_pool(&body.into()).await?;
+                let created = settled(created, |it| &mut it.provisioning_status);
+                for it in &mut graph.listeners {
+                    if Some(&it.id) == listener.as_ref() {
+                        it.default_pool_id = Some(created.id.clone());
+                    }
+                }
+                graph.pools.push(created);
+                Ok(())
+            }
+            Step::UpdatePool { pool, changes, .. } => {
+                let updated = self.cloud.update_pool(pool, &json!(changes)).await?;
+                let updated = settled(updated, |it| &mut it.provisioning_status);
+                for it in &mut graph.pools {
+                    if it.id == *pool {
+                        let monitor = it.healthmonitor_id.take();
+                        *it = updated.clone();
+                        it.healthmonitor_id = it.healthmonitor_id.take().or(monitor);
+                    }
+                }
+                Ok(())
+            }
+            Step::DeletePool { pool, .. } => {
+                self.cloud.delete_pool(pool).await?;
+                graph.remove_pool(pool);
+                Ok(())
+            }
+            Step::SetMembers {
+                pool,
+                members,
+                additive,
+                leaves,
+                ..
+            } => {
+                self.cloud.set_members(pool, members, *additive).await?;
+                graph.members.insert(pool.clone(), leaves.clone());
+                Ok(())
+            }
+            Step::DeleteMember {
+                pool,
+                address,
+                port,
+                ..
+            } => {
+                let there = self.cloud.members(pool).await?;
+                let key = Some((*address, *port));
+                for member in there.iter().filter(|it| key_of(it) == key) {
+                    self.cloud.delete_member(pool, &member.id).await?;
+                }
+                if let Some(members) = graph.members.get_mut(pool) {
+                    members.retain(|it| key_of(it) != key);
+                }
+                Ok(())
+            }
+            Step::CreateMonitor { pool, monitor, .. } => {
+                let mut body = bodies::monitor(monitor);
+                body.insert("pool_id".into(), json!(pool));
+                let created = self.cloud.create_monitor(&body.into()).await?;
+                for it in &mut graph.pools {
+                    if it.id == *pool {
+                        it.healthmonitor_id = Some(created.id.clone());
+                    }
+                }
+                graph.monitors.push(created);
+                Ok(())
+            }
+            Step::UpdateMonitor {
+                monitor, changes, ..
+            } => {
+                let updated = self.cloud.update_monitor(monitor, &json!(changes)).await?;
+                graph.monitors.retain(|it| it.id != *monitor);
+                graph.monitors.push(updated);
+                Ok(())
+            }
+            Step::DeleteMonitor { monitor, .. } => {
+                self.cloud.delete_monitor(monitor).await?;
+                graph.monitors.retain(|it| it.id != *monitor);
+                for pool in &mut graph.pools {
+                    if pool.healthmonitor_id.as_ref() == Some(monitor) {
+                        pool.healthmonitor_id = None;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A write to Neutron. The lists are stale afterwards, whatever the answer.
+    async fn write_network(&self, step: &Step) -> Result<Applied, ApiError> {
+        let outcome = self.send_network(step).await;
+        let now = Instant::now();
+        let mut memory = self.memory();
+        match step {
+            Step::CreateFloatingIp { .. }
+            | Step::AttachFloatingIp { .. }
+            | Step::DetachFloatingIp { .. }
+            | Step::DeleteFloatingIp { .. } => memory.floating_written = Some(now),
+            _ => memory.groups_written = Some(now),
+        }
+        outcome.map(|()| Applied::Done)
+    }
+
+    async fn send_network(&self, step: &Step) -> Result<(), ApiError> {
+        match step {
+            Step::CreateFloatingIp { bodies } => self.create_floating_ip(bodies).await.map(|_| ()),
+            Step::AttachFloatingIp {
+                floating_ip, port, ..
+            } => self
+                .cloud
+                .update_floating_ip(floating_ip, &json!({"port_id": port}))
+                .await
+                .map(|_| ()),
+            Step::DetachFloatingIp { floating_ip, .. } => self
+                .cloud
+                .update_floating_ip(floating_ip, &json!({"port_id": null}))
+                .await
+                .map(|_| ()),
+            Step::DeleteFloatingIp { floating_ip, .. } => {
+                self.cloud.delete_floating_ip(floating_ip).await
+            }
+            Step::CreateGroup {
+                name,
+                description,
+                rules,
+            } => {
+                let body = json!({"name": name, "description": description});
+                let group = self.cloud.create_security_group(&body).await?;
+                let rules: Vec<Value> = rules
+                    .iter()
+                    .map(|rule| with_group(rule, &group.id))
+                    .collect();
+                if rules.is_empty() {
+                    return Ok(());
+                }
+                self.cloud.create_rules(&rules).await.map(|_| ())
+            }
+            Step::CreateRules { rules, .. } => match self.cloud.create_rules(rules).await {
+                // One of them is there already: of a batch none was made then.
+                Err(error) if error.kind == ErrorKind::Conflict => {
+                    for rule in rules {
+                        match self.cloud.create_rules(std::slice::from_ref(rule)).await {
+                            Ok(_) => {}
+                            Err(error) if error.kind == ErrorKind::Conflict => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    Ok(())
+                }
+                outcome => outcome.map(|_| ()),
+            },
+            Step::DeleteRule { rule, .. } => self.cloud.delete_rule(rule).await,
+            Step::SetPortGroups {
+                port,
+                groups,
+                revision,
+                ..
+            } => self
+                .cloud
+                .update_port(port, &json!({"security_groups": groups}), *revision)
+                .await
+                .map(|_| ()),
+            Step::DeleteGroup { group, .. } => self.cloud.delete_security_group(group).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The first request that succeeds counts. One that may have succeeded is not followed by another.
+    async fn create_floating_ip(&self, bodies: &[Value]) -> Result<FloatingIp, ApiError> {
+        let mut last = None;
+        for body in bodies {
+            match self.cloud.create_floating_ip(body).await {
+                Err(error) if !error.is_passing() && bodies.len() > 1 => last = Some(error),
+                outcome => return outcome,
+            }
+        }
+        match last {
+            Some(error) => Err(error),
+            None => self.cloud.create_floating_ip(&json!({})).await,
+        }
+    }
+}
+
+fn with_group(rule: &Value, group: &Id) -> Value {
+    let mut rule = rule.clone();
+    rule["security_group_id"] = json!(group);
+    rule
+}
+
+/// What is being changed will be as the answer says.
+fn settled<T>(mut object: T, status: impl Fn(&mut T) -> &mut crate::objects::Provisioning) -> T {
+    *status(&mut object) = crate::objects::Provisioning::Active;
+    object
+}
+
+impl Memory {
+    /// Octavia does not take the algorithm: the pool keeps its own, and is not asked again.
+    fn refuse_method(&mut self, step: &Step, error: &ApiError) {
+        if let Step::UpdatePool { pool, .. } = step {
+            self.refused_methods
+                .insert(pool.clone(), error.message.clone());
+        }
+    }
+}
+
+/// What there is to say of an algorithm that Octavia refused.
+pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
+    (
+        "LoadBalancerLbMethodUnknown",
+        Reason::warning(
+            Code::OptionNotSupported,
+            format!("Octavia does not take the algorithm: {message}"),
+        )
+        .remedy("choose one that the provider of the load balancer knows"),
+    )
+}
+
+/// Whether a change is of an algorithm that was refused already.
+pub(crate) fn is_refused(memory: &Memory, pool: &Id, changes: &Map<String, Value>) -> bool {
+    changes.contains_key("lb_algorithm") && memory.refused_methods.contains_key(pool)
+}

@@ -1,0 +1,511 @@
+//! The graph that is wanted against the one that is there: the changes of listeners, pools, members and
+//! monitors, in the order in which they are safe. Pure.
+//!
+//! Octavia takes one change of a load balancer at a time, so that only the first step of these is carried out
+//! before the next look. An id that is not known yet is written `new`.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use landfall_model::plan::Plan;
+use landfall_model::{Code, Protocol, Reason};
+use serde_json::{Map, Value, json};
+
+use crate::bodies::TIMEOUTS;
+use crate::features::Features;
+use crate::graph::Graph;
+use crate::members;
+use crate::names::{Names, SERVICE_PREFIX};
+use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
+use crate::step::Step;
+use crate::wanted::{HEADERS, WantedListener, WantedMonitor, WantedPool};
+
+/// What the changes are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Diff<'a> {
+    pub(crate) balancer: &'a LoadBalancer,
+    pub(crate) owner: bool,
+    pub(crate) names: &'a Names,
+    pub(crate) features: Features,
+    pub(crate) body_limit: usize,
+    pub(crate) graph: &'a Graph,
+}
+
+/// An object that is not there yet.
+fn new() -> Id {
+    Id::new("new")
+}
+
+/// The transport protocol of a listener's protocol.
+pub(crate) fn transport(protocol: &str) -> Protocol {
+    match protocol {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    }
+}
+
+// === impl Diff ===
+
+impl Diff<'_> {
+    /// Appends the changes that make the graph serve these listeners, and no others of ours.
+    ///
+    /// # Errors
+    /// A port is somebody else's.
+    pub(crate) fn plan(
+        &self,
+        wanted: &[WantedListener],
+        plan: &mut Plan<Step>,
+    ) -> Result<(), Vec<Reason>> {
+        let taken: Vec<Reason> = wanted.iter().filter_map(|it| self.taken(it)).collect();
+        if !taken.is_empty() {
+            return Err(taken);
+        }
+        // Two listeners of one transport protocol can't have one port, not even for a moment.
+        for listener in self.ours() {
+            let replaced = wanted
+                .iter()
+                .any(|it| same_port(it, listener) && it.protocol != listener.protocol);
+            if replaced {
+                self.delete(listener, "its protocol changes", plan);
+            }
+        }
+        for it in wanted {
+            match self.there(it) {
+                Some(listener) => self.change(listener, it, plan),
+                None => self.create(it, plan),
+            }
+        }
+        for listener in self.ours() {
+            if !wanted.iter().any(|it| same_port(it, listener)) {
+                self.delete(listener, "no port of the Service needs it", plan);
+            }
+        }
+        self.delete_left_over(wanted, plan);
+        Ok(())
+    }
+
+    /// Appends the deletion of everything that is the Service's on a load balancer that stays.
+    pub(crate) fn leave(&self, plan: &mut Plan<Step>) {
+        for listener in self.ours() {
+            self.delete(listener, "the Service leaves the load balancer", plan);
+        }
+        self.delete_left_over(&[], plan);
+    }
+
+    fn ours(&self) -> impl Iterator<Item = &Listener> {
+        self.graph.listeners.iter().filter(|it| self.is_ours(it))
+    }
+
+    /// It has our tag; or no tag at all, on a load balancer that is ours.
+    pub(crate) fn is_ours(&self, listener: &Listener) -> bool {
+        let mut tags = listener
+            .tags
+            .iter()
+            .filter(|tag| !tag.is_empty())
+            .peekable();
+        if !self.features.tags() || tags.peek().is_none() {
+            return self.owner;
+        }
+        if listener.tags.contains(&self.names.load_balancer) {
+            return true;
+        }
+        // Tags that a user put on a listener of ours do not make it a stranger's.
+        let of_nobody = !tags.any(|tag| tag.starts_with(SERVICE_PREFIX));
+        self.owner && of_nobody && listener.name.ends_with(&self.names.load_balancer)
+    }
+
+    fn there(&self, wanted: &WantedListener) -> Option<&Listener> {
+        self.ours()
+            .find(|it| same_port(wanted, it) && it.protocol == wanted.protocol)
+    }
+
+    fn taken(&self, wanted: &WantedListener) -> Option<Reason> {
+        let mut others = self.graph.listeners.iter();
+        let other = others.find(|it| same_port(wanted, it) && !self.is_ours(it))?;
+        let mut tags = other.tags.iter();
+        let whose = tags.find(|tag| tag.starts_with(SERVICE_PREFIX));
+        let whose = whose.map_or_else(
+            || format!("a listener that nobody marked ({})", other.id),
+            |tag| format!("the Service of the tag {tag}"),
+        );
+        Some(
+            Reason::error(
+                Code::ConflictingOptions,
+                format!(
+                    "port {}/{} of load balancer {} is in use by {whose}",
+                    wanted.port, wanted.transport, self.balancer.id
+                ),
+            )
+            .at("spec.ports")
+            .remedy("choose another port, or another load balancer"),
+        )
+    }
+
+    fn lb(&self) -> Id {
+        self.balancer.id.clone()
+    }
+
+    fn create(&self, wanted: &WantedListener, plan: &mut Plan<Step>) {
+        plan.push(
+            Step::CreateListener {
+                load_balancer: self.lb(),
+                listener: wanted.clone(),
+                pool: None,
+            },
+            "the Service has the port, and no listener serves it",
+        );
+        let pool = Step::CreatePool {
+            load_balancer: self.lb(),
+            listener: Some(new()),
+            pool: wanted.pool.clone(),
+        };
+        plan.push(pool, "the listener needs a pool");
+        self.fill(&new(), &wanted.pool, plan);
+    }
+
+    /// Members and monitor of a pool that is empty.
+    fn fill(&self, pool: &Id, wanted: &WantedPool, plan: &mut Plan<Step>) {
+        members::plan(self, pool, wanted, &[], plan);
+        if let Some(monitor) = &wanted.monitor {
+            self.create_monitor(pool, monitor, plan);
+        }
+    }
+
+    fn create_monitor(&self, pool: &Id, monitor: &WantedMonitor, plan: &mut Plan<Step>) {
+        plan.push(
+            Step::CreateMonitor {
+                load_balancer: self.lb(),
+                pool: pool.clone(),
+                monitor: monitor.clone(),
+            },
+            "the pool needs a monitor",
+        );
+    }
+
+    fn delete(&self, listener: &Listener, because: &str, plan: &mut Plan<Step>) {
+        if let Some(pool) = self.graph.pool_of(listener) {
+            self.delete_pool(pool, because, plan);
+        }
+        plan.push(
+            Step::DeleteListener {
+                load_balancer: self.lb(),
+                listener: listener.id.clone(),
+            },
+            because,
+        );
+    }
+
+    fn delete_pool(&self, pool: &Pool, because: &str, plan: &mut Plan<Step>) {
+        plan.push(
+            Step::DeletePool {
+                load_balancer: self.lb(),
+                pool: pool.id.clone(),
+            },
+            because,
+        );
+    }
+
+    fn change(&self, listener: &Listener, wanted: &WantedListener, plan: &mut Plan<Step>) {
+        let mut changes = listener_changes(listener, wanted);
+        let failed = listener.provisioning_status == Provisioning::Error;
+        if failed && changes.is_empty() {
+            changes.insert("connection_limit".into(), wanted.connection_limit.into());
+        }
+        if !changes.is_empty() {
+            let because = if failed {
+                "Octavia failed to apply the last change"
+            } else {
+                "it is not as the Service says"
+            };
+            plan.push(self.update(listener, changes), because);
+        }
+        match self.graph.pool_of(listener) {
+            None => {
+                let adopted = self.waiting_pool(&wanted.pool);
+                if let Some(pool) = adopted {
+                    self.serve_by(listener, pool, wanted, plan);
+                    return;
+                }
+                let step = Step::CreatePool {
+                    load_balancer: self.lb(),
+                    listener: Some(listener.id.clone()),
+                    pool: wanted.pool.clone(),
+                };
+                plan.push(step, "the listener has no pool");
+                self.fill(&new(), &wanted.pool, plan);
+            }
+            Some(pool) if pool.protocol != wanted.pool.protocol => {
+                self.swap(listener, pool, wanted, plan);
+            }
+            Some(pool) => self.change_pool(pool, &wanted.pool, plan),
+        }
+    }
+
+    fn update(&self, listener: &Listener, changes: Map<String, Value>) -> Step {
+        Step::UpdateListener {
+            load_balancer: self.lb(),
+            listener: listener.id.clone(),
+            changes,
+        }
+    }
+
+    /// A pool can't change its protocol. The next one is made and filled beside it, so that the listener
+    /// serves all the time.
+    fn swap(
+        &self,
+        listener: &Listener,
+        old: &Pool,
+        wanted: &WantedListener,
+        plan: &mut Plan<Step>,
+    ) {
+        if let Some(next) = self.waiting_pool(&wanted.pool) {
+            self.serve_by(listener, next, wanted, plan);
+        } else {
+            let step = Step::CreatePool {
+                load_balancer: self.lb(),
+                listener: None,
+                pool: wanted.pool.clone(),
+            };
+            plan.push(
+                step,
+                format!("the pool is {}, and can't change that", old.protocol),
+            );
+            self.fill(&new(), &wanted.pool, plan);
+            let changes = Map::from_iter([("default_pool_id".to_owned(), "new".into())]);
+            plan.push(self.update(listener, changes), "the next pool is filled");
+        }
+        self.delete_pool(old, "another pool serves the listener", plan);
+    }
+
+    fn serve_by(
+        &self,
+        listener: &Listener,
+        pool: &Pool,
+        wanted: &WantedListener,
+        plan: &mut Plan<Step>,
+    ) {
+        self.change_pool(pool, &wanted.pool, plan);
+        let changes = Map::from_iter([("default_pool_id".to_owned(), json!(pool.id))]);
+        plan.push(self.update(listener, changes), "the next pool is filled");
+    }
+
+    /// A pool of ours that serves no listener yet.
+    fn waiting_pool(&self, wanted: &WantedPool) -> Option<&Pool> {
+        self.graph.pools.iter().find(|pool| {
+            pool.name == wanted.name && pool.protocol == wanted.protocol && self.serves_nobody(pool)
+        })
+    }
+
+    fn serves_nobody(&self, pool: &Pool) -> bool {
+        pool.listeners.is_empty()
+            && !self
+                .graph
+                .listeners
+                .iter()
+                .any(|it| it.default_pool_id.as_ref() == Some(&pool.id))
+    }
+
+    /// Pools of ours that serve no listener, and that none is about to need.
+    fn delete_left_over(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
+        for pool in &self.graph.pools {
+            let of_us = pool.name.starts_with("pool_")
+                && pool
+                    .name
+                    .ends_with(&format!("_{}", self.names.load_balancer));
+            let needed = wanted.iter().any(|it| {
+                let serving = self
+                    .there(it)
+                    .and_then(|listener| self.graph.pool_of(listener));
+                let served = serving.is_some_and(|it_now| it_now.protocol == it.pool.protocol);
+                !served && it.pool.name == pool.name && it.pool.protocol == pool.protocol
+            });
+            if of_us && !needed && self.serves_nobody(pool) {
+                self.delete_pool(pool, "it serves no listener", plan);
+            }
+        }
+    }
+
+    fn change_pool(&self, pool: &Pool, wanted: &WantedPool, plan: &mut Plan<Step>) {
+        let mut changes = Map::new();
+        let kind = pool.session_persistence.as_ref().map(|it| it.kind.as_str());
+        match (wanted.sticky, kind) {
+            (true, kind) if kind != Some("SOURCE_IP") => {
+                changes.insert("session_persistence".into(), json!({"type": "SOURCE_IP"}));
+            }
+            (false, Some("SOURCE_IP")) => {
+                changes.insert("session_persistence".into(), Value::Null);
+            }
+            _ => {}
+        }
+        if let Some(tags) = with_tags(&pool.tags, &wanted.tags) {
+            changes.insert("tags".into(), tags);
+        }
+        if !changes.is_empty() {
+            let step = self.update_pool(pool, changes, false);
+            plan.push(step, "it is not as the Service says");
+        }
+        if pool.lb_algorithm != wanted.algorithm {
+            let changes =
+                Map::from_iter([("lb_algorithm".to_owned(), wanted.algorithm.as_str().into())]);
+            let step = self.update_pool(pool, changes, true);
+            plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
+        }
+        members::plan(self, &pool.id, wanted, self.graph.members_of(pool), plan);
+        self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+    }
+
+    fn update_pool(&self, pool: &Pool, changes: Map<String, Value>, lenient: bool) -> Step {
+        Step::UpdatePool {
+            load_balancer: self.lb(),
+            pool: pool.id.clone(),
+            changes,
+            lenient,
+        }
+    }
+
+    fn change_monitor(&self, pool: &Pool, wanted: Option<&WantedMonitor>, plan: &mut Plan<Step>) {
+        let delete = |monitor: Id| Step::DeleteMonitor {
+            load_balancer: self.lb(),
+            monitor,
+        };
+        let there = self.graph.monitor_of(pool);
+        let Some(wanted) = wanted else {
+            if let Some(id) = &pool.healthmonitor_id {
+                plan.push(delete(id.clone()), "the Service wants no monitor");
+            }
+            return;
+        };
+        let Some(there) = there else {
+            self.create_monitor(&pool.id, wanted, plan);
+            return;
+        };
+        if there.kind != wanted.kind {
+            plan.push(
+                delete(there.id.clone()),
+                format!("its type is {}, and can't change", there.kind),
+            );
+            self.create_monitor(&pool.id, wanted, plan);
+            return;
+        }
+        let mut changes = Map::new();
+        let mut differ = |key: &str, is: Value, shall: Value| {
+            if is != shall {
+                changes.insert(key.to_owned(), shall);
+            }
+        };
+        differ("delay", there.delay.into(), wanted.delay.into());
+        differ("timeout", there.timeout.into(), wanted.timeout.into());
+        differ(
+            "max_retries",
+            there.max_retries.into(),
+            wanted.max_retries.into(),
+        );
+        differ(
+            "max_retries_down",
+            there.max_retries_down.unwrap_or(3).into(),
+            wanted.max_retries_down.into(),
+        );
+        if let Some((method, path, codes)) = &wanted.http {
+            differ("http_method", json!(there.http_method), json!(method));
+            differ("url_path", json!(there.url_path), json!(path));
+            differ("expected_codes", json!(there.expected_codes), json!(codes));
+        }
+        if !changes.is_empty() {
+            let step = Step::UpdateMonitor {
+                load_balancer: self.lb(),
+                monitor: there.id.clone(),
+                changes,
+            };
+            plan.push(step, "it is not as the Service says");
+        }
+    }
+}
+
+fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {
+    wanted.port == listener.protocol_port && wanted.transport == transport(&listener.protocol)
+}
+
+/// Those tags and these; `None`: they are all there.
+fn with_tags(there: &[String], wanted: &[String]) -> Option<Value> {
+    if wanted.iter().all(|tag| there.contains(tag)) {
+        return None;
+    }
+    let mut tags: Vec<&String> = there.iter().filter(|tag| !tag.is_empty()).collect();
+    for tag in wanted {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    Some(json!(tags))
+}
+
+fn listener_changes(listener: &Listener, wanted: &WantedListener) -> Map<String, Value> {
+    let mut changes = Map::new();
+    if let Some(tags) = with_tags(&listener.tags, &wanted.tags) {
+        changes.insert("tags".into(), tags);
+    }
+    if listener.connection_limit.unwrap_or(-1) != wanted.connection_limit {
+        changes.insert("connection_limit".into(), wanted.connection_limit.into());
+    }
+    if let Some(headers) = header_changes(listener, wanted) {
+        changes.insert("insert_headers".into(), headers);
+    }
+    if listener.default_tls_container_ref != wanted.tls {
+        changes.insert("default_tls_container_ref".into(), json!(wanted.tls));
+    }
+    if let Some(timeouts) = wanted.timeouts {
+        let there = [
+            listener.timeout_client_data,
+            listener.timeout_member_connect,
+            listener.timeout_member_data,
+            listener.timeout_tcp_inspect,
+        ];
+        for ((key, is), shall) in TIMEOUTS.into_iter().zip(there).zip(timeouts) {
+            if is != Some(shall) {
+                changes.insert(key.into(), shall.into());
+            }
+        }
+    }
+    if let Some(allowed) = &wanted.allowed
+        && prefixes(listener.allowed_cidrs.as_deref())
+            != prefixes(Some(&allowed.iter().cloned().collect::<Vec<_>>()))
+    {
+        changes.insert("allowed_cidrs".into(), json!(allowed));
+    }
+    changes
+}
+
+/// What is allowed, to compare; everybody is nothing.
+fn prefixes(texts: Option<&[String]>) -> BTreeSet<String> {
+    let texts = texts.unwrap_or_default().iter();
+    let normal = texts.map(|text| match text.parse::<IpNet>() {
+        Ok(prefix) => prefix.trunc().to_string(),
+        Err(_) => text.clone(),
+    });
+    normal
+        .filter(|text| text != "0.0.0.0/0" && text != "::/0")
+        .collect()
+}
+
+/// The headers, where those that are ours to set are not as wanted. Others stay.
+fn header_changes(listener: &Listener, wanted: &WantedListener) -> Option<Value> {
+    let is_set = |name: &str| {
+        let value = listener.insert_headers.get(name);
+        value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    };
+    let differs = HEADERS
+        .into_iter()
+        .any(|name| is_set(name) != wanted.headers.contains_key(name));
+    if !differs {
+        return None;
+    }
+    let mut headers = listener.insert_headers.clone();
+    for name in HEADERS {
+        match wanted.headers.get(name) {
+            Some(value) => headers.insert(name.to_owned(), value.clone()),
+            None => headers.remove(name),
+        };
+    }
+    Some(json!(headers))
+}

@@ -1,0 +1,119 @@
+//! Which load balancer is a Service's. Pure.
+//!
+//! By the id that the Service names, else by its name; never one that another cluster has marked.
+
+use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::{Code, Intent, Reason};
+
+use crate::names::{Names, SERVICE_PREFIX, renamed};
+use crate::objects::{Id, LoadBalancer};
+use crate::observed::Found;
+
+/// The load balancer of a Service among those that there are. `named` is what the cloud says of the id that the
+/// Service names, if it names one; `ours` whether we wrote that id; `traces` whether something else of the
+/// Service's is in the cloud.
+pub(crate) fn find(
+    intent: &Intent,
+    names: &Names,
+    cluster: &str,
+    named: Option<(&Id, Option<&LoadBalancer>)>,
+    traces: bool,
+    all: &[LoadBalancer],
+) -> Found {
+    if let Some((_, Some(balancer))) = named
+        && !balancer.provisioning_status.is_going()
+    {
+        return one(names, cluster, balancer, Vec::new());
+    }
+    let by_name = by_name(names, cluster, all);
+    let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
+        return by_name;
+    };
+    if traces || intent.marks.contains_key(LOAD_BALANCER_ID) || intent.load_balancer.is_none() {
+        return Found::Nothing;
+    }
+    Found::Refused(
+        Reason::error(
+            Code::CloudObjectNotFound,
+            "the project has no load balancer of this id",
+        )
+        .at_annotation(LOAD_BALANCER_ID)
+        .value(id.as_str())
+        .remedy("name one that is there, or remove the annotation to get a new one"),
+    )
+}
+
+fn by_name(names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
+    let mine = |it: &&LoadBalancer| it.tags.contains(&names.uid_tag);
+    let called = |name: &str| {
+        all.iter()
+            .filter(|it| it.name == name || (mine(it) && is_owner(names, cluster, it)))
+            .filter(|it| !it.provisioning_status.is_going())
+            .filter(|it| !names.of_another_cluster(&it.tags) && !is_for_another(names, it))
+            .collect::<Vec<_>>()
+    };
+    let mut candidates = called(&names.load_balancer);
+    if candidates.is_empty() {
+        candidates = called(&names.legacy);
+    }
+    if candidates.len() > 1 {
+        let mut certain: Vec<&LoadBalancer> =
+            candidates.iter().copied().filter(|it| mine(it)).collect();
+        certain
+            .sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
+        if let Some((first, others)) = certain.split_first() {
+            let surplus = others.iter().map(|it| it.id.clone()).collect();
+            return self::one(names, cluster, first, surplus);
+        }
+        let ids: Vec<&str> = candidates.iter().map(|it| it.id.as_str()).collect();
+        return Found::Refused(
+            Reason::error(
+                Code::NotOurs,
+                format!(
+                    "{} load balancers are called {}: {}",
+                    ids.len(),
+                    names.load_balancer,
+                    ids.join(", ")
+                ),
+            )
+            .remedy(
+                "delete or rename those that are not the Service's, or name the right one in \
+                 loadbalancer.openstack.org/load-balancer-id",
+            ),
+        );
+    }
+    match candidates.first() {
+        Some(balancer) => one(names, cluster, balancer, Vec::new()),
+        None => Found::Nothing,
+    }
+}
+
+/// Names are cut, so that two Services may have one: the description tells them apart.
+fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
+    let form = "Kubernetes external service ";
+    let service = |text: &str| {
+        let rest = text.strip_prefix(form)?;
+        rest.split_once(' ').map(|(service, _)| service.to_owned())
+    };
+    match (service(&balancer.description), service(&names.description)) {
+        (Some(its), Some(ours)) => its != ours,
+        _ => false,
+    }
+}
+
+fn is_owner(names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+    let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
+    let after =
+        || renamed(&balancer.name, "", cluster).is_some_and(|name| name == names.load_balancer);
+    (now || after()) && !names.of_another_cluster(&balancer.tags)
+}
+
+fn one(names: &Names, cluster: &str, balancer: &LoadBalancer, surplus: Vec<Id>) -> Found {
+    let owner = is_owner(names, cluster, balancer);
+    Found::One {
+        balancer: Box::new(balancer.clone()),
+        owner,
+        made: owner || balancer.name.starts_with(SERVICE_PREFIX),
+        surplus,
+    }
+}

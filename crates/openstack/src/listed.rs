@@ -1,0 +1,38 @@
+//! Lists that many passes look at: fetched once for all who look at the same time.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::client::ApiError;
+
+/// A list and when it was asked for.
+#[derive(Debug)]
+pub(crate) struct Listed<T>(Mutex<Option<(Instant, Arc<Vec<T>>)>>);
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Listed<T> {
+    /// The list as it was at `since` or later. Whoever comes while it is being fetched waits for it.
+    pub(crate) async fn since(
+        &self,
+        since: Instant,
+        fetch: impl AsyncFnOnce() -> Result<Vec<T>, ApiError>,
+    ) -> Result<Arc<Vec<T>>, ApiError> {
+        let mut cell = self.0.lock().await;
+        if let Some((at, list)) = &*cell
+            && *at >= since
+        {
+            return Ok(list.clone());
+        }
+        let at = Instant::now();
+        let list = Arc::new(fetch().await?);
+        *cell = Some((at, list.clone()));
+        Ok(list)
+    }
+}

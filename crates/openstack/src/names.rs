@@ -1,0 +1,197 @@
+//! Names, descriptions and tags of what is made in the cloud: those of cloud-provider-openstack, byte for
+//! byte, and two tags of our own that tell clusters and Services apart for certain.
+
+use landfall_model::{ServiceKey, Uid};
+
+/// Octavia's and Neutron's limit.
+const LONGEST: usize = 255;
+
+/// What begins the name of a load balancer, and a tag that names a Service.
+pub const SERVICE_PREFIX: &str = "kube_service_";
+
+/// What begins the tag that names the cluster: its `kube-system` namespace's UID follows.
+pub const CLUSTER_PREFIX: &str = "kube_cluster_id_";
+
+/// What begins the tag that names the Service for certain: its UID follows.
+pub const UID_PREFIX: &str = "landfall_service_";
+
+/// What stands in the description of a floating IP that belongs to a Service.
+pub const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
+
+/// The names of one Service's objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The load balancer's name, and the tag of everything that is the Service's.
+    pub load_balancer: String,
+    /// Its name before cluster names were part of it.
+    pub legacy: String,
+    /// Its description.
+    pub description: String,
+    /// The description of its floating IP.
+    pub floating_ip: String,
+    /// The name of its security group.
+    pub group: String,
+    /// The description of its security group.
+    pub group_description: String,
+    /// The tag of the cluster.
+    pub cluster_tag: Option<String>,
+    /// The tag of the Service.
+    pub uid_tag: String,
+}
+
+/// Cuts a name to what the cloud takes.
+pub fn cut(mut name: String) -> String {
+    if name.len() > LONGEST {
+        name.truncate(name.floor_char_boundary(LONGEST));
+    }
+    name
+}
+
+/// The cluster's part of a load balancer's name: what stands between the prefix and the last two words, which
+/// are the namespace and the name, for neither may hold an underscore.
+pub fn cluster_of(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(SERVICE_PREFIX)?;
+    let mut ends = rest.rmatch_indices('_').map(|(at, _)| at);
+    let last = ends.next()?;
+    rest.get(..ends.next().unwrap_or(last))
+}
+
+/// A name or tag with another cluster in it; `None`: it is not of the form, or already says so.
+/// `before` is what stands before the load balancer's name: `listener_0_`.
+pub fn renamed(name: &str, before: &str, to: &str) -> Option<String> {
+    let own = name.strip_prefix(before)?;
+    let cluster = cluster_of(own)?;
+    if cluster == to {
+        return None;
+    }
+    let rest = own.get(SERVICE_PREFIX.len() + cluster.len()..)?;
+    Some(cut(format!("{before}{SERVICE_PREFIX}{to}{rest}")))
+}
+
+/// What stands before the load balancer's name in that of a listener, pool or monitor: `listener_0_`.
+pub fn child_prefix<'a>(kind: &str, name: &'a str) -> Option<&'a str> {
+    let rest = name.strip_prefix(kind)?.strip_prefix('_')?;
+    let digits = rest.find(|it: char| !it.is_ascii_digit())?;
+    let end = kind.len() + 1 + digits + 1;
+    (digits > 0 && rest.as_bytes().get(digits) == Some(&b'_')).then(|| name.get(..end))?
+}
+
+// === impl Names ===
+
+impl Names {
+    /// The names of a Service's objects.
+    pub fn new(cluster: &str, cluster_id: Option<&str>, service: &ServiceKey, uid: &Uid) -> Self {
+        let (namespace, name) = (service.namespace(), service.name());
+        let bare: String = uid.as_str().chars().filter(|it| *it != '-').collect();
+        Self {
+            load_balancer: cut(format!("{SERVICE_PREFIX}{cluster}_{namespace}_{name}")),
+            legacy: format!("a{bare}").chars().take(32).collect(),
+            description: cut(format!(
+                "Kubernetes external service {namespace}/{name} from cluster {cluster}"
+            )),
+            floating_ip: cut(format!(
+                "{FLOATING_IP_MARK} {namespace}/{name} from cluster {cluster}"
+            )),
+            group: cut(format!("lb-sg-{uid}-{namespace}-{name}")),
+            group_description: cut(format!(
+                "Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"
+            )),
+            cluster_tag: cluster_id.map(|id| format!("{CLUSTER_PREFIX}{id}")),
+            uid_tag: format!("{UID_PREFIX}{uid}"),
+        }
+    }
+
+    /// `listener_0_...`, `pool_0_...`, `monitor_0_...`.
+    pub fn child(&self, kind: &str, index: usize) -> String {
+        cut(format!("{kind}_{index}_{}", self.load_balancer))
+    }
+
+    /// Whether tags say that the object belongs to another cluster.
+    pub fn of_another_cluster(&self, tags: &[String]) -> bool {
+        let Some(own) = &self.cluster_tag else {
+            return false;
+        };
+        let mut clusters = tags.iter().filter(|tag| tag.starts_with(CLUSTER_PREFIX));
+        clusters.next().is_some() && !tags.contains(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(cluster: &str, namespace: &str, name: &str) -> Names {
+        let uid = Uid::new("0f2a-11");
+        Names::new(cluster, Some("ks"), &ServiceKey::new(namespace, name), &uid)
+    }
+
+    #[test]
+    fn names_are_those_of_the_controller_that_was_there_before() {
+        let names = names("c1", "default", "web");
+        assert_eq!(names.load_balancer, "kube_service_c1_default_web");
+        assert_eq!(
+            names.child("listener", 0),
+            "listener_0_kube_service_c1_default_web"
+        );
+        assert_eq!(
+            names.description,
+            "Kubernetes external service default/web from cluster c1"
+        );
+        assert_eq!(
+            names.floating_ip,
+            "Floating IP for Kubernetes external service default/web from cluster c1"
+        );
+        assert_eq!(names.group, "lb-sg-0f2a-11-default-web");
+        assert_eq!(
+            names.group_description,
+            "Security Group for default/web Service LoadBalancer in cluster c1"
+        );
+        assert_eq!(names.legacy, "a0f2a11");
+    }
+
+    #[test]
+    fn long_names_lose_their_end_after_the_prefix_is_there() {
+        let names = names(&"c".repeat(300), "default", "web");
+        assert_eq!(names.load_balancer.len(), 255);
+        assert_eq!(names.child("pool", 2).len(), 255);
+        assert!(names.child("pool", 2).starts_with("pool_2_kube_service_c"));
+    }
+
+    #[test]
+    fn a_name_of_several_bytes_per_letter_is_cut_between_letters() {
+        let names = names(&"é".repeat(200), "default", "web");
+        assert!(names.load_balancer.len() <= 255);
+    }
+
+    #[test]
+    fn a_cluster_may_have_underscores_in_its_name() {
+        assert_eq!(cluster_of("kube_service_a_b_default_web"), Some("a_b"));
+        assert_eq!(cluster_of("kube_service_k_default_web"), Some("k"));
+        assert_eq!(cluster_of("kube_service_k_default"), Some("k"));
+        assert_eq!(cluster_of("mine"), None);
+    }
+
+    #[test]
+    fn renaming_keeps_the_prefix_whatever_the_cluster_was_called() {
+        for old in ["kube", "service", "listener", "0", "k"] {
+            let name = format!("listener_0_kube_service_{old}_default_web");
+            let before = child_prefix("listener", &name).unwrap();
+            assert_eq!(
+                renamed(&name, before, "c1").unwrap(),
+                "listener_0_kube_service_c1_default_web",
+                "{old}"
+            );
+        }
+        assert_eq!(renamed("kube_service_c1_default_web", "", "c1"), None);
+        assert_eq!(renamed("by-hand", "", "c1"), None);
+    }
+
+    #[test]
+    fn only_another_cluster_s_tag_speaks_against_us() {
+        let names = names("c1", "default", "web");
+        let tags = |tags: &[&str]| tags.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        assert!(names.of_another_cluster(&tags(&["kube_cluster_id_other"])));
+        assert!(!names.of_another_cluster(&tags(&["kube_cluster_id_other", "kube_cluster_id_ks"])));
+        assert!(!names.of_another_cluster(&tags(&["", "kube_service_c1_default_web"])));
+    }
+}

@@ -1,0 +1,457 @@
+//! Reading Neutron: floating IPs, networks, groups and the ports of nodes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::rows::Family;
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use tokio::time::Instant;
+
+use crate::address::{is_floating, is_made};
+use crate::client::ApiError;
+use crate::names::Names;
+use crate::objects::{FloatingIp, Id, Network, Port, Provisioning, SecurityGroup, Subnet};
+use crate::observe::{Trouble, is_ovn, server_of};
+use crate::observed::{Addressing, Found, Goal, GroupView, Observed, Target};
+use crate::provider::OpenStack;
+use crate::settings::Groups;
+
+/// Floating IPs, groups and ports may be this old where nothing is to be done.
+const FRESH: Duration = Duration::from_secs(60);
+/// Networks hardly ever change.
+const LASTING: Duration = Duration::from_secs(600);
+
+fn ago(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(time).unwrap_or(now)
+}
+
+impl OpenStack {
+    pub(crate) async fn subnet(&self, id: &Id) -> Result<Option<Subnet>, ApiError> {
+        if let Some(subnet) = self.memory().subnets.get(id) {
+            return Ok(Some(subnet.clone()));
+        }
+        let subnet = self.cloud.subnet(id).await?;
+        if let Some(subnet) = &subnet {
+            self.memory().subnets.insert(id.clone(), subnet.clone());
+        }
+        Ok(subnet)
+    }
+
+    async fn all_floating_ips(&self, since: Instant) -> Result<Arc<Vec<FloatingIp>>, ApiError> {
+        let written = self.memory().floating_written;
+        let since = written.map_or(since, |at| since.max(at));
+        let project = self.cloud.project_id().await?;
+        let query = project.as_ref().map(|id| ("project_id", id.as_str()));
+        self.lists
+            .floating_ips
+            .since(since, async || {
+                self.cloud.floating_ips(query.as_slice()).await
+            })
+            .await
+    }
+
+    /// Floating IPs that concern a Service.
+    pub(crate) async fn floating_ips(
+        &self,
+        names: &Names,
+        port: Option<&Id>,
+        requested: Option<IpAddr>,
+        held: &[IpAddr],
+    ) -> Result<Addressing, ApiError> {
+        let mut all = self.all_floating_ips(ago(FRESH)).await?;
+        let settled = |all: &[FloatingIp]| {
+            port.is_some_and(|port| {
+                let attached = all.iter().find(|it| it.port_id.as_ref() == Some(port));
+                attached
+                    .is_some_and(|it| requested.is_none_or(|asked| asked == it.floating_ip_address))
+            })
+        };
+        if !settled(&all) {
+            all = self.all_floating_ips(ago(self.pace())).await?;
+        }
+        let mut view = Addressing::default();
+        for it in all.iter() {
+            if port.is_some() && it.port_id.as_ref() == port {
+                view.attached = Some(it.clone());
+            }
+            if requested == Some(it.floating_ip_address) {
+                view.requested = Some(it.clone());
+            }
+            let ours = it.description == names.floating_ip
+                || (is_made(it) && held.contains(&it.floating_ip_address));
+            if it.port_id.is_none() && ours && view.spare.is_none() {
+                view.spare = Some(it.clone());
+            }
+        }
+        Ok(view)
+    }
+
+    /// Floating IPs of a Service that wants one, and where a new one would come from.
+    pub(crate) async fn complete_addressing(
+        &self,
+        intent: &Intent,
+        wish: &LoadBalancerWish,
+        have: &mut Observed,
+    ) -> Result<(), Trouble> {
+        let (
+            Goal::Exists(target),
+            Found::One {
+                balancer, owner, ..
+            },
+        ) = (&have.goal, &have.found)
+        else {
+            return Ok(());
+        };
+        if balancer.provisioning_status == Provisioning::PendingCreate {
+            return Ok(());
+        }
+        let floating = is_floating(target, balancer);
+        if !floating && !target.choice.internal {
+            let address = balancer
+                .vip_address
+                .map(|it| it.to_string())
+                .unwrap_or_default();
+            have.notices.push((
+                "LoadBalancerFloatingIPSkipped",
+                Reason::info(
+                    Code::OptionNotApplicable,
+                    format!("the VIP {address} is IPv6 and is reached without a floating IP"),
+                ),
+            ));
+            return Ok(());
+        }
+        let port = balancer.vip_port_id.as_ref();
+        let requested = target.choice.address.filter(|_| floating);
+        let mut view = self
+            .floating_ips(&have.names, port, requested, &wish.address.held)
+            .await?;
+        let (mut notices, mut problem) = (Vec::new(), None);
+        if floating && view.attached.is_none() && *owner {
+            match self.floating_source(target, &mut view).await? {
+                Ok(()) if view.network.is_none() => notices.extend(no_external_network(intent)),
+                Ok(()) => {}
+                Err(reason) => problem = Some(reason),
+            }
+        }
+        view.problem = problem;
+        have.notices.extend(notices);
+        have.addressing = view;
+        Ok(())
+    }
+
+    /// Where a new floating IP comes from.
+    async fn floating_source(
+        &self,
+        target: &Target,
+        view: &mut Addressing,
+    ) -> Result<Result<(), Reason>, ApiError> {
+        let chosen = &target.choice.floating;
+        view.network = match &chosen.network {
+            Some(network) => Some(network.clone()),
+            None => self.external_network().await?,
+        };
+        let Some(network) = &view.network else {
+            return Ok(Ok(()));
+        };
+        if let Some(id) = &chosen.subnet {
+            let reason = match self.subnet(id).await? {
+                Some(subnet) if subnet.network_id == *network => {
+                    view.subnets = vec![id.clone()];
+                    return Ok(Ok(()));
+                }
+                Some(subnet) => format!(
+                    "the floating subnet {id} belongs to network {}, not to {network}",
+                    subnet.network_id
+                ),
+                None => format!("there is no subnet {id}"),
+            };
+            return Ok(Err(Reason::error(Code::InvalidCloudOption, reason).remedy(
+                "let floating-subnet-id and floating-network-id belong together",
+            )));
+        }
+        if chosen.pattern.is_none() && chosen.tags.is_none() {
+            return Ok(Ok(()));
+        }
+        let mut query = vec![("network_id", network.to_string())];
+        if let Some(tags) = &chosen.tags {
+            query.extend(tags.query());
+        }
+        let query: Vec<(&str, &str)> = query
+            .iter()
+            .map(|(key, value)| (*key, value.as_str()))
+            .collect();
+        let subnets = self.cloud.subnets(&query).await?;
+        let fits = |subnet: &&Subnet| {
+            chosen
+                .pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(&subnet.name))
+                && chosen
+                    .tags
+                    .as_ref()
+                    .is_none_or(|tags| tags.matches(&subnet.tags))
+        };
+        view.subnets = subnets
+            .iter()
+            .filter(fits)
+            .map(|it| it.id.clone())
+            .collect();
+        if view.subnets.is_empty() {
+            return Ok(Err(Reason::error(
+                Code::InvalidCloudOption,
+                format!("no subnet of network {network} is called or tagged so"),
+            )
+            .remedy("check floating-subnet and floating-subnet-tags")));
+        }
+        Ok(Ok(()))
+    }
+
+    /// The first external network with an IPv4 subnet, or one that can't be seen.
+    async fn external_network(&self) -> Result<Option<Id>, ApiError> {
+        let networks = self
+            .lists
+            .networks
+            .since(ago(LASTING), async || self.cloud.networks(&[]).await)
+            .await?;
+        let external: Vec<&Network> = networks.iter().filter(|it| it.external).collect();
+        for network in external {
+            let Some(first) = network.subnets.first() else {
+                continue;
+            };
+            let mut ids = std::iter::once(first).chain(network.subnets.iter().skip(1));
+            let usable = loop {
+                let Some(id) = ids.next() else { break false };
+                match self.subnet(id).await? {
+                    None => break true,
+                    Some(subnet) if subnet.cidr.addr().is_ipv4() => break true,
+                    Some(_) => {}
+                }
+            };
+            if usable {
+                return Ok(Some(network.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn all_groups(&self, since: Instant) -> Result<Arc<Vec<SecurityGroup>>, ApiError> {
+        let written = self.memory().groups_written;
+        let since = written.map_or(since, |at| since.max(at));
+        self.lists
+            .groups
+            .since(since, async || self.cloud.security_groups(&[]).await)
+            .await
+    }
+
+    async fn all_ports(&self, since: Instant) -> Result<Arc<Vec<Port>>, ApiError> {
+        let written = self.memory().groups_written;
+        let since = written.map_or(since, |at| since.max(at));
+        let project = self.cloud.project_id().await?;
+        let query = project.as_ref().map(|id| ("project_id", id.as_str()));
+        self.lists
+            .ports
+            .since(since, async || self.cloud.ports(query.as_slice()).await)
+            .await
+    }
+
+    /// The name of the group that all nodes of the cluster share.
+    fn shared_group(&self) -> String {
+        crate::names::cut(format!("landfall-nodes-{}", self.settings.cluster))
+    }
+
+    /// Security groups of a Service, and of its nodes' ports.
+    pub(crate) async fn group_view(
+        &self,
+        intent: &Intent,
+        wish: &LoadBalancerWish,
+        have: &Observed,
+    ) -> Result<Option<GroupView>, Trouble> {
+        let Goal::Exists(target) = &have.goal else {
+            return Ok(None);
+        };
+        let managed = self.settings.conf.manage_security_groups;
+        let age = if managed { FRESH } else { LASTING };
+        let groups = self.all_groups(ago(age)).await?;
+        let own_there = groups.iter().find(|it| it.name == have.names.group);
+        if !managed {
+            let mut view = GroupView {
+                own: true,
+                name: have.names.group.clone(),
+                group: own_there.cloned(),
+                ..GroupView::default()
+            };
+            self.find_leaving(&mut view, &[]).await?;
+            return Ok(view.group.is_some().then_some(view));
+        }
+        let own = self.settings.groups == Groups::PerService || own_there.is_some();
+        let balancer = match &have.found {
+            Found::One { balancer, .. } => Some(balancer),
+            _ => None,
+        };
+        let subnet = target.choice.member_subnet.clone();
+        let subnet = subnet.or_else(|| balancer.and_then(|it| it.vip_subnet_id.clone()));
+        // Only a network is known so far: the load balancer will tell.
+        let Some(subnet_id) = subnet else {
+            return Ok(None);
+        };
+        let cidr = self
+            .subnet(&subnet_id)
+            .await?
+            .map(|subnet| subnet.cidr.trunc().to_string());
+        let ovn = is_ovn(balancer.map(|it| &**it), &target.choice);
+        let sources = if ovn {
+            ovn_sources(wish)
+        } else {
+            cidr.iter().cloned().collect()
+        };
+        let name = if own {
+            have.names.group.clone()
+        } else {
+            self.shared_group()
+        };
+        let mut view = GroupView {
+            own,
+            description: if own {
+                have.names.group_description.clone()
+            } else {
+                format!("Nodes of the Kubernetes cluster {}", self.settings.cluster)
+            },
+            group: groups.iter().find(|it| it.name == name).cloned(),
+            name,
+            sources,
+            health_source: cidr,
+            managed,
+            ..GroupView::default()
+        };
+        view.node_ports = self
+            .node_ports(wish, target.choice.member_subnet.as_ref())
+            .await?;
+        if own {
+            let staying: Vec<Id> = view.node_ports.iter().map(|port| port.id.clone()).collect();
+            self.find_leaving(&mut view, &staying).await?;
+        }
+        let _ = intent;
+        Ok(Some(view))
+    }
+
+    /// The ports of the nodes, by server and address.
+    async fn node_ports(
+        &self,
+        wish: &LoadBalancerWish,
+        subnet: Option<&Id>,
+    ) -> Result<Vec<Port>, ApiError> {
+        let find = |ports: &[Port]| {
+            let mut found = Vec::new();
+            let mut missing = false;
+            for node in &wish.nodes {
+                let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
+                    continue;
+                };
+                let here = |port: &&Port| {
+                    port.device_id == server
+                        && port.fixed_ips.iter().any(|fixed| {
+                            fixed.ip_address == node.address
+                                && subnet.is_none_or(|subnet| fixed.subnet_id == *subnet)
+                        })
+                };
+                match ports.iter().find(here) {
+                    Some(port) if port.port_security_enabled != Some(false) => {
+                        found.push(port.clone())
+                    }
+                    Some(_) => {}
+                    None => missing = true,
+                }
+            }
+            (found, missing)
+        };
+        let ports = self.all_ports(ago(FRESH)).await?;
+        let (found, missing) = find(&ports);
+        if !missing {
+            return Ok(found);
+        }
+        let ports = self.all_ports(ago(self.pace())).await?;
+        Ok(find(&ports).0)
+    }
+
+    async fn find_leaving(&self, view: &mut GroupView, staying: &[Id]) -> Result<(), ApiError> {
+        let Some(group) = &view.group else {
+            return Ok(());
+        };
+        let ports = self.all_ports(ago(FRESH)).await?;
+        let leaving = ports
+            .iter()
+            .filter(|port| port.security_groups.contains(&group.id) && !staying.contains(&port.id));
+        view.leaving = leaving.cloned().collect();
+        Ok(())
+    }
+
+    pub(crate) async fn groups_before_removal(
+        &self,
+        have: &Observed,
+    ) -> Result<Option<GroupView>, Trouble> {
+        let groups = self.all_groups(ago(self.pace())).await?;
+        let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
+        if let Some(group) = find(&have.names.group) {
+            let mut view = GroupView {
+                own: true,
+                name: group.name.clone(),
+                group: Some(group),
+                ..GroupView::default()
+            };
+            // Ports may have got the group a moment ago.
+            self.all_ports(ago(self.pace())).await?;
+            self.find_leaving(&mut view, &[]).await?;
+            return Ok(Some(view));
+        }
+        let shared = self.shared_group();
+        let Some(group) = find(&shared) else {
+            return Ok(None);
+        };
+        Ok(Some(GroupView {
+            name: shared,
+            group: Some(group),
+            ..GroupView::default()
+        }))
+    }
+}
+
+/// OVN keeps the client's address: nodes must let clients in, not the load balancer.
+fn ovn_sources(wish: &LoadBalancerWish) -> Vec<String> {
+    use landfall_model::listener::AllowedSources;
+    let mut sources = std::collections::BTreeSet::new();
+    for listener in &wish.listeners {
+        match &listener.allowed {
+            AllowedSources::Only(prefixes) => {
+                sources.extend(prefixes.iter().map(|prefix| prefix.trunc().to_string()));
+            }
+            AllowedSources::All => {
+                let v6 = wish.address.families.first() == Some(&Family::V6);
+                sources.insert(if v6 { "::/0" } else { "0.0.0.0/0" }.to_owned());
+            }
+        }
+    }
+    sources.into_iter().collect()
+}
+
+/// Without an external network there are only internal load balancers.
+fn no_external_network(intent: &Intent) -> [(&'static str, Reason); 2] {
+    let reason = |message: String| {
+        Reason::warning(Code::CloudObjectNotFound, message)
+            .remedy("name the network in floating-network-id, or mark the Service as internal")
+    };
+    [
+        (
+            "LoadBalancerExternalNetworkSearchFailed",
+            reason("no external network with an IPv4 subnet was found".to_owned()),
+        ),
+        (
+            "LoadBalancerForcedInternal",
+            reason(format!(
+                "the Service {} is made internal, because there is no network for a floating IP",
+                intent.service
+            )),
+        ),
+    ]
+}

@@ -1,0 +1,127 @@
+//! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
+
+use std::sync::Arc;
+
+use landfall_model::Reason;
+
+use crate::choice::Choice;
+use crate::features::Features;
+use crate::graph::Graph;
+use crate::names::Names;
+use crate::objects::{FloatingIp, Id, LoadBalancer, Port, SecurityGroup};
+use crate::wanted::WantedListener;
+
+/// What is held, and what is wanted of it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub(crate) names: Names,
+    pub(crate) features: Features,
+    pub(crate) goal: Goal,
+    pub(crate) found: Found,
+    pub(crate) content: Content,
+    pub(crate) addressing: Addressing,
+    pub(crate) groups: Option<GroupView>,
+    /// The load balancer is taken to be done with the last change, which is not certain.
+    pub(crate) assumed: bool,
+    /// Bodies above this many bytes are refused.
+    pub(crate) body_limit: usize,
+    /// What is true besides, with the names of events.
+    pub(crate) notices: Vec<(&'static str, Reason)>,
+}
+
+/// What shall be.
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    /// The load balancer, so.
+    Exists(Box<Target>),
+    /// Nothing of it.
+    Gone {
+        /// The floating IP stays.
+        keep_floating_ip: bool,
+    },
+}
+
+/// A load balancer that shall exist.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) choice: Choice,
+    pub(crate) listeners: Vec<WantedListener>,
+    /// What can't be had, or only otherwise.
+    pub(crate) reasons: Vec<Reason>,
+    /// Subnets of further VIPs.
+    pub(crate) additional: Vec<Id>,
+    /// Whether any node may be a member.
+    pub(crate) has_nodes: bool,
+}
+
+/// Which load balancer is the Service's.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// None.
+    Nothing,
+    /// This one.
+    One {
+        balancer: Box<LoadBalancer>,
+        /// It was made for this Service, rather than being one that others use, too.
+        owner: bool,
+        /// It was made by a Service controller, so that the last Service to leave deletes it.
+        made: bool,
+        /// Others that were made for this Service: an answer was lost, and the request repeated.
+        surplus: Vec<Id>,
+    },
+    /// Which one can't be said, or it is not ours to use.
+    Refused(Reason),
+}
+
+/// What is in the load balancer.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// It was not read: it is busy, or there is none.
+    Unread,
+    /// What is wanted. It was seen earlier, and the load balancer has not been touched since.
+    AsWanted,
+    /// This.
+    Graph(Arc<Graph>),
+}
+
+/// Floating IPs that concern the Service, and where a new one would come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addressing {
+    /// It leads to the load balancer.
+    pub(crate) attached: Option<FloatingIp>,
+    /// It has the address that is asked for.
+    pub(crate) requested: Option<FloatingIp>,
+    /// It was made for this Service, or has the address that it published, and leads nowhere.
+    pub(crate) spare: Option<FloatingIp>,
+    /// The network of a new one; `None`: there is none.
+    pub(crate) network: Option<Id>,
+    /// Subnets to try for a new one; empty: any.
+    pub(crate) subnets: Vec<Id>,
+    /// Why there can't be one.
+    pub(crate) problem: Option<Reason>,
+}
+
+/// Security groups that concern the Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupView {
+    /// The group is the Service's alone.
+    pub(crate) own: bool,
+    /// The name of the group.
+    pub(crate) name: String,
+    /// The description of the group.
+    pub(crate) description: String,
+    /// The group that is there.
+    pub(crate) group: Option<SecurityGroup>,
+    /// A group of the Service's alone that is there and not wanted.
+    pub(crate) surplus: Option<SecurityGroup>,
+    /// The prefix from which load balancers reach the members.
+    pub(crate) sources: Vec<String>,
+    /// The prefix from which monitors ask.
+    pub(crate) health_source: Option<String>,
+    /// The ports of the nodes that shall have the group.
+    pub(crate) node_ports: Vec<Port>,
+    /// Ports that have the group, or the surplus one, and shall not.
+    pub(crate) leaving: Vec<Port>,
+    /// Whether groups are managed at all.
+    pub(crate) managed: bool,
+}

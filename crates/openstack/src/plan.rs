@@ -1,0 +1,505 @@
+//! What is to be done for a Service, in order. Pure.
+//!
+//! What needs no lock of the load balancer comes first, because the first change of the load balancer ends the
+//! pass.
+
+use landfall_model::plan::Plan;
+use landfall_model::{Code, Intent, Reason, Severity};
+use serde_json::{Map, Value, json};
+
+use crate::bodies::{self, Extent};
+use crate::diff::Diff;
+use crate::names::{SERVICE_PREFIX, child_prefix, renamed};
+use crate::objects::{Id, LoadBalancer, Provisioning};
+use crate::observed::{Content, Found, Goal, Observed, Target};
+use crate::settings::Settings;
+use crate::step::Step;
+use crate::{address, groups};
+
+/// What the members of a load balancer take of a request, besides the rest.
+const MARGIN: usize = 1024;
+
+/// The steps toward what is wanted.
+///
+/// # Errors
+/// Why it can't be had. What is there stays as it is.
+pub(crate) fn plan(
+    intent: &Intent,
+    have: &Observed,
+    settings: &Settings,
+) -> Result<Plan<Step>, Vec<Reason>> {
+    match &have.goal {
+        Goal::Gone { keep_floating_ip } => Ok(removal(have, *keep_floating_ip, settings)),
+        Goal::Exists(target) => wish(intent, have, target, settings),
+    }
+}
+
+fn wish(
+    intent: &Intent,
+    have: &Observed,
+    target: &Target,
+    settings: &Settings,
+) -> Result<Plan<Step>, Vec<Reason>> {
+    let mut plan = Plan::default();
+    if let Found::Refused(reason) = &have.found {
+        return Err(vec![reason.clone()]);
+    }
+    let errors = target.reasons.iter();
+    let errors: Vec<Reason> = errors
+        .filter(|reason| reason.severity == Severity::Error)
+        .cloned()
+        .collect();
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let Found::One {
+        balancer,
+        owner,
+        surplus,
+        ..
+    } = &have.found
+    else {
+        if !target.has_nodes {
+            return Err(vec![no_nodes()]);
+        }
+        groups::plan(intent, have, &mut plan);
+        create(intent, have, target, settings, &mut plan);
+        return Ok(plan);
+    };
+    groups::plan(intent, have, &mut plan);
+    delete_surplus(surplus, &mut plan);
+    match balancer.provisioning_status {
+        Provisioning::Active => {}
+        Provisioning::Error => {
+            broken(intent, balancer, *owner, &mut plan);
+            return Ok(plan);
+        }
+        status => {
+            wait(balancer, status, &mut plan);
+            return Ok(plan);
+        }
+    }
+    if !owner {
+        join(have, target, balancer, settings)?;
+    }
+    let diff = match &have.content {
+        Content::Graph(graph) => Some(Diff {
+            balancer,
+            owner: *owner,
+            names: &have.names,
+            features: have.features,
+            body_limit: have.body_limit,
+            graph,
+        }),
+        Content::AsWanted | Content::Unread => None,
+    };
+    let mut graph_plan = Plan::default();
+    if let Some(diff) = &diff {
+        diff.plan(&target.listeners, &mut graph_plan)?;
+    }
+    address::plan(intent, have, target, balancer, *owner, &mut plan)?;
+    if *owner {
+        rename(have, balancer, settings, &mut plan);
+    }
+    tag(intent, have, balancer, *owner, &mut plan);
+    plan.steps.extend(graph_plan.steps);
+    if have.assumed
+        && plan
+            .steps
+            .iter()
+            .all(|planned| planned.step.locks().is_none())
+    {
+        wait(balancer, Provisioning::PendingUpdate, &mut plan);
+    }
+    Ok(plan)
+}
+
+fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
+    let doing = match status {
+        Provisioning::PendingCreate => "being made",
+        Provisioning::PendingDelete | Provisioning::Deleted => "being deleted",
+        _ => "being changed",
+    };
+    plan.push(
+        Step::Await {
+            load_balancer: balancer.id.clone(),
+            doing: doing.to_owned(),
+        },
+        "Octavia takes one change at a time",
+    );
+}
+
+fn create(
+    intent: &Intent,
+    have: &Observed,
+    target: &Target,
+    settings: &Settings,
+    plan: &mut Plan<Step>,
+) {
+    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra = extra.map(|given| given.value.clone()).unwrap_or_default();
+    let body = |extent| {
+        bodies::load_balancer(
+            &have.names,
+            &target.choice,
+            have.features,
+            &extra,
+            &target.additional,
+            &target.listeners,
+            extent,
+        )
+    };
+    let mut holds = target.listeners.clone();
+    let request = if settings.conf.provider_requires_serial_api_calls {
+        holds.clear();
+        body(Extent::Alone)
+    } else {
+        let whole = body(Extent::Everything);
+        if whole.to_string().len() + MARGIN <= have.body_limit {
+            whole
+        } else {
+            for listener in &mut holds {
+                listener.pool.members.clear();
+            }
+            body(Extent::WithoutMembers)
+        }
+    };
+    let step = Step::CreateLoadBalancer {
+        service: intent.uid.clone(),
+        name: have.names.load_balancer.clone(),
+        body: request,
+        holds,
+    };
+    plan.push(step, "the Service has no load balancer");
+}
+
+/// A load balancer in ERROR takes no change but its deletion. One that never had an address is made anew;
+/// another is first offered to Octavia to be mended.
+fn broken(intent: &Intent, balancer: &LoadBalancer, owner: bool, plan: &mut Plan<Step>) {
+    if !owner {
+        return;
+    }
+    let published = intent
+        .load_balancer
+        .as_ref()
+        .is_some_and(|wish| !wish.address.held.is_empty());
+    if published {
+        plan.push(
+            Step::FailOver {
+                load_balancer: balancer.id.clone(),
+            },
+            "Octavia says that it is broken",
+        );
+    } else {
+        plan.push(
+            Step::DeleteLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                cascade: true,
+            },
+            "it could not be made, and is made anew",
+        );
+    }
+}
+
+/// Whether a Service may use a load balancer that is not its own.
+fn join(
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    settings: &Settings,
+) -> Result<(), Vec<Reason>> {
+    let refuse = |message: String, remedy: &str| {
+        let reason = Reason::error(Code::NotOurs, message)
+            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .value(balancer.id.as_str())
+            .remedy(remedy);
+        Err(vec![reason])
+    };
+    if !have.features.tags() {
+        return refuse(
+            format!(
+                "sharing a load balancer needs tags, from version 2.5 of Octavia's API on, which here is {}",
+                have.features.version()
+            ),
+            "remove the annotation",
+        );
+    }
+    if balancer.tags.contains(&have.names.load_balancer) {
+        return Ok(());
+    }
+    let services = balancer
+        .tags
+        .iter()
+        .filter(|tag| tag.starts_with(SERVICE_PREFIX))
+        .count();
+    let most = usize::try_from(settings.conf.max_shared_lb).unwrap_or(usize::MAX);
+    if services + 1 > most {
+        return refuse(
+            format!("{services} Services use the load balancer, and at most {most} may"),
+            "choose another load balancer, or raise max-shared-lb",
+        );
+    }
+    if target.choice.internal {
+        return refuse(
+            "an internal Service can't share the load balancer of another".to_owned(),
+            "remove one of the two annotations",
+        );
+    }
+    Ok(())
+}
+
+/// Follows the cluster to its new name: children first, the load balancer last, so that a crash in between is
+/// found again. Load balancers that other clusters share keep their names.
+fn rename(have: &Observed, balancer: &LoadBalancer, settings: &Settings, plan: &mut Plan<Step>) {
+    let Some(name) = renamed(&balancer.name, "", &settings.cluster) else {
+        return;
+    };
+    if name != have.names.load_balancer {
+        return;
+    }
+    let lb = balancer.id.clone();
+    let retag = |tags: &[String]| -> Vec<String> {
+        let tags = tags.iter().filter(|tag| !tag.is_empty());
+        tags.map(|tag| renamed(tag, "", &settings.cluster).unwrap_or_else(|| tag.clone()))
+            .collect()
+    };
+    let because = || format!("the cluster is called {} now", settings.cluster);
+    if let Content::Graph(graph) = &have.content {
+        let new_name =
+            |kind: &str, name: &str| renamed(name, child_prefix(kind, name)?, &settings.cluster);
+        let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
+        for monitor in &graph.monitors {
+            if let Some(name) = new_name("monitor", &monitor.name) {
+                let step = Step::UpdateMonitor {
+                    load_balancer: lb.clone(),
+                    monitor: monitor.id.clone(),
+                    changes: named(name),
+                };
+                plan.push(step, because());
+            }
+        }
+        for pool in &graph.pools {
+            if let Some(name) = new_name("pool", &pool.name) {
+                let step = Step::UpdatePool {
+                    load_balancer: lb.clone(),
+                    pool: pool.id.clone(),
+                    changes: named(name),
+                    lenient: false,
+                };
+                plan.push(step, because());
+            }
+        }
+        for listener in &graph.listeners {
+            if let Some(name) = new_name("listener", &listener.name) {
+                let mut changes = named(name);
+                changes.insert("tags".to_owned(), json!(retag(&listener.tags)));
+                let step = Step::UpdateListener {
+                    load_balancer: lb.clone(),
+                    listener: listener.id.clone(),
+                    changes,
+                };
+                plan.push(step, because());
+            }
+        }
+    }
+    let mut changes = Map::from_iter([("name".to_owned(), Value::from(name))]);
+    if have.features.tags() {
+        changes.insert("tags".to_owned(), json!(retag(&balancer.tags)));
+    }
+    plan.push(
+        Step::UpdateLoadBalancer {
+            load_balancer: lb,
+            changes,
+        },
+        because(),
+    );
+}
+
+/// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our own.
+fn tag(
+    intent: &Intent,
+    have: &Observed,
+    balancer: &LoadBalancer,
+    owner: bool,
+    plan: &mut Plan<Step>,
+) {
+    if !have.features.tags() || renaming(plan) {
+        return;
+    }
+    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra: &[String] = extra.map_or(&[], |given| &given.value);
+    let missing = |tag: &String| !balancer.tags.contains(tag);
+    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) {
+        return;
+    }
+    let mut tags: Vec<String> = balancer
+        .tags
+        .iter()
+        .filter(|tag| !tag.is_empty())
+        .cloned()
+        .collect();
+    let ours = if owner {
+        bodies::tags_of_new(&have.names, extra)
+    } else {
+        [std::slice::from_ref(&have.names.load_balancer), extra].concat()
+    };
+    for tag in ours {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    plan.push(
+        Step::UpdateLoadBalancer {
+            load_balancer: balancer.id.clone(),
+            changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+        },
+        "the load balancer does not say that the Service uses it",
+    );
+}
+
+fn renaming(plan: &Plan<Step>) -> bool {
+    plan.steps
+        .iter()
+        .any(|it| matches!(&it.step, Step::UpdateLoadBalancer { changes, .. } if changes.contains_key("name")))
+}
+
+fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan<Step> {
+    let mut plan = Plan::default();
+    groups::leave(have, &mut plan);
+    let Found::One {
+        balancer,
+        owner,
+        made,
+        surplus,
+    } = &have.found
+    else {
+        // The load balancer is gone; what it left is not.
+        address::release(have, keep_floating_ip, &mut plan);
+        return plan;
+    };
+    delete_surplus(surplus, &mut plan);
+    let shared = balancer
+        .tags
+        .iter()
+        .any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != have.names.load_balancer);
+    let delete = *made && !shared;
+    match balancer.provisioning_status {
+        Provisioning::Active | Provisioning::Error => {}
+        status => {
+            wait(balancer, status, &mut plan);
+            return plan;
+        }
+    }
+    if delete {
+        address::release(have, keep_floating_ip, &mut plan);
+        // What is in ERROR can't be taken apart.
+        let cascade =
+            settings.conf.cascade_delete || balancer.provisioning_status == Provisioning::Error;
+        if !cascade {
+            take_apart(have, balancer, *owner, true, &mut plan);
+        }
+        plan.push(
+            Step::DeleteLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                cascade,
+            },
+            "no Service uses it any more",
+        );
+        return plan;
+    }
+    if balancer.provisioning_status == Provisioning::Error {
+        return plan;
+    }
+    take_apart(have, balancer, *owner, false, &mut plan);
+    if balancer.tags.contains(&have.names.load_balancer) {
+        let tags = balancer.tags.iter().filter(|tag| {
+            !tag.is_empty() && **tag != have.names.load_balancer && **tag != have.names.uid_tag
+        });
+        let tags: Vec<&String> = tags.collect();
+        plan.push(
+            Step::UpdateLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+            },
+            "the Service leaves the load balancer",
+        );
+    }
+    if have.assumed
+        && plan
+            .steps
+            .iter()
+            .all(|planned| planned.step.locks().is_none())
+    {
+        wait(balancer, Provisioning::PendingUpdate, &mut plan);
+    }
+    plan
+}
+
+fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {
+    for id in surplus {
+        let step = Step::DeleteLoadBalancer {
+            load_balancer: id.clone(),
+            cascade: true,
+        };
+        plan.push(
+            step,
+            "it was made for the Service by a request that was repeated",
+        );
+    }
+}
+
+/// Deletes listeners one by one: all, or those of the Service.
+fn take_apart(
+    have: &Observed,
+    balancer: &LoadBalancer,
+    owner: bool,
+    everything: bool,
+    plan: &mut Plan<Step>,
+) {
+    let Content::Graph(graph) = &have.content else {
+        return;
+    };
+    if everything {
+        let lb = || balancer.id.clone();
+        for monitor in &graph.monitors {
+            let step = Step::DeleteMonitor {
+                load_balancer: lb(),
+                monitor: monitor.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        for pool in &graph.pools {
+            let step = Step::DeletePool {
+                load_balancer: lb(),
+                pool: pool.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        for listener in &graph.listeners {
+            let step = Step::DeleteListener {
+                load_balancer: lb(),
+                listener: listener.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        return;
+    }
+    let diff = Diff {
+        balancer,
+        owner,
+        names: &have.names,
+        features: have.features,
+        body_limit: have.body_limit,
+        graph,
+    };
+    diff.leave(plan);
+}
+
+/// Nothing to send traffic to.
+pub(crate) fn no_nodes() -> Reason {
+    Reason::error(
+        Code::NoEligibleNodes,
+        "no node may be a member, so there is nothing to send traffic to",
+    )
+    .remedy("see which nodes are excluded by labels, by the node selector, or by their addresses")
+}

@@ -1,0 +1,164 @@
+//! What the operator has configured.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use std::time::Duration;
+
+use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
+use landfall_model::dialect::{Given, MonitorChoice, NodeSelector, PortOptions};
+use landfall_model::listener::Algorithm;
+use landfall_model::provider::{Capabilities, Capability, Target};
+
+/// What the operator has configured for one instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `--cluster-name`: part of every name.
+    pub cluster: String,
+    /// What tells this cluster from every other: the UID of its namespace `kube-system`.
+    pub cluster_id: Option<String>,
+    /// `[LoadBalancer]` of `cloud.conf`.
+    pub conf: LoadBalancerConf,
+    /// `[LoadBalancerClass "..."]` of `cloud.conf`.
+    pub classes: BTreeMap<String, ClassConf>,
+    /// Whether a Service whose source ranges can't be enforced is not exposed.
+    pub strict_source_ranges: bool,
+    /// How security groups are laid out, where they are managed.
+    pub groups: Groups,
+}
+
+/// How security groups are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Groups {
+    /// One group for the cluster, on every node; each Service has rules in it.
+    #[default]
+    PerCluster,
+    /// One group per Service, on the nodes that are its members, as cloud-provider-openstack has it.
+    PerService,
+}
+
+/// What Octavia calls its driver for virtual networks.
+pub const OVN: &str = "ovn";
+
+// === impl Settings ===
+
+impl Settings {
+    /// From `cloud.conf`, with everything else as by default.
+    pub fn new(conf: &CloudConf, cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            cluster_id: None,
+            conf: conf.load_balancer.clone(),
+            classes: conf.classes.clone(),
+            strict_source_ranges: true,
+            groups: Groups::default(),
+        }
+    }
+
+    /// What the provider can do, and what holds where a Service says nothing.
+    pub fn capabilities(&self) -> Capabilities {
+        let refused = |why| Capability::Refused { why };
+        Capabilities {
+            provider: "openstack",
+            target: Target::Node,
+            openstack: true,
+            exceptions: vec![
+                (
+                    "tls-secret",
+                    refused(
+                        "Octavia reads certificates from Barbican only; put it there and name it in \
+                         loadbalancer.openstack.org/default-tls-container-ref",
+                    ),
+                ),
+                (
+                    "drain",
+                    refused("Octavia cuts connections of members that leave"),
+                ),
+                (
+                    "accept-proxy-protocol-from",
+                    refused("Octavia's listeners take no PROXY headers"),
+                ),
+                ("endpoints", refused("members are the nodes of the cluster")),
+                (
+                    "member-protocol",
+                    refused("Octavia speaks HTTP/1.1 to members"),
+                ),
+                (
+                    "address-pool",
+                    refused("addresses come from the networks of the cloud"),
+                ),
+                (
+                    "sharing-key",
+                    refused(
+                        "Services share a load balancer by loadbalancer.openstack.org/load-balancer-id",
+                    ),
+                ),
+            ],
+            defaults: self.defaults(),
+            node_selector: self.node_selector(),
+        }
+    }
+
+    fn defaults(&self) -> PortOptions {
+        let conf = &self.conf;
+        let algorithm = match conf.lb_method.as_deref() {
+            Some("LEAST_CONNECTIONS") => Some(Algorithm::LeastConnections),
+            Some("SOURCE_IP") => Some(Algorithm::SourceIp),
+            Some("SOURCE_IP_PORT") => Some(Algorithm::SourceIpPort),
+            _ => None,
+        };
+        let monitor = conf.create_monitor.map(|create| {
+            if create {
+                MonitorChoice::On
+            } else {
+                MonitorChoice::Off
+            }
+        });
+        let retries = |count: u32| u8::try_from(count.clamp(1, 10)).unwrap_or(10);
+        PortOptions {
+            algorithm: given(algorithm, "lb-method"),
+            monitor: given(monitor, "create-monitor"),
+            monitor_delay: given(Some(conf.monitor_delay), "monitor-delay"),
+            monitor_timeout: given(
+                Some(
+                    conf.monitor_timeout
+                        .min(conf.monitor_delay.max(Duration::from_secs(1))),
+                ),
+                "monitor-timeout",
+            ),
+            monitor_max_retries: given(
+                Some(retries(conf.monitor_max_retries)),
+                "monitor-max-retries",
+            ),
+            monitor_max_retries_down: given(
+                Some(retries(conf.monitor_max_retries_down)),
+                "monitor-max-retries-down",
+            ),
+            ..PortOptions::default()
+        }
+    }
+
+    fn node_selector(&self) -> Option<NodeSelector> {
+        let demands = self.conf.node_selector.demands();
+        let text: Vec<String> = demands
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        NodeSelector::parse(&text.join(",")).ok()
+    }
+}
+
+fn given<T>(value: Option<T>, key: &str) -> Option<Given<T>> {
+    value.map(|value| Given {
+        value,
+        annotation: format!("[LoadBalancer] {key}"),
+    })
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PerCluster => "perCluster",
+            Self::PerService => "perService",
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! One write to the cloud, or the wait before it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use landfall_model::Uid;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::objects::{Id, Member};
+use crate::wanted::{WantedListener, WantedMonitor, WantedPool};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(
+    tag = "step",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum Step {
+    /// Octavia is at work on the load balancer, and takes no other change meanwhile.
+    Await {
+        /// Which.
+        load_balancer: Id,
+        /// What it is doing.
+        doing: String,
+    },
+    /// Make the load balancer.
+    CreateLoadBalancer {
+        /// For whom.
+        service: Uid,
+        /// Its name.
+        name: String,
+        /// The request.
+        body: Value,
+        /// What is in it afterwards.
+        #[serde(skip)]
+        holds: Vec<WantedListener>,
+    },
+    /// Set name or tags of the load balancer.
+    UpdateLoadBalancer {
+        /// Which.
+        load_balancer: Id,
+        /// What.
+        changes: Map<String, Value>,
+    },
+    /// Let Octavia build it anew behind the same VIP.
+    FailOver {
+        /// Which.
+        load_balancer: Id,
+    },
+    /// Delete the load balancer with everything in it, or alone.
+    DeleteLoadBalancer {
+        /// Which.
+        load_balancer: Id,
+        /// With everything in it.
+        cascade: bool,
+    },
+    /// Make a listener.
+    CreateListener {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// What.
+        listener: WantedListener,
+        /// A pool that is there already and shall serve it.
+        pool: Option<Id>,
+    },
+    /// Change a listener.
+    UpdateListener {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        listener: Id,
+        /// What.
+        changes: Map<String, Value>,
+    },
+    /// Delete a listener.
+    DeleteListener {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        listener: Id,
+    },
+    /// Make a pool.
+    CreatePool {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// For which listener; `None`: for none yet.
+        listener: Option<Id>,
+        /// What.
+        pool: WantedPool,
+    },
+    /// Change a pool.
+    UpdatePool {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        pool: Id,
+        /// What.
+        changes: Map<String, Value>,
+        /// A refusal is told, and everything else goes on.
+        lenient: bool,
+    },
+    /// Delete a pool with its members and its monitor.
+    DeletePool {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        pool: Id,
+    },
+    /// Set the members of a pool, or add some.
+    SetMembers {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        pool: Id,
+        /// The request.
+        members: Vec<Value>,
+        /// Those that are there stay.
+        additive: bool,
+        /// The members afterwards.
+        #[serde(skip)]
+        leaves: Vec<Member>,
+    },
+    /// Take one member out of a pool.
+    DeleteMember {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Of which pool.
+        pool: Id,
+        /// Its address.
+        address: IpAddr,
+        /// Its port.
+        port: u16,
+    },
+    /// Make a monitor.
+    CreateMonitor {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// For which pool.
+        pool: Id,
+        /// What.
+        monitor: WantedMonitor,
+    },
+    /// Change a monitor.
+    UpdateMonitor {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        monitor: Id,
+        /// What.
+        changes: Map<String, Value>,
+    },
+    /// Delete a monitor.
+    DeleteMonitor {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Which.
+        monitor: Id,
+    },
+    /// Make a floating IP. Of several requests the first that succeeds counts.
+    CreateFloatingIp {
+        /// The requests.
+        bodies: Vec<Value>,
+    },
+    /// Lead a floating IP to the load balancer.
+    AttachFloatingIp {
+        /// Which.
+        floating_ip: Id,
+        /// Its address.
+        address: IpAddr,
+        /// The port of the VIP.
+        port: Id,
+    },
+    /// Lead a floating IP nowhere.
+    DetachFloatingIp {
+        /// Which.
+        floating_ip: Id,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// Give a floating IP back.
+    DeleteFloatingIp {
+        /// Which.
+        floating_ip: Id,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// Make a security group with rules.
+    CreateGroup {
+        /// Its name.
+        name: String,
+        /// Its description.
+        description: String,
+        /// Its rules.
+        rules: Vec<Value>,
+    },
+    /// Add rules to a security group.
+    CreateRules {
+        /// Which.
+        group: Id,
+        /// The rules.
+        rules: Vec<Value>,
+    },
+    /// Take a rule out of a security group.
+    DeleteRule {
+        /// Which.
+        rule: Id,
+        /// What it allows.
+        allows: String,
+    },
+    /// Set the security groups of a node's port.
+    SetPortGroups {
+        /// Which.
+        port: Id,
+        /// All its groups afterwards.
+        groups: Vec<Id>,
+        /// What it was read at.
+        revision: Option<u64>,
+        /// Whether a group comes to it, or leaves it.
+        joins: bool,
+    },
+    /// Delete a security group.
+    DeleteGroup {
+        /// Which.
+        group: Id,
+        /// Its name.
+        name: String,
+    },
+}
+
+// === impl Step ===
+
+impl Step {
+    /// The load balancer that is busy afterwards.
+    pub fn locks(&self) -> Option<&Id> {
+        match self {
+            Self::UpdateLoadBalancer { load_balancer, .. }
+            | Self::FailOver { load_balancer }
+            | Self::DeleteLoadBalancer { load_balancer, .. }
+            | Self::CreateListener { load_balancer, .. }
+            | Self::UpdateListener { load_balancer, .. }
+            | Self::DeleteListener { load_balancer, .. }
+            | Self::CreatePool { load_balancer, .. }
+            | Self::UpdatePool { load_balancer, .. }
+            | Self::DeletePool { load_balancer, .. }
+            | Self::SetMembers { load_balancer, .. }
+            | Self::DeleteMember { load_balancer, .. }
+            | Self::CreateMonitor { load_balancer, .. }
+            | Self::UpdateMonitor { load_balancer, .. }
+            | Self::DeleteMonitor { load_balancer, .. } => Some(load_balancer),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = |map: &Map<String, Value>| {
+            let keys: Vec<&str> = map.keys().map(String::as_str).collect();
+            keys.join(", ")
+        };
+        match self {
+            Self::Await {
+                load_balancer,
+                doing,
+            } => {
+                write!(
+                    f,
+                    "wait for load balancer {load_balancer}, which is {doing}"
+                )
+            }
+            Self::CreateLoadBalancer { name, holds, .. } => {
+                write!(
+                    f,
+                    "create load balancer {name} with {} listeners",
+                    holds.len()
+                )
+            }
+            Self::UpdateLoadBalancer {
+                load_balancer,
+                changes,
+            } => {
+                write!(f, "update load balancer {load_balancer}: {}", keys(changes))
+            }
+            Self::FailOver { load_balancer } => {
+                write!(f, "fail over load balancer {load_balancer}")
+            }
+            Self::DeleteLoadBalancer { load_balancer, .. } => {
+                write!(f, "delete load balancer {load_balancer}")
+            }
+            Self::CreateListener { listener, .. } => {
+                write!(f, "create listener {}/{}", listener.port, listener.protocol)
+            }
+            Self::UpdateListener {
+                listener, changes, ..
+            } => {
+                write!(f, "update listener {listener}: {}", keys(changes))
+            }
+            Self::DeleteListener { listener, .. } => write!(f, "delete listener {listener}"),
+            Self::CreatePool { pool, .. } => {
+                write!(f, "create pool {} ({})", pool.name, pool.protocol)
+            }
+            Self::UpdatePool { pool, changes, .. } => {
+                write!(f, "update pool {pool}: {}", keys(changes))
+            }
+            Self::DeletePool { pool, .. } => write!(f, "delete pool {pool}"),
+            Self::SetMembers {
+                pool,
+                members,
+                additive: true,
+                ..
+            } => {
+                write!(f, "add {} members to pool {pool}", members.len())
+            }
+            Self::SetMembers { pool, members, .. } => {
+                write!(f, "set {} members of pool {pool}", members.len())
+            }
+            Self::DeleteMember {
+                pool,
+                address,
+                port,
+                ..
+            } => {
+                write!(f, "delete member {address} port {port} of pool {pool}")
+            }
+            Self::CreateMonitor { monitor, pool, .. } => {
+                write!(f, "create monitor {} for pool {pool}", monitor.kind)
+            }
+            Self::UpdateMonitor {
+                monitor, changes, ..
+            } => {
+                write!(f, "update monitor {monitor}: {}", keys(changes))
+            }
+            Self::DeleteMonitor { monitor, .. } => write!(f, "delete monitor {monitor}"),
+            Self::CreateFloatingIp { .. } => f.write_str("create floating IP"),
+            Self::AttachFloatingIp { address, .. } => write!(f, "attach floating IP {address}"),
+            Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
+            Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
+            Self::CreateGroup { name, rules, .. } => {
+                write!(f, "create security group {name} with {} rules", rules.len())
+            }
+            Self::CreateRules { rules, .. } => {
+                write!(f, "create {} security group rules", rules.len())
+            }
+            Self::DeleteRule { allows, .. } => write!(f, "delete security group rule {allows}"),
+            Self::SetPortGroups {
+                port, joins: true, ..
+            } => {
+                write!(f, "attach the security group to port {port}")
+            }
+            Self::SetPortGroups { port, .. } => {
+                write!(f, "detach the security group from port {port}")
+            }
+            Self::DeleteGroup { name, .. } => write!(f, "delete security group {name}"),
+        }
+    }
+}
