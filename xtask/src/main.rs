@@ -14,6 +14,7 @@ mod check;
 mod ci;
 mod debian;
 mod generate;
+mod go;
 mod image;
 mod openstack;
 mod packaging;

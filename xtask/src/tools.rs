@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio::process::Command;
 
-use crate::debian;
+use crate::go;
 use crate::openstack;
 use crate::place::Place;
 use crate::stage::Stages;
@@ -59,6 +59,7 @@ pub const STAGES: usize = 3;
 
 /// Stages that build every tool which is not here.
 pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
+    go::check(place).await?;
     cargo_deny(stages, place).await?;
     helm(stages, place).await?;
     openstack::install(stages, place).await
@@ -85,14 +86,6 @@ async fn helm(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     if program.is_file() {
         let line = format!("{} is here", program.display());
         return stages.work("helm", &line, async { Ok(()) }).await;
-    }
-    if debian::find("go").is_none() {
-        bail!(
-            "helm {} is needed for the tests of charts/landfall, and Go 1.26 or later to build it: \
-             install Go, and let it reach a module proxy; or put that helm at {}",
-            helm_version(),
-            program.display()
-        );
     }
     let folder = program.parent().context("helm has no folder")?;
     fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;

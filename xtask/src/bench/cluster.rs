@@ -50,7 +50,7 @@ pub struct ClusterArgs {
     events: u32,
     /// The Landfall to measure, if not the one just built
     #[arg(long, value_name = "PROGRAM")]
-    landfall: Option<PathBuf>,
+    pub landfall: Option<PathBuf>,
 }
 
 /// The identity that `deploy/rbac.yaml` grants.

@@ -121,6 +121,14 @@ impl Programs {
         Ok(Self { paths })
     }
 
+    /// The programs that [`Self::find`] would have to build.
+    pub fn missing() -> Result<Vec<Program>, ClusterError> {
+        let cache = cache_folder()?;
+        let mut programs = Program::ALL.to_vec();
+        programs.retain(|program| found(*program, &cache).is_none());
+        Ok(programs)
+    }
+
     /// Where a program is.
     pub fn path(&self, program: Program) -> &Path {
         let mut paths = self.paths.iter();
