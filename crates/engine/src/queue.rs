@@ -24,6 +24,9 @@ enum Rerun {
     AtOnce,
 }
 
+/// Room for keys that an empty queue keeps.
+const ROOM: usize = 64;
+
 // === impl Queue ===
 
 impl Queue {
@@ -70,6 +73,11 @@ impl Queue {
         }
         let key = self.ready.pop_front()?;
         self.is_ready.remove(&key);
+        if self.ready.is_empty() {
+            // Everybody may have stood in line: once, for the most part.
+            self.ready.shrink_to(ROOM);
+            self.is_ready.shrink_to(ROOM);
+        }
         self.running.insert(key.clone(), Rerun::No);
         Some(key)
     }

@@ -35,6 +35,7 @@ use cli::{Cli, Command};
 const CONTROL_THREADS: usize = 2;
 
 fn main() -> ExitCode {
+    landfall_sys::memory::share();
     // One TLS provider for the whole process. It can only be set already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let command = Cli::parse().command;

@@ -13,6 +13,7 @@ pub mod datagram;
 pub mod epoll;
 pub mod limits;
 pub mod listen;
+pub mod memory;
 pub mod pipe;
 pub mod stream;
 pub mod timer;
