@@ -223,12 +223,8 @@ impl Watcher {
         if listing {
             self.known.begin_listing();
         }
-        if self.denied {
-            self.denied = false;
-            let cleared = self.access_problem(Vec::new());
-            if self.tell(vec![cleared]).await.is_err() {
-                return End::Unheard;
-            }
+        if self.take_access().await.is_err() {
+            return End::Unheard;
         }
         self.read(body, listing).await
     }
@@ -432,6 +428,8 @@ impl Watcher {
         self.resume_from = None;
         self.complaint = None;
         self.health.recovered(&self.known.kind().clone());
+        // A server that is starting denies what it will know nothing of.
+        self.take_access().await.ok()?;
         if !self.known.is_empty() {
             if since.elapsed() < self.config.look_again {
                 return Some(self.config.look_again);
@@ -442,6 +440,15 @@ impl Watcher {
         }
         self.note_answered();
         Some(self.config.look_again)
+    }
+
+    /// Access is not denied, or not any more.
+    async fn take_access(&mut self) -> Result<(), ()> {
+        if !std::mem::take(&mut self.denied) {
+            return Ok(());
+        }
+        let cleared = self.access_problem(Vec::new());
+        self.tell(vec![cleared]).await
     }
 
     fn take_success(&mut self) {
