@@ -5,13 +5,12 @@ use std::sync::Arc;
 use landfall_model::provider::{Applied, ProviderError};
 use landfall_model::{Code, Reason, Uid};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::graph::{Graph, key_of};
-use crate::memory::{Memory, Sketch};
+use crate::memory::{Memory, Sketch, afterwards};
 use crate::objects::{FloatingIp, Id, Ref};
 use crate::provider::OpenStack;
 use crate::step::Step;
@@ -46,7 +45,7 @@ impl OpenStack {
     ) -> Result<Applied, ApiError> {
         // However it ends, the next look must be one that tells of it.
         let outcome = self.cloud.create_load_balancer(body).await;
-        let now = Instant::now();
+        let now = afterwards();
         let mut memory = self.memory();
         memory.attempts.insert(service.clone(), now);
         let created = outcome?;
@@ -79,7 +78,7 @@ impl OpenStack {
             .and_then(|it| it.graph.clone());
         let mut graph = before.as_deref().cloned();
         let written = self.write_octavia(step, graph.as_mut()).await;
-        let now = Instant::now();
+        let now = afterwards();
         let mut memory = self.memory();
         let error = match written {
             Ok(()) => {
@@ -155,7 +154,7 @@ impl OpenStack {
                     .await?;
                 *graph = Graph::default();
                 let mut memory = self.memory();
-                memory.floating_written = Some(Instant::now());
+                memory.floating_written = Some(afterwards());
                 Ok(())
             }
             Step::CreateListener {
@@ -306,7 +305,7 @@ impl OpenStack {
     /// A write to Neutron. The lists are stale afterwards, whatever the answer.
     async fn write_network(&self, step: &Step) -> Result<Applied, ApiError> {
         let outcome = self.send_network(step).await;
-        let now = Instant::now();
+        let now = afterwards();
         let mut memory = self.memory();
         match step {
             Step::CreateFloatingIp { .. }

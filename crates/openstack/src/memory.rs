@@ -14,6 +14,11 @@ use crate::graph::Graph;
 use crate::objects::{Id, LoadBalancer, Subnet};
 use crate::wanted::WantedListener;
 
+/// The moment after what was just done: a list that was asked for in the same instant need not tell of it.
+pub(crate) fn afterwards() -> Instant {
+    Instant::now() + Duration::from_nanos(1)
+}
+
 /// What is remembered.
 #[derive(Debug)]
 pub(crate) struct Memory {

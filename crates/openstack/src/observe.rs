@@ -212,7 +212,7 @@ impl OpenStack {
                     let found = find(intent, names, &self.settings.cluster, named, true, &row);
                     return Ok((found, true));
                 }
-                let recent = now.checked_sub(self.pace()).unwrap_or(now);
+                let recent = now.checked_sub(self.pace_with(&memory)).unwrap_or(now);
                 since = since.max(dirty).max(recent);
             }
         }

@@ -1,0 +1,212 @@
+//! A cluster in memory: what an API server would keep of Services and Nodes, through crashes of the controller.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use landfall_engine::report::Event;
+use landfall_engine::{Report, ReportError};
+use landfall_model::rows::{Fact, NodeRow, ServiceRow};
+use landfall_model::status::{MARKS, ServiceStatus};
+use landfall_model::{ServiceKey, Uid};
+use tokio::sync::mpsc;
+
+/// The cluster. Copies are the same cluster.
+#[derive(Clone, Default)]
+pub struct Cluster(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    services: BTreeMap<ServiceKey, ServiceRow>,
+    nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
+    events: Vec<(String, Event)>,
+    writes: usize,
+    watch: Option<mpsc::UnboundedSender<Fact>>,
+    version: u64,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// A watch from now on, beginning with what is there.
+    pub fn watch(&self) -> mpsc::UnboundedReceiver<Fact> {
+        let (tell, told) = mpsc::unbounded_channel();
+        let mut state = self.state();
+        for node in state.nodes.values() {
+            tell.send(Fact::Node(node.clone())).unwrap();
+        }
+        for service in state.services.values() {
+            tell.send(Fact::Service(Arc::new(service.clone()))).unwrap();
+        }
+        tell.send(Fact::Synced).unwrap();
+        state.watch = Some(tell);
+        told
+    }
+
+    /// Creates or replaces a Service, as `kubectl apply` would: status, marks and finalizer stay.
+    pub fn apply(&self, row: &ServiceRow) {
+        let mut state = self.state();
+        let mut row = row.clone();
+        if let Some(old) = state.services.get(&row.key).filter(|old| old.uid == row.uid) {
+            row.status.clone_from(&old.status);
+            row.finalized = old.finalized;
+            for key in MARKS {
+                if let (Some(value), false) = (old.annotations.get(key), row.annotations.contains_key(key)) {
+                    row.annotations.insert(key.to_owned(), value.clone());
+                }
+            }
+        }
+        state.put(row);
+    }
+
+    /// Changes a Service.
+    pub fn edit(&self, name: &str, change: impl FnOnce(&mut ServiceRow)) {
+        let mut state = self.state();
+        let mut row = state.services[&ServiceKey::new("default", name)].clone();
+        change(&mut row);
+        state.put(row);
+    }
+
+    /// Deletes a Service: it goes when its finalizer has gone.
+    pub fn delete(&self, name: &str) {
+        let mut state = self.state();
+        let key = ServiceKey::new("default", name);
+        let mut row = state.services[&key].clone();
+        if row.finalized {
+            row.deleting = true;
+            state.put(row);
+        } else {
+            state.remove(&key);
+        }
+    }
+
+    pub fn put_node(&self, node: Arc<NodeRow>) {
+        let mut state = self.state();
+        state.nodes.insert(node.name.clone(), node.clone());
+        state.tell(Fact::Node(node));
+    }
+
+    pub fn remove_node(&self, name: &str) {
+        let mut state = self.state();
+        state.nodes.remove(name);
+        state.tell(Fact::NodeGone(name.into()));
+    }
+
+    /// A Service as it is; `None`: it is gone.
+    pub fn service(&self, name: &str) -> Option<ServiceRow> {
+        self.state().services.get(&ServiceKey::new("default", name)).cloned()
+    }
+
+    /// All Services.
+    pub fn services(&self) -> Vec<ServiceRow> {
+        self.state().services.values().cloned().collect()
+    }
+
+    /// Reasons of events so far, with the Service's name: `web EnsuredLoadBalancer`.
+    pub fn events(&self) -> Vec<String> {
+        let state = self.state();
+        let events = state.events.iter();
+        events.map(|(service, event)| format!("{service} {}", event.reason)).collect()
+    }
+
+    /// The messages of events with a reason.
+    pub fn messages(&self, reason: &str) -> Vec<String> {
+        let state = self.state();
+        let events = state.events.iter().filter(|(_, event)| event.reason == reason);
+        events.map(|(_, event)| event.message.clone()).collect()
+    }
+
+    pub fn forget_events(&self) {
+        self.state().events.clear();
+    }
+
+    /// How often something was written here.
+    pub fn writes(&self) -> usize {
+        self.state().writes
+    }
+
+    fn update(
+        &self,
+        service: &ServiceRow,
+        what: &'static str,
+        change: impl FnOnce(&mut ServiceRow),
+    ) -> Result<(), ReportError> {
+        let mut state = self.state();
+        state.writes += 1;
+        let current = state.services.get(&service.key).filter(|it| it.uid == service.uid);
+        let Some(mut row) = current.cloned() else {
+            return Err(ReportError::Conflict { what });
+        };
+        change(&mut row);
+        if row.deleting && !row.finalized {
+            state.remove(&row.key);
+        } else {
+            state.put(row);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn put(&mut self, mut row: ServiceRow) {
+        self.version += 1;
+        row.resource_version = Some(self.version.to_string().into());
+        self.tell(Fact::Service(Arc::new(row.clone())));
+        self.services.insert(row.key.clone(), row);
+    }
+
+    fn remove(&mut self, key: &ServiceKey) {
+        self.services.remove(key);
+        self.tell(Fact::ServiceGone(key.clone()));
+    }
+
+    fn tell(&self, fact: Fact) {
+        if let Some(watch) = &self.watch {
+            // A controller that was killed does not listen.
+            let _ = watch.send(fact);
+        }
+    }
+}
+
+impl Report for Cluster {
+    async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
+        self.update(service, "finalizer", |row| row.finalized = true)
+    }
+
+    async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
+        match self.update(service, "finalizer", |row| row.finalized = false) {
+            Err(ReportError::Conflict { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn write_status(
+        &self,
+        service: &ServiceRow,
+        status: &ServiceStatus,
+    ) -> Result<(), ReportError> {
+        self.update(service, "status", |row| {
+            for key in row.status.marks.keys() {
+                row.annotations.remove(key);
+            }
+            for (key, value) in &status.marks {
+                row.annotations.insert(key.clone(), value.clone());
+            }
+            row.status = status.clone();
+        })
+    }
+
+    async fn event(&self, service: &ServiceRow, event: &Event) {
+        let name = service.key.name().to_owned();
+        self.state().events.push((name, event.clone()));
+    }
+}
+
+/// The UID that the builders give a Service.
+#[expect(dead_code, reason = "for scenarios that speak of UIDs")]
+pub fn uid(name: &str) -> Uid {
+    Uid::new(&format!("uid-{name}"))
+}

@@ -1,0 +1,324 @@
+//! A controller, a cluster in memory, and a cloud: the stage of all scenarios.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_config::cloud_conf;
+use landfall_engine::backoff::Backoff;
+use landfall_engine::{Classes, Engine, EngineConfig};
+use landfall_model::rows::ServiceRow;
+use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
+use landfall_openstack::client::{Cloud, CloudConfig, NoAnswer, Transport};
+use landfall_openstack::objects::{FloatingIp, Listener, LoadBalancer, Member, Monitor, Pool, SecurityGroup};
+use landfall_openstack::{Groups, OpenStack, Settings};
+use landfall_testkit::openstack::{Logins, Sim};
+use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::node;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Cluster;
+
+/// Everything on stage. Time is virtual with a simulated cloud: `#[tokio::test(start_paused = true)]`.
+pub struct Rig {
+    pub sim: Sim,
+    pub cluster: Cluster,
+    pub settings: Settings,
+    /// A client of our own, whose calls are not the controller's.
+    cloud: Cloud,
+    controller: Option<Controller>,
+    /// Ids of the nodes' servers.
+    pub servers: BTreeMap<String, String>,
+}
+
+struct Controller {
+    engine: JoinHandle<()>,
+    feed: JoinHandle<()>,
+}
+
+/// What is in the project, as its owner sees it.
+#[derive(Debug, Default)]
+pub struct Picture {
+    pub balancers: Vec<LoadBalancer>,
+    pub listeners: Vec<Listener>,
+    pub pools: Vec<Pool>,
+    pub members: BTreeMap<String, Vec<Member>>,
+    pub monitors: Vec<Monitor>,
+    pub floating_ips: Vec<FloatingIp>,
+    pub groups: Vec<SecurityGroup>,
+}
+
+/// The scenarios' user agent, so that calls can be told apart.
+const LOOKER: &str = "looker/1";
+
+/// A client of a simulated cloud.
+pub fn cloud(sim: &Sim, agent: Option<&str>) -> Cloud {
+    let logins = Logins::default();
+    let auth = Auth::Password {
+        user: UserRef::Name {
+            name: logins.user,
+            domain: DomainRef::Name(logins.domain.clone()),
+        },
+        password: logins.password.into(),
+        scope: Scope::Project(ProjectRef::Name {
+            name: logins.project,
+            domain: DomainRef::Name(logins.domain),
+        }),
+    };
+    let mut config = CloudConfig::new(&sim.auth_url(), auth);
+    if let Some(agent) = agent {
+        agent.clone_into(&mut config.user_agent);
+    }
+    let sim = sim.clone();
+    let transport = Transport::InProcess(Arc::new(move |request| {
+        let sim = sim.clone();
+        Box::pin(async move {
+            let answer = sim.answer(request).await;
+            answer.map_err(|_| NoAnswer::Lost("simulated".to_owned()))
+        })
+    }));
+    Cloud::over(config, transport).unwrap()
+}
+
+// === impl Rig ===
+
+impl Rig {
+    /// The default world of the scenarios, the controller not yet running: nodes a and b in subnet S, cluster c1,
+    /// floating network X. `conf` is appended to `[LoadBalancer]`.
+    pub fn new(conf: &str) -> Self {
+        Self::in_world(Sim::new(), conf)
+    }
+
+    /// The same in a world that begins differently.
+    pub fn in_world(sim: Sim, conf: &str) -> Self {
+        let text = format!(
+            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\n\
+             floating-network-id={}\nsubnet-id={}\n{conf}\n",
+            sim.auth_url(),
+            sim.external_network(),
+            sim.subnet()
+        );
+        let mut rig = Self::with_conf(sim, &text);
+        rig.add_node("a", "10.0.0.4");
+        rig.add_node("b", "10.0.0.5");
+        rig
+    }
+
+    /// With a whole `cloud.conf`, and no nodes.
+    pub fn with_conf(sim: Sim, conf: &str) -> Self {
+        let conf = cloud_conf::parse("cloud.conf", conf).unwrap();
+        let mut settings = Settings::new(&conf, "c1");
+        settings.cluster_id = Some("ks-1".to_owned());
+        settings.groups = Groups::PerService;
+        Self {
+            cloud: cloud(&sim, Some(LOOKER)),
+            sim,
+            cluster: Cluster::default(),
+            settings,
+            controller: None,
+            servers: BTreeMap::new(),
+        }
+    }
+
+    /// A node with a server and a port in the cloud.
+    pub fn add_node(&mut self, name: &str, address: &str) {
+        let server = self.sim.add_node(name, address.parse().unwrap());
+        let provider_id = format!("openstack:///{server}");
+        self.servers.insert(name.to_owned(), server);
+        let row = node(name, address).with(|row| row.provider_id = Some(provider_id.into()));
+        self.cluster.put_node(row.row());
+    }
+
+    /// Starts the controller, as a new process would.
+    pub fn start(&mut self) {
+        self.kill();
+        let provider = OpenStack::new(cloud(&self.sim, None), self.settings.clone());
+        let classes = Classes::new(vec!["openstack".to_owned()], Some("openstack"));
+        let mut config = EngineConfig::new(classes);
+        config.backoff = Backoff {
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(60),
+        };
+        let engine = Engine::new(config, vec![Arc::new(provider)], Arc::new(self.cluster.clone()));
+        let mut watch = self.cluster.watch();
+        let (facts, told) = mpsc::channel(64);
+        let (wakes, woken) = mpsc::channel(1);
+        let feed = tokio::spawn(async move {
+            let _wakes = wakes;
+            while let Some(fact) = watch.recv().await {
+                if facts.send(fact).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let engine = tokio::spawn(engine.run(told, woken, CancellationToken::new()));
+        self.controller = Some(Controller { engine, feed });
+    }
+
+    /// Ends the controller at once, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        if let Some(controller) = self.controller.take() {
+            controller.engine.abort();
+            controller.feed.abort();
+        }
+    }
+
+    /// Applies a Service and waits until the controller has come to rest.
+    pub async fn apply(&mut self, service: ServiceBuilder) {
+        self.cluster.apply(&service.row());
+        if self.controller.is_none() {
+            self.start();
+        }
+        self.settle().await;
+    }
+
+    /// Changes a Service and waits.
+    pub async fn edit(&mut self, name: &str, change: impl FnOnce(&mut ServiceRow)) {
+        self.cluster.edit(name, change);
+        self.settle().await;
+    }
+
+    /// Deletes a Service and waits.
+    pub async fn delete(&mut self, name: &str) {
+        self.cluster.delete(name);
+        self.settle().await;
+    }
+
+    /// Starts anew and waits.
+    pub async fn restart(&mut self) {
+        self.start();
+        self.settle().await;
+    }
+
+    /// Waits until nothing was asked of the cloud for a while; at most some minutes, for what fails for ever.
+    pub async fn settle(&self) {
+        const QUIET: u32 = 8;
+        let mut quiet = 0;
+        for _ in 0..240 {
+            let before = (self.calls().len(), self.cluster.writes());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if before == (self.calls().len(), self.cluster.writes()) {
+                quiet += 1;
+            } else {
+                quiet = 0;
+            }
+            if quiet >= QUIET {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub async fn wait(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// The controller's calls so far: `GET /v2.0/lbaas/loadbalancers`.
+    pub fn calls(&self) -> Vec<String> {
+        let calls = self.sim.calls();
+        let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
+        of_controller.map(landfall_testkit::openstack::Call::line).collect()
+    }
+
+    /// The controller's writes so far, logins apart.
+    pub fn writes(&self) -> Vec<String> {
+        let calls = self.sim.writes();
+        let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
+        of_controller
+            .map(landfall_testkit::openstack::Call::line)
+            .filter(|line| !line.contains("/auth/tokens"))
+            .collect()
+    }
+
+    /// Forgets calls and events.
+    pub fn forget(&self) {
+        self.sim.forget_calls();
+        self.cluster.forget_events();
+    }
+
+    /// What is in the project.
+    pub async fn picture(&self) -> Picture {
+        let cloud = &self.cloud;
+        let mut picture = Picture {
+            balancers: cloud.load_balancers().await.unwrap(),
+            listeners: cloud.listeners(None).await.unwrap(),
+            pools: cloud.pools(None).await.unwrap(),
+            monitors: cloud.monitors(None).await.unwrap(),
+            floating_ips: cloud.floating_ips(&[]).await.unwrap(),
+            groups: cloud.security_groups(&[]).await.unwrap(),
+            members: BTreeMap::new(),
+        };
+        picture.groups.retain(|group| group.name != "default");
+        for pool in &picture.pools {
+            let members = cloud.members(&pool.id).await.unwrap();
+            picture.members.insert(pool.id.to_string(), members);
+        }
+        picture
+    }
+
+    /// The client of the scenarios.
+    pub fn looker(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// What the status of a Service publishes: addresses or names.
+    pub fn published(&self, name: &str) -> Vec<String> {
+        let Some(service) = self.cluster.service(name) else {
+            return Vec::new();
+        };
+        let entries = service.status.ingress.iter();
+        entries
+            .map(|entry| match (&entry.hostname, entry.ip) {
+                (Some(hostname), _) => hostname.clone(),
+                (None, Some(ip)) => ip.to_string(),
+                (None, None) => String::new(),
+            })
+            .collect()
+    }
+
+    /// An annotation of a Service.
+    pub fn annotation(&self, name: &str, key: &str) -> Option<String> {
+        self.cluster.service(name)?.annotations.get(key).cloned()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+// === impl Picture ===
+
+impl Picture {
+    /// Nothing that a controller makes is left.
+    pub fn is_empty(&self) -> bool {
+        self.balancers.is_empty() && self.floating_ips.is_empty() && self.groups.is_empty()
+    }
+
+    /// The members of the pool that serves a port, as `ADDRESS:PORT`.
+    pub fn members_at(&self, port: u16) -> Vec<String> {
+        let listener = self.listeners.iter().find(|it| it.protocol_port == port).unwrap();
+        let pool = listener.default_pool_id.as_ref().unwrap();
+        let mut members: Vec<String> = self.members[pool.as_str()]
+            .iter()
+            .map(|it| format!("{}:{}", it.address.unwrap(), it.protocol_port))
+            .collect();
+        members.sort();
+        members
+    }
+
+    /// The pool that serves a port.
+    pub fn pool_at(&self, port: u16) -> &Pool {
+        let listener = self.listener_at(port);
+        let id = listener.default_pool_id.as_ref().unwrap();
+        self.pools.iter().find(|it| it.id == *id).unwrap()
+    }
+
+    /// The listener of a port.
+    pub fn listener_at(&self, port: u16) -> &Listener {
+        self.listeners.iter().find(|it| it.protocol_port == port).unwrap()
+    }
+}
