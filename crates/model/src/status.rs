@@ -106,7 +106,7 @@ pub struct ServiceStatus {
 
 /// The annotation by which a provider knows after a restart what it has seen. While it is there, the
 /// annotations of [`MARKS`] are ours.
-pub const RECORD: &str = "landfall.dev/record";
+pub const RECORD: &str = "state.landfall.dev/load-balancer";
 
 /// A record that ends so was made for a load balancer that the user named.
 pub const RECORD_OF_GIVEN: &str = " given";

@@ -11,7 +11,7 @@ use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::graph::{Graph, key_of};
 use crate::memory::{Memory, Sketch, afterwards};
-use crate::objects::{FloatingIp, Id, Ref};
+use crate::objects::{FloatingIp, Id, Port, Ref, SecurityGroup};
 use crate::provider::OpenStack;
 use crate::step::Step;
 use crate::wanted::WantedListener;
@@ -302,38 +302,42 @@ impl OpenStack {
         }
     }
 
-    /// A write to Neutron. The lists are stale afterwards, whatever the answer.
+    /// A write to Neutron. What the answer tells is put into the lists; without one they are stale.
     async fn write_network(&self, step: &Step) -> Result<Applied, ApiError> {
         let outcome = self.send_network(step).await;
-        let now = afterwards();
-        let mut memory = self.memory();
-        match step {
-            Step::CreateFloatingIp { .. }
-            | Step::AttachFloatingIp { .. }
-            | Step::DetachFloatingIp { .. }
-            | Step::DeleteFloatingIp { .. } => memory.floating_written = Some(now),
-            _ => memory.groups_written = Some(now),
+        if outcome.is_err() {
+            let mut memory = self.memory();
+            match step {
+                Step::CreateFloatingIp { .. }
+                | Step::AttachFloatingIp { .. }
+                | Step::DetachFloatingIp { .. }
+                | Step::DeleteFloatingIp { .. } => memory.floating_written = Some(afterwards()),
+                _ => memory.groups_written = Some(afterwards()),
+            }
         }
         outcome.map(|()| Applied::Done)
     }
 
     async fn send_network(&self, step: &Step) -> Result<(), ApiError> {
         match step {
-            Step::CreateFloatingIp { bodies } => self.create_floating_ip(bodies).await.map(|_| ()),
+            Step::CreateFloatingIp { bodies } => {
+                let created = self.create_floating_ip(bodies).await?;
+                self.lists.floating_ips.amend(|all| all.push(created)).await;
+                Ok(())
+            }
             Step::AttachFloatingIp {
                 floating_ip, port, ..
-            } => self
-                .cloud
-                .update_floating_ip(floating_ip, &json!({"port_id": port}))
-                .await
-                .map(|_| ()),
-            Step::DetachFloatingIp { floating_ip, .. } => self
-                .cloud
-                .update_floating_ip(floating_ip, &json!({"port_id": null}))
-                .await
-                .map(|_| ()),
+            } => self.lead(floating_ip, &json!({"port_id": port})).await,
+            Step::DetachFloatingIp { floating_ip, .. } => {
+                self.lead(floating_ip, &json!({"port_id": null})).await
+            }
             Step::DeleteFloatingIp { floating_ip, .. } => {
-                self.cloud.delete_floating_ip(floating_ip).await
+                self.cloud.delete_floating_ip(floating_ip).await?;
+                let floating_ips = &self.lists.floating_ips;
+                floating_ips
+                    .amend(|all| all.retain(|it| it.id != *floating_ip))
+                    .await;
+                Ok(())
             }
             Step::CreateGroup {
                 name,
@@ -342,42 +346,86 @@ impl OpenStack {
             } => {
                 let body = json!({"name": name, "description": description});
                 let group = self.cloud.create_security_group(&body).await?;
-                let rules: Vec<Value> = rules
-                    .iter()
-                    .map(|rule| with_group(rule, &group.id))
-                    .collect();
-                if rules.is_empty() {
-                    return Ok(());
-                }
-                self.cloud.create_rules(&rules).await.map(|_| ())
+                let id = group.id.clone();
+                self.lists.groups.amend(|all| all.push(group)).await;
+                let rules: Vec<Value> = rules.iter().map(|rule| with_group(rule, &id)).collect();
+                self.create_rules(&id, &rules).await
             }
-            Step::CreateRules { rules, .. } => match self.cloud.create_rules(rules).await {
-                // One of them is there already: of a batch none was made then.
-                Err(error) if error.kind == ErrorKind::Conflict => {
-                    for rule in rules {
-                        match self.cloud.create_rules(std::slice::from_ref(rule)).await {
-                            Ok(_) => {}
-                            Err(error) if error.kind == ErrorKind::Conflict => {}
-                            Err(error) => return Err(error),
-                        }
+            Step::CreateRules { group, rules } => self.create_rules(group, rules).await,
+            Step::DeleteRule { rule, .. } => {
+                self.cloud.delete_rule(rule).await?;
+                let remove = |all: &mut Vec<SecurityGroup>| {
+                    for group in all {
+                        group.rules.retain(|it| it.id != *rule);
                     }
-                    Ok(())
-                }
-                outcome => outcome.map(|_| ()),
-            },
-            Step::DeleteRule { rule, .. } => self.cloud.delete_rule(rule).await,
+                };
+                self.lists.groups.amend(remove).await;
+                Ok(())
+            }
             Step::SetPortGroups {
                 port,
                 groups,
                 revision,
                 ..
-            } => self
-                .cloud
-                .update_port(port, &json!({"security_groups": groups}), *revision)
-                .await
-                .map(|_| ()),
-            Step::DeleteGroup { group, .. } => self.cloud.delete_security_group(group).await,
+            } => {
+                let body = json!({"security_groups": groups});
+                let updated = self.cloud.update_port(port, &body, *revision).await?;
+                let replace = |all: &mut Vec<Port>| {
+                    all.retain(|it| it.id != *port);
+                    all.push(updated);
+                };
+                self.lists.ports.amend(replace).await;
+                Ok(())
+            }
+            Step::DeleteGroup { group, .. } => {
+                self.cloud.delete_security_group(group).await?;
+                self.lists
+                    .groups
+                    .amend(|all| all.retain(|it| it.id != *group))
+                    .await;
+                Ok(())
+            }
             _ => Ok(()),
+        }
+    }
+
+    async fn lead(&self, floating_ip: &Id, body: &Value) -> Result<(), ApiError> {
+        let updated = self.cloud.update_floating_ip(floating_ip, body).await?;
+        let replace = |all: &mut Vec<FloatingIp>| {
+            all.retain(|it| it.id != *floating_ip);
+            all.push(updated);
+        };
+        self.lists.floating_ips.amend(replace).await;
+        Ok(())
+    }
+
+    async fn create_rules(&self, group: &Id, rules: &[Value]) -> Result<(), ApiError> {
+        if rules.is_empty() {
+            return Ok(());
+        }
+        match self.cloud.create_rules(rules).await {
+            Ok(created) => {
+                let add = |all: &mut Vec<SecurityGroup>| {
+                    if let Some(group) = all.iter_mut().find(|it| it.id == *group) {
+                        group.rules.extend(created);
+                    }
+                };
+                self.lists.groups.amend(add).await;
+                Ok(())
+            }
+            // One of them is there already: of a batch none was made then.
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                self.memory().groups_written = Some(afterwards());
+                for rule in rules {
+                    match self.cloud.create_rules(std::slice::from_ref(rule)).await {
+                        Ok(_) => {}
+                        Err(error) if error.kind == ErrorKind::Conflict => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -35,4 +35,14 @@ impl<T> Listed<T> {
         *cell = Some((at, list.clone()));
         Ok(list)
     }
+
+    /// What a write of ours is known to have changed in the list. It gets no younger by that.
+    pub(crate) async fn amend(&self, change: impl FnOnce(&mut Vec<T>))
+    where
+        T: Clone,
+    {
+        if let Some((_, list)) = &mut *self.0.lock().await {
+            change(Arc::make_mut(list));
+        }
+    }
 }

@@ -50,11 +50,17 @@ impl Cluster {
     pub fn apply(&self, row: &ServiceRow) {
         let mut state = self.state();
         let mut row = row.clone();
-        if let Some(old) = state.services.get(&row.key).filter(|old| old.uid == row.uid) {
+        if let Some(old) = state
+            .services
+            .get(&row.key)
+            .filter(|old| old.uid == row.uid)
+        {
             row.status.clone_from(&old.status);
             row.finalized = old.finalized;
             for key in MARKS {
-                if let (Some(value), false) = (old.annotations.get(key), row.annotations.contains_key(key)) {
+                if let (Some(value), false) =
+                    (old.annotations.get(key), row.annotations.contains_key(key))
+                {
                     row.annotations.insert(key.to_owned(), value.clone());
                 }
             }
@@ -97,7 +103,10 @@ impl Cluster {
 
     /// A Service as it is; `None`: it is gone.
     pub fn service(&self, name: &str) -> Option<ServiceRow> {
-        self.state().services.get(&ServiceKey::new("default", name)).cloned()
+        self.state()
+            .services
+            .get(&ServiceKey::new("default", name))
+            .cloned()
     }
 
     /// All Services.
@@ -109,13 +118,18 @@ impl Cluster {
     pub fn events(&self) -> Vec<String> {
         let state = self.state();
         let events = state.events.iter();
-        events.map(|(service, event)| format!("{service} {}", event.reason)).collect()
+        events
+            .map(|(service, event)| format!("{service} {}", event.reason))
+            .collect()
     }
 
     /// The messages of events with a reason.
     pub fn messages(&self, reason: &str) -> Vec<String> {
         let state = self.state();
-        let events = state.events.iter().filter(|(_, event)| event.reason == reason);
+        let events = state
+            .events
+            .iter()
+            .filter(|(_, event)| event.reason == reason);
         events.map(|(_, event)| event.message.clone()).collect()
     }
 
@@ -136,7 +150,10 @@ impl Cluster {
     ) -> Result<(), ReportError> {
         let mut state = self.state();
         state.writes += 1;
-        let current = state.services.get(&service.key).filter(|it| it.uid == service.uid);
+        let current = state
+            .services
+            .get(&service.key)
+            .filter(|it| it.uid == service.uid);
         let Some(mut row) = current.cloned() else {
             return Err(ReportError::Conflict { what });
         };

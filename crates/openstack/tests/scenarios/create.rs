@@ -18,7 +18,13 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let picture = rig.picture().await;
-    assert_eq!(picture.balancers.len(), 1, "{:?} {:?}", rig.calls(), rig.cluster.events());
+    assert_eq!(
+        picture.balancers.len(),
+        1,
+        "{:?} {:?}",
+        rig.calls(),
+        rig.cluster.events()
+    );
     let balancer = &picture.balancers[0];
     assert_eq!(balancer.name, NAME);
     assert_eq!(
@@ -29,7 +35,10 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
     assert_eq!(balancer.provider, "amphora");
     let listener = picture.listener_at(80);
     assert_eq!(listener.name, format!("listener_0_{NAME}"));
-    assert_eq!(listener.allowed_cidrs.as_deref(), Some(&["0.0.0.0/0".to_owned()][..]));
+    assert_eq!(
+        listener.allowed_cidrs.as_deref(),
+        Some(&["0.0.0.0/0".to_owned()][..])
+    );
     assert_eq!(picture.pool_at(80).name, format!("pool_0_{NAME}"));
     assert_eq!(picture.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
     assert!(picture.monitors.is_empty());
@@ -56,8 +65,14 @@ async fn c02_status_annotations_finalizer_and_events_tell_of_it() {
     assert_eq!(service.status.ingress[0].ip, Some(address));
     assert_eq!(service.status.ingress[0].ip_mode, Some(IpMode::Vip));
     assert!(service.finalized);
-    assert_eq!(service.annotations[LOAD_BALANCER_ID], picture.balancers[0].id.as_str());
-    assert_eq!(service.annotations[LOAD_BALANCER_ADDRESS], address.to_string());
+    assert_eq!(
+        service.annotations[LOAD_BALANCER_ID],
+        picture.balancers[0].id.as_str()
+    );
+    assert_eq!(
+        service.annotations[LOAD_BALANCER_ADDRESS],
+        address.to_string()
+    );
     assert_eq!(
         rig.cluster.events(),
         ["web EnsuringLoadBalancer", "web EnsuredLoadBalancer"]
@@ -84,7 +99,11 @@ async fn c04_deletion_leaves_nothing() {
     rig.delete("web").await;
     assert!(rig.picture().await.is_empty());
     assert!(rig.cluster.service("web").is_none());
-    assert!(rig.cluster.events().contains(&"web DeletedLoadBalancer".to_owned()));
+    assert!(
+        rig.cluster
+            .events()
+            .contains(&"web DeletedLoadBalancer".to_owned())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,13 +111,23 @@ async fn c07_and_c08_ports_come_and_go_beside_those_that_stay() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await.listener_at(80).id.clone();
-    rig.apply(svc("web").named_port("a", 80).node_port(30080).named_port("b", 443).node_port(30443))
-        .await;
+    rig.apply(
+        svc("web")
+            .named_port("a", 80)
+            .node_port(30080)
+            .named_port("b", 443)
+            .node_port(30443),
+    )
+    .await;
     let picture = rig.picture().await;
-    assert_eq!(picture.members_at(443), ["10.0.0.4:30443", "10.0.0.5:30443"]);
+    assert_eq!(
+        picture.members_at(443),
+        ["10.0.0.4:30443", "10.0.0.5:30443"]
+    );
     assert_eq!(picture.listener_at(443).name, format!("listener_1_{NAME}"));
     assert_eq!(picture.listener_at(80).id, before);
-    rig.apply(svc("web").named_port("b", 443).node_port(30443)).await;
+    rig.apply(svc("web").named_port("b", 443).node_port(30443))
+        .await;
     let picture = rig.picture().await;
     assert_eq!(picture.listeners.len(), 1);
     assert_eq!(picture.pools.len(), 1);

@@ -10,11 +10,13 @@ use landfall_engine::{Classes, Engine, EngineConfig};
 use landfall_model::rows::ServiceRow;
 use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
 use landfall_openstack::client::{Cloud, CloudConfig, NoAnswer, Transport};
-use landfall_openstack::objects::{FloatingIp, Listener, LoadBalancer, Member, Monitor, Pool, SecurityGroup};
+use landfall_openstack::objects::{
+    FloatingIp, Listener, LoadBalancer, Member, Monitor, Pool, SecurityGroup,
+};
 use landfall_openstack::{Groups, OpenStack, Settings};
-use landfall_testkit::openstack::{Logins, Sim};
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::node;
+use landfall_testkit::openstack::{Logins, Sim};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -141,7 +143,11 @@ impl Rig {
             first: Duration::from_secs(1),
             longest: Duration::from_secs(60),
         };
-        let engine = Engine::new(config, vec![Arc::new(provider)], Arc::new(self.cluster.clone()));
+        let engine = Engine::new(
+            config,
+            vec![Arc::new(provider)],
+            Arc::new(self.cluster.clone()),
+        );
         let mut watch = self.cluster.watch();
         let (facts, told) = mpsc::channel(64);
         let (wakes, woken) = mpsc::channel(1);
@@ -219,7 +225,9 @@ impl Rig {
     pub fn calls(&self) -> Vec<String> {
         let calls = self.sim.calls();
         let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
-        of_controller.map(landfall_testkit::openstack::Call::line).collect()
+        of_controller
+            .map(landfall_testkit::openstack::Call::line)
+            .collect()
     }
 
     /// The controller's writes so far, logins apart.
@@ -300,7 +308,11 @@ impl Picture {
 
     /// The members of the pool that serves a port, as `ADDRESS:PORT`.
     pub fn members_at(&self, port: u16) -> Vec<String> {
-        let listener = self.listeners.iter().find(|it| it.protocol_port == port).unwrap();
+        let listener = self
+            .listeners
+            .iter()
+            .find(|it| it.protocol_port == port)
+            .unwrap();
         let pool = listener.default_pool_id.as_ref().unwrap();
         let mut members: Vec<String> = self.members[pool.as_str()]
             .iter()
@@ -319,6 +331,9 @@ impl Picture {
 
     /// The listener of a port.
     pub fn listener_at(&self, port: u16) -> &Listener {
-        self.listeners.iter().find(|it| it.protocol_port == port).unwrap()
+        self.listeners
+            .iter()
+            .find(|it| it.protocol_port == port)
+            .unwrap()
     }
 }
