@@ -7,7 +7,8 @@ use landfall_model::reason::{Reason, Severity};
 use serde::Serialize;
 
 use crate::cli::{CheckArgs, TextOutput};
-use crate::config;
+use crate::clouds::{self, Cloud};
+use crate::fleet::Fleet;
 use crate::planning::{self, Outlook};
 
 /// What `check -o json` prints.
@@ -18,6 +19,8 @@ struct Verdict<'a> {
     errors: usize,
     warnings: usize,
     findings: &'a [Finding],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    clouds: &'a [Cloud],
 }
 
 /// A reason and the Service that it is about.
@@ -36,9 +39,25 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     } else {
         planning::read(args.filename, args.recursive).await?
     };
-    let config = config::read(args.config.as_deref()).await?;
-    let outlook = planning::from_nothing(&config, loaded, &args.pools).await;
-    let findings = findings(&outlook);
+    let fleet = Fleet::read(&args.instances).await?;
+    let clouds = if args.connect {
+        clouds::ask(&fleet).await
+    } else {
+        Vec::new()
+    };
+    // What can't be asked is not asked again for each Service.
+    let unusable = clouds.iter().any(|cloud| cloud.problem.is_some());
+    let providers = if args.connect && !unusable {
+        fleet.sandboxes()
+    } else {
+        fleet.paper()
+    };
+    let outlook = planning::from_nothing(&fleet, &providers, loaded, &args.pools).await;
+    let problems = clouds.iter().filter_map(|cloud| cloud.problem.clone());
+    let about_files = fleet
+        .accounts()
+        .flat_map(|account| account.warnings.clone());
+    let findings = findings(about_files.chain(problems), &outlook);
     let count = |severity| {
         findings
             .iter()
@@ -62,6 +81,9 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
                     about.unwrap_or_default()
                 )?;
             }
+            for cloud in clouds.iter().filter(|cloud| cloud.problem.is_none()) {
+                writeln!(out, "{cloud}")?;
+            }
             writeln!(
                 out,
                 "{} Services: {errors} errors, {warnings} warnings",
@@ -75,6 +97,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
                 errors,
                 warnings,
                 findings: &findings,
+                clouds: &clouds,
             };
             writeln!(out, "{}", serde_json::to_string_pretty(&verdict)?)?;
         }
@@ -83,10 +106,11 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
 }
 
 /// Every finding once, by place.
-fn findings(outlook: &Outlook) -> Vec<Finding> {
-    let about_files = outlook.problems.iter().map(|reason| Finding {
+fn findings(about_files: impl Iterator<Item = Reason>, outlook: &Outlook) -> Vec<Finding> {
+    let about_files = about_files.chain(outlook.problems.iter().cloned());
+    let about_files = about_files.map(|reason| Finding {
         service: None,
-        reason: reason.clone(),
+        reason,
     });
     let about_services = outlook.plans.iter().flat_map(|plan| {
         plan.reasons.iter().map(|reason| Finding {

@@ -102,9 +102,8 @@ pub struct UpArgs {
     /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
-    /// Provider instances and their pools: landfall.yaml
-    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
     /// Where addresses are remembered over restarts
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
     pub state: Option<PathBuf>,
@@ -123,6 +122,26 @@ pub struct UpArgs {
     /// How log lines look
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// The provider instances, and what they are configured with.
+#[derive(Clone, Debug, Default, Args)]
+pub struct InstancesArgs {
+    /// Provider instances and their pools: landfall.yaml
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// In place of landfall.yaml: one instance on OpenStack for everything, as
+    /// cloud-provider-openstack makes it of its cloud.conf
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub cloud_config: Option<PathBuf>,
+    /// Part of the names of everything on OpenStack, before what landfall.yaml says; kubernetes
+    /// unless given
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    pub cluster_name: Option<String>,
 }
 
 /// Which running instance is asked.
@@ -153,9 +172,8 @@ pub struct ServeClusterArgs {
                   --kubeconfig ~/.kube/config --leader-elect=false"
 )]
 pub struct ControllerArgs {
-    /// Provider instances and their pools: landfall.yaml
-    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
     /// Whether replicas elect one that writes
@@ -244,9 +262,8 @@ pub struct ExplainArgs {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
-    /// With a cluster: the controller's configuration, which names its classes
-    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
@@ -256,7 +273,8 @@ pub struct ExplainArgs {
 /// `landfall plan`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Asks the running instance; where none answers, it plans from nothing.\n\nExamples:\n  \
+    after_help = "Asks the running instance; where none answers, or with --config, --cloud-config or --pool, it \
+                  plans from nothing.\n\nExamples:\n  \
                   landfall plan -f web.yaml\n  landfall plan -f examples/ --prune -o json"
 )]
 pub struct PlanArgs {
@@ -269,10 +287,8 @@ pub struct PlanArgs {
     /// Plan as if Services that are not in these manifests were deleted
     #[arg(long)]
     pub prune: bool,
-    /// Provider instances and their pools: landfall.yaml;
-    /// with it, or with --pool, no instance is asked
-    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
     /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
@@ -298,18 +314,20 @@ pub struct CheckArgs {
         short,
         long = "filename",
         value_name = "PATH",
-        required_unless_present_any = ["kubeconfig", "context", "config"]
+        required_unless_present_any = ["kubeconfig", "context", "config", "cloud_config"]
     )]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Provider instances and their pools: landfall.yaml
-    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
     /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
     pub pools: Vec<String>,
+    /// Ask the clouds, too: authenticate, and judge what is there
+    #[arg(long)]
+    pub connect: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// How to print it

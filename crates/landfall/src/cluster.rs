@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_config::file::Config;
 use landfall_engine::select::Belongs;
 use landfall_engine::{Classes, World, resolve};
 use landfall_files::Loaded;
@@ -10,7 +11,7 @@ use landfall_kube::{Connection, Origin, SourceConfig, Sources, access};
 use landfall_model::ServiceKey;
 use landfall_model::intent::{Intent, LoadBalancerWish};
 use landfall_model::listener::Listener;
-use landfall_model::provider::Capabilities;
+use landfall_model::provider::{Capabilities, Provider as _};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::view::{Health, InstanceView, ListenerView, MemberView, ServiceView};
@@ -20,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::ClusterArgs;
+use crate::fleet::{self, Fleet};
+use crate::planning;
 
 /// The longest that reading a whole cluster may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +36,8 @@ impl ClusterArgs {
         self.kubeconfig.is_some() || self.context.is_some() || is_plugin()
     }
 
-    fn origin(&self) -> Origin {
+    /// Where the way to the API server is described.
+    pub fn origin(&self) -> Origin {
         Origin::Kubeconfig {
             path: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -89,52 +93,98 @@ impl ClusterArgs {
 
     /// The cluster as a picture: what is wished for and what was reported. Traffic and health are
     /// known to the instances that carry it, not to the API server.
-    pub async fn view(&self, classes: &Classes) -> anyhow::Result<InstanceView> {
-        let loaded = self.load().await?;
-        let mut world = World::default();
-        for fact in loaded.facts {
-            world.apply(fact);
-        }
-        let services = world
-            .services()
-            .filter_map(|row| service(&world, classes, &row))
-            .collect();
-        Ok(InstanceView {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ready: true,
-            problems: loaded.reasons,
-            services,
-            ..InstanceView::default()
-        })
+    pub async fn view(&self, known: &Known) -> anyhow::Result<InstanceView> {
+        Ok(view(known, self.load().await?))
     }
 
     /// The Services as a Kubernetes `v1` `List`.
-    pub async fn services_json(&self, classes: &Classes) -> anyhow::Result<serde_json::Value> {
+    pub async fn services_json(&self, known: &Known) -> anyhow::Result<serde_json::Value> {
         let mut world = World::default();
         for fact in self.load().await?.facts {
             world.apply(fact);
         }
         let ours = world.services().filter(|row| {
             let namespace = world.namespace(row.key.namespace());
-            classes.judge(row, namespace.map(AsRef::as_ref)) != Belongs::NotOurs
+            known.classes.judge(row, namespace.map(AsRef::as_ref)) != Belongs::NotOurs
         });
         let ours: Vec<_> = ours.collect();
         Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
     }
 
-    /// One Service of the picture.
-    pub async fn service(
-        &self,
-        classes: &Classes,
-        key: &ServiceKey,
-    ) -> anyhow::Result<ServiceView> {
-        let view = self.view(classes).await?;
+    /// One Service of the picture. For one on a cloud, what is there is looked at: which steps a
+    /// controller would do that started now.
+    pub async fn service(&self, mut fleet: Fleet, key: &ServiceKey) -> anyhow::Result<ServiceView> {
+        fleet
+            .learn_cluster(&self.connect().await?, &self.origin())
+            .await?;
+        let loaded = self.load().await?;
+        let facts = loaded.facts.clone();
+        let view = view(&Known::of(&fleet), loaded);
         let found = view
             .services
             .into_iter()
             .find(|service| service.key == *key);
-        found
-            .with_context(|| format!("there is no Service {key} of type LoadBalancer for Landfall"))
+        let mut found = found.with_context(|| {
+            format!("there is no Service {key} of type LoadBalancer for Landfall")
+        })?;
+        if let Some(plan) = planning::in_the_cloud(&fleet, facts, key).await {
+            found.pending = plan.steps;
+            for reason in plan.reasons {
+                if !found.reasons.contains(&reason) {
+                    found.reasons.push(reason);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The classes of a controller, and what the instances behind them can do.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The classes.
+    pub classes: Classes,
+    /// In the order of the classes.
+    pub abilities: Vec<Capabilities>,
+}
+
+// === impl Known ===
+
+impl Known {
+    /// By the files that a configuration names.
+    pub fn of(fleet: &Fleet) -> Self {
+        let abilities = fleet.paper();
+        let abilities = abilities.iter().map(|it| it.capabilities().clone());
+        Self {
+            classes: fleet.classes(),
+            abilities: abilities.collect(),
+        }
+    }
+
+    /// By a configuration alone: what it names may lie on another machine.
+    pub fn outline(config: &Config) -> Self {
+        Self {
+            classes: fleet::classes(config),
+            abilities: fleet::abilities(config),
+        }
+    }
+}
+
+fn view(known: &Known, loaded: Loaded) -> InstanceView {
+    let mut world = World::default();
+    for fact in loaded.facts {
+        world.apply(fact);
+    }
+    let services = world
+        .services()
+        .filter_map(|row| service(&world, known, &row))
+        .collect();
+    InstanceView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ready: true,
+        problems: loaded.reasons,
+        services,
+        ..InstanceView::default()
     }
 }
 
@@ -161,10 +211,10 @@ pub fn is_plugin() -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
 }
 
-fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<ServiceView> {
+fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView> {
     let namespace = world.namespace(row.key.namespace());
     let mut reasons = Vec::new();
-    let intent = match classes.judge(row, namespace.map(AsRef::as_ref)) {
+    let intent = match known.classes.judge(row, namespace.map(AsRef::as_ref)) {
         Belongs::NotOurs => return None,
         Belongs::UnknownClass => {
             let class = row.class.as_deref().unwrap_or_default();
@@ -179,13 +229,16 @@ fn service(world: &World, classes: &Classes, row: &ServiceRow) -> Option<Service
             );
             resolve(row, world, &Capabilities::default()).ok()
         }
-        Belongs::Ours(_) => match resolve(row, world, &Capabilities::default()) {
-            Ok(intent) => Some(intent),
-            Err(errors) => {
-                reasons.extend(errors);
-                None
+        Belongs::Ours(instance) => {
+            let abilities = known.abilities.get(instance).cloned().unwrap_or_default();
+            match resolve(row, world, &abilities) {
+                Ok(intent) => Some(intent),
+                Err(errors) => {
+                    reasons.extend(errors);
+                    None
+                }
             }
-        },
+        }
     };
     reasons.extend(
         intent

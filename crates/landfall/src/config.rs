@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
-use landfall_config::file::{self, Config, ProviderKind};
+use anyhow::Context as _;
+use landfall_config::file::{self, Config};
 
-use crate::planning::INSTANCE;
+/// The name of the instance that serves one machine where nothing is configured.
+pub const INSTANCE: &str = "local";
 
 /// The configuration in a file; without one, a single instance that serves everything.
 pub async fn read(path: Option<&Path>) -> anyhow::Result<Config> {
@@ -16,14 +17,5 @@ pub async fn read(path: Option<&Path>) -> anyhow::Result<Config> {
     let text = tokio::fs::read_to_string(path)
         .await
         .with_context(|| format!("reading the configuration {name}"))?;
-    let config = file::parse(&name, &text)?;
-    for (index, instance) in config.instances.iter().enumerate() {
-        match instance.provider {
-            ProviderKind::Local => {}
-            ProviderKind::OpenStack(_) => {
-                bail!("{name}: instances[{index}].provider: openstack is not built yet");
-            }
-        }
-    }
-    Ok(config)
+    Ok(file::parse(&name, &text)?)
 }

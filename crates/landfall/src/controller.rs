@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, ServeClusterArgs};
-use crate::config;
+use crate::fleet::Fleet;
 use crate::instance::{Instance, Lifetime, Options};
 use crate::signals::Stop;
 
@@ -23,8 +23,8 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
-    let options = Options {
-        config: config::read(args.config.as_deref()).await?,
+    let mut options = Options {
+        fleet: Fleet::read(&args.instances).await?,
         pools: Vec::new(),
         fallback_pool: false,
         admin: args.admin,
@@ -41,6 +41,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         [access::to_watch(), access::to_report()].concat(),
     )
     .await?;
+    let origin = args.cluster.origin();
+    options.fleet.learn_cluster(&connection, &origin).await?;
     let grace = Duration::from_secs(args.grace);
     let stop = Stop::watch();
     if !args.leader_elect {
@@ -177,17 +179,25 @@ async fn judge_rights(connection: &Connection, rights: Vec<access::Right>) -> an
     }
 }
 
+// === impl ServeClusterArgs ===
+
+impl ServeClusterArgs {
+    /// Where the way to the API server is described.
+    pub fn origin(&self) -> Origin {
+        match (&self.kubeconfig, &self.context) {
+            (None, None) => Origin::Infer,
+            (path, context) => Origin::Kubeconfig {
+                path: path.clone(),
+                context: context.clone(),
+            },
+        }
+    }
+}
+
 /// A connection under this process's own identity, which every write carries.
 pub async fn connect(cluster: &ServeClusterArgs, identity: &str) -> anyhow::Result<Connection> {
-    let origin = match (&cluster.kubeconfig, &cluster.context) {
-        (None, None) => Origin::Infer,
-        (path, context) => Origin::Kubeconfig {
-            path: path.clone(),
-            context: context.clone(),
-        },
-    };
     let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
-    Connection::new(origin, &agent)
+    Connection::new(cluster.origin(), &agent)
         .await
         .context("connecting to the cluster")
 }

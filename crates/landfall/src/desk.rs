@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_engine::{Classes, EngineHandle};
-use landfall_local::Local;
 use landfall_model::view::{InstanceView, MetricsView};
 use landfall_model::wire::service_list;
 use landfall_web::{Heartbeat, PlanError};
 use tokio::sync::watch;
 
+use crate::platform::Platform;
 use crate::{planning, view};
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
@@ -19,7 +19,7 @@ const STUCK: Duration = Duration::from_secs(15);
 /// Answers for a running instance.
 #[derive(Debug)]
 pub struct Desk {
-    handle: EngineHandle<Local>,
+    handle: EngineHandle<Platform>,
     classes: Classes,
     started: String,
 }
@@ -28,7 +28,7 @@ pub struct Desk {
 
 impl Desk {
     /// A desk for this engine; `started` is RFC 3339.
-    pub fn new(handle: EngineHandle<Local>, classes: Classes, started: String) -> Self {
+    pub fn new(handle: EngineHandle<Platform>, classes: Classes, started: String) -> Self {
         Self {
             handle,
             classes,
@@ -77,7 +77,7 @@ impl landfall_web::Instance for Desk {
                 "the instance is stopping".to_owned(),
             ));
         };
-        let sandboxes: Vec<Local> = self
+        let sandboxes: Vec<Platform> = self
             .handle
             .providers
             .iter()

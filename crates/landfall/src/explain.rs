@@ -10,15 +10,14 @@ use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
 use crate::cli::{ExplainArgs, TextOutput};
 use crate::client::Admin;
-use crate::{config, get, planning, table};
+use crate::fleet::Fleet;
+use crate::{get, table};
 
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let view = if args.cluster.is_meant() {
-        let config = config::read(args.config.as_deref()).await?;
-        args.cluster
-            .service(&planning::classes(&config), &args.service)
-            .await?
+        let fleet = Fleet::read(&args.instances).await?;
+        args.cluster.service(fleet, &args.service).await?
     } else {
         let path = format!(
             "/api/v1/services/{}/{}",

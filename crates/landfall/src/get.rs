@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 
-use landfall_engine::Classes;
 use landfall_model::reason::Severity;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{InstanceView, ServiceView};
@@ -10,7 +9,8 @@ use serde_json::Value;
 
 use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
 use crate::client::Admin;
-use crate::{config, planning, table};
+use crate::cluster::Known;
+use crate::{config, table};
 
 /// Runs the command.
 pub async fn run(args: GetArgs) -> anyhow::Result<()> {
@@ -52,7 +52,7 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
 /// Who is asked.
 enum Asked {
     Instance(Box<Admin>),
-    Cluster(ClusterArgs, Classes),
+    Cluster(ClusterArgs, Known),
 }
 
 // === impl Asked ===
@@ -63,23 +63,20 @@ impl Asked {
             return Ok(Self::Instance(Box::new(Admin::at(&args.instance.admin))));
         }
         let config = config::read(args.config.as_deref()).await?;
-        Ok(Self::Cluster(
-            args.cluster.clone(),
-            planning::classes(&config),
-        ))
+        Ok(Self::Cluster(args.cluster.clone(), Known::outline(&config)))
     }
 
     async fn view(&self) -> anyhow::Result<InstanceView> {
         match self {
             Self::Instance(admin) => Ok(admin.get("/api/v1/instance").await?),
-            Self::Cluster(cluster, classes) => cluster.view(classes).await,
+            Self::Cluster(cluster, known) => cluster.view(known).await,
         }
     }
 
     async fn services(&self) -> anyhow::Result<Value> {
         match self {
             Self::Instance(admin) => Ok(admin.get("/api/v1/services").await?),
-            Self::Cluster(cluster, classes) => cluster.services_json(classes).await,
+            Self::Cluster(cluster, known) => cluster.services_json(known).await,
         }
     }
 }

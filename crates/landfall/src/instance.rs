@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,9 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use landfall_config::file::Config;
 use landfall_config::pools;
-use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
+use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
@@ -18,16 +18,24 @@ use landfall_proxy::{Proxy, ProxyConfig};
 use landfall_web::guard::Names;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::account::{Account, Unusable};
 use crate::desk::Desk;
+use crate::fleet::Fleet;
+use crate::muted::Muted;
+use crate::platform::Platform;
 use crate::{planning, view};
 
 /// Facts on their way from the source to the engine.
 const FACTS: usize = 1024;
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;
+/// A cloud that does not answer is asked again after this long at first, and after this long at most.
+const AGAIN: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often the picture is looked at while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -35,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The provider instances.
-    pub config: Config,
+    pub fleet: Fleet,
     /// Ranges of one more pool of the default instance.
     pub pools: Vec<String>,
     /// Whether loopback addresses are handed out when nobody names a pool that serves everybody.
@@ -61,8 +69,9 @@ pub struct Lifetime {
 #[derive(Debug)]
 pub struct Instance {
     admin: SocketAddr,
-    handle: EngineHandle<Local>,
-    proxy: Arc<Proxy>,
+    handle: EngineHandle<Platform>,
+    /// The data plane, if an instance is on this machine.
+    proxy: Option<Arc<Proxy>>,
     started: String,
     lifetime: Lifetime,
 }
@@ -81,7 +90,8 @@ impl Instance {
         leading: Option<watch::Receiver<bool>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
-        let mut pools = options.config.pools();
+        let fleet = options.fleet;
+        let mut pools = fleet.pools();
         let flag_pool = planning::flag_pools(&options.pools);
         judge_pools("--pool", flag_pool.iter())?;
         judge_pools("pools", pools.iter())?;
@@ -93,19 +103,16 @@ impl Instance {
             )
         })?;
         let admin = listener.local_addr()?;
-        let proxy = Arc::new(
-            Proxy::start(ProxyConfig {
-                workers: options.workers,
-                ..ProxyConfig::default()
-            })
-            .context("starting the data plane")?,
-        );
-        let (names, default) = options.config.names();
-        let classes = Classes::new(names.clone(), default);
-        let providers: Vec<Arc<Local>> = names
-            .iter()
-            .map(|_| Arc::new(Local::new(proxy.clone())))
-            .collect();
+        let silent = greet(&fleet).await?;
+        let mut proxy = None;
+        let platforms = fleet.platforms(|| {
+            if proxy.is_none() {
+                proxy = Some(data_plane(options.workers)?);
+            }
+            Ok(proxy.clone().map_or_else(Local::imaginary, Local::new))
+        })?;
+        let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
+        let classes = fleet.classes();
         let mut engine = Engine::new(
             EngineConfig::new(classes.clone()),
             providers.clone(),
@@ -122,13 +129,22 @@ impl Instance {
         let (facts, received) = mpsc::channel(FACTS);
         let (wakes, woken) = mpsc::channel(WAKES);
         source(read, &lifetime);
-        tasks.spawn(with_pools(told, facts, pools, options.fallback_pool));
+        let muted = fleet.muted();
+        tasks.spawn(with_pools(told, facts, pools, options.fallback_pool, muted));
         tasks.spawn(engine.run(received, woken, cancel.clone()));
-        for provider in providers {
+        let local = providers.iter().filter_map(|provider| match &**provider {
+            Platform::Local(local) => Some(local.clone()),
+            _ => None,
+        });
+        for (local, proxy) in local.zip(iter::repeat(&proxy)) {
+            let Some(proxy) = proxy else { continue };
             let changes = proxy.changes();
             let watching =
-                landfall_local::watch_health(provider, changes, wakes.clone(), cancel.clone());
+                landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
             tasks.spawn(watching);
+        }
+        for account in silent {
+            tasks.spawn(keep_greeting(account, cancel.clone()));
         }
         let desk = Arc::new(Desk::new(handle.clone(), classes, started.clone()));
         let web = landfall_web::Options {
@@ -184,11 +200,81 @@ impl Instance {
         lifetime.tasks.close();
         lifetime.tasks.wait().await;
         drop(handle);
+        let Some(proxy) = proxy else { return };
         if let Some(proxy) = Arc::into_inner(proxy) {
             proxy.shutdown(grace).await;
         } else {
             tracing::error!("the data plane is still in use; connections are cut");
         }
+    }
+}
+
+/// Threads that carry traffic.
+fn data_plane(workers: Option<NonZeroUsize>) -> anyhow::Result<Arc<Proxy>> {
+    let config = ProxyConfig {
+        workers,
+        ..ProxyConfig::default()
+    };
+    let proxy = Proxy::start(config).context("starting the data plane")?;
+    Ok(Arc::new(proxy))
+}
+
+/// Asks every cloud once. An account that is refused stops the start; a cloud that does not answer
+/// must not keep other instances from their work, and is handed back to be asked again.
+async fn greet(fleet: &Fleet) -> anyhow::Result<Vec<Account>> {
+    let mut asked = JoinSet::new();
+    for account in fleet.accounts() {
+        account.log_warnings();
+        if !account.settings.conf.enabled {
+            let instance = &account.instance;
+            tracing::info!(
+                instance,
+                "[LoadBalancer] enabled = false: no Service of it is touched"
+            );
+        }
+    }
+    for account in fleet.active().cloned() {
+        asked.spawn(async move { (account.check().await, account) });
+    }
+    let mut silent = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        let (answer, account) = answer?;
+        let instance = &account.instance;
+        match answer {
+            Ok(version) => {
+                let auth_url = &account.auth_url;
+                tracing::info!(instance, auth_url, octavia = %version, "the cloud answers");
+            }
+            Err(Unusable::Refused { .. }) => {
+                answer.with_context(|| format!("instance {instance}"))?;
+            }
+            Err(error @ Unusable::NoAnswer { .. }) => {
+                tracing::error!(instance, "{error}; it is asked again until it does");
+                silent.push(account);
+            }
+        }
+    }
+    Ok(silent)
+}
+
+/// Asks a cloud that did not answer until it does, and says so. Its Services are tried meanwhile, too,
+/// and tell why they wait.
+async fn keep_greeting(account: Account, cancel: CancellationToken) {
+    let instance = &account.instance;
+    let mut pause = AGAIN;
+    while cancel
+        .run_until_cancelled(tokio::time::sleep(pause))
+        .await
+        .is_some()
+    {
+        match account.check().await {
+            Ok(version) => {
+                tracing::info!(instance, octavia = %version, "the cloud answers now");
+                return;
+            }
+            Err(error) => tracing::error!(instance, "{error}; it is asked again"),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -208,6 +294,7 @@ async fn with_pools(
     facts: mpsc::Sender<Fact>,
     pools: Vec<PoolRow>,
     fallback: bool,
+    mut muted: Muted,
 ) {
     let serves_everybody = |pool: &PoolRow| pool.auto_assign && pool.instance.is_none();
     let mut has_pool = !fallback || pools.iter().any(serves_everybody);
@@ -224,7 +311,7 @@ async fn with_pools(
                 return;
             }
         }
-        if facts.send(fact).await.is_err() {
+        if facts.send(muted.pass(fact)).await.is_err() {
             return;
         }
     }

@@ -3,20 +3,26 @@
 //! The binary only assembles: it parses the command line, puts source, engine, provider and admin
 //! endpoint together, and prints.
 
+mod account;
 mod check;
 mod cli;
 mod client;
+mod clouds;
 mod cluster;
+mod cluster_id;
 mod config;
 mod controller;
 mod demo;
 mod desk;
 mod explain;
+mod fleet;
 mod get;
 mod instance;
 mod logging;
+mod muted;
 mod plan;
 mod planning;
+mod platform;
 mod shell;
 mod signals;
 mod sources;

@@ -9,7 +9,7 @@ use landfall_model::reason::Severity;
 
 use crate::cli::{PlanArgs, TextOutput};
 use crate::client::{Admin, AskError};
-use crate::config;
+use crate::fleet::Fleet;
 use crate::planning::{self, Against, Outlook};
 use crate::sources;
 
@@ -17,9 +17,12 @@ use crate::sources;
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     let text = sources::concatenated(&args.filename, args.recursive).await?;
     if args.cluster.is_meant() {
-        let config = config::read(args.config.as_deref()).await?;
+        let mut fleet = Fleet::read(&args.instances).await?;
+        let connection = args.cluster.connect().await?;
+        let origin = args.cluster.origin();
+        fleet.learn_cluster(&connection, &origin).await?;
         let cluster = args.cluster.load().await?;
-        let mut outlook = planning::on_cluster(&config, cluster, text.loaded(), args.prune).await;
+        let mut outlook = planning::on_cluster(&fleet, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);
     }
@@ -28,7 +31,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     } else {
         "/api/v1/plan"
     };
-    let asked: Result<Outlook, AskError> = if args.pools.is_empty() && args.config.is_none() {
+    let asked: Result<Outlook, AskError> = if args.pools.is_empty() && args.instances.is_default() {
         Admin::at(&args.instance.admin)
             .post(path, text.joined())
             .await
@@ -44,8 +47,9 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             outlook
         }
         Err(AskError::NobodyThere { .. }) => {
-            let config = config::read(args.config.as_deref()).await?;
-            let mut outlook = planning::from_nothing(&config, text.loaded(), &args.pools).await;
+            let fleet = Fleet::read(&args.instances).await?;
+            let (sandboxes, loaded) = (fleet.sandboxes(), text.loaded());
+            let mut outlook = planning::from_nothing(&fleet, &sandboxes, loaded, &args.pools).await;
             text.place(&mut outlook);
             outlook
         }

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use landfall_config::file::Config;
 use landfall_config::pools;
 use landfall_engine::dry_run::{ServicePlan, dry_run};
+use landfall_engine::select::Belongs;
 use landfall_engine::{Classes, World};
 use landfall_files::Loaded;
-use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, PoolRow, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
-/// The name of the provider instance that serves one machine.
-pub const INSTANCE: &str = "local";
+use crate::fleet::Fleet;
+use crate::platform::Platform;
 
 /// What a plan starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,24 +43,23 @@ pub struct Outlook {
     pub plans: Vec<ServicePlan>,
 }
 
-/// The instances of a configuration as classes.
-pub fn classes(config: &Config) -> Classes {
-    let (names, default) = config.names();
-    Classes::new(names, default)
-}
-
 /// The pools of a command line: those given, or none.
 pub fn flag_pools(ranges: &[String]) -> Option<PoolRow> {
     (!ranges.is_empty()).then(|| pools::from_flags(ranges))
 }
 
-/// Plans manifests from nothing.
-pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) -> Outlook {
+/// Plans manifests from nothing on this machine, by providers of the fleet.
+pub async fn from_nothing(
+    fleet: &Fleet,
+    providers: &[Platform],
+    loaded: Loaded,
+    ranges: &[String],
+) -> Outlook {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
     }
-    for pool in config.pools() {
+    for pool in fleet.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
     if let Some(pool) = flag_pools(ranges) {
@@ -73,11 +71,10 @@ pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) ->
     {
         world.apply(Fact::Pool(Arc::new(pools::fallback())));
     }
-    let classes = classes(config);
-    let providers: Vec<Local> = classes.names().iter().map(|_| Local::imaginary()).collect();
+    let classes = fleet.classes();
     let mut problems = loaded.reasons;
-    problems.extend(set_pools(&providers, &classes, &world));
-    let plans = dry_run(&providers, &world, &classes, &[]).await;
+    problems.extend(set_pools(providers, &classes, &world));
+    let plans = dry_run(providers, &world, &classes, &[]).await;
     Outlook {
         against: Against::Nothing,
         problems,
@@ -86,35 +83,63 @@ pub async fn from_nothing(config: &Config, loaded: Loaded, ranges: &[String]) ->
 }
 
 /// Plans manifests on top of what a cluster says: what a controller that started now would do.
-pub async fn on_cluster(config: &Config, cluster: Loaded, loaded: Loaded, prune: bool) -> Outlook {
-    let mut world = World::default();
-    for fact in cluster.facts {
-        world.apply(fact);
-    }
-    for pool in config.pools() {
-        world.apply(Fact::Pool(Arc::new(pool)));
-    }
-    let classes = classes(config);
-    let providers: Vec<Local> = classes.names().iter().map(|_| Local::imaginary()).collect();
-    set_pools(&providers, &classes, &world);
-    for (provider, claims) in providers.iter().zip(landfall_engine::claims(
-        &world,
-        &classes,
-        &providers.iter().collect::<Vec<_>>(),
-    )) {
-        provider.recall(&claims);
-    }
-    let mut outlook = on_top(world, &providers, &classes, loaded, prune).await;
+pub async fn on_cluster(fleet: &Fleet, cluster: Loaded, loaded: Loaded, prune: bool) -> Outlook {
+    let (world, providers) = recalled(fleet, cluster.facts);
+    let mut outlook = on_top(world, &providers, &fleet.classes(), loaded, prune).await;
     outlook.against = Against::Cluster;
     outlook.problems.splice(0..0, cluster.reasons);
     outlook
+}
+
+/// Plans one Service of a cluster as it is, if a cloud has its load balancer: what a controller that
+/// started now would do for it. What this machine holds is not known from outside of its process.
+pub async fn in_the_cloud(
+    fleet: &Fleet,
+    facts: Vec<Fact>,
+    key: &ServiceKey,
+) -> Option<ServicePlan> {
+    let (mut world, providers) = recalled(fleet, facts);
+    let row = world.service(key)?;
+    let namespace = world.namespace(key.namespace());
+    let belongs = fleet.classes().judge(&row, namespace.map(AsRef::as_ref));
+    let Belongs::Ours(instance) = belongs else {
+        return None;
+    };
+    if !matches!(providers.get(instance), Some(Platform::Glimpse(_))) {
+        return None;
+    }
+    let others: Vec<ServiceKey> = world.keys().filter(|other| other != key).collect();
+    for other in others {
+        world.apply(Fact::ServiceGone(other));
+    }
+    let plans = dry_run(&providers, &world, &fleet.classes(), &[]).await;
+    plans.into_iter().find(|plan| plan.service == *key)
+}
+
+/// What a cluster says, and providers that know what is on record there.
+fn recalled(fleet: &Fleet, facts: Vec<Fact>) -> (World, Vec<Platform>) {
+    let mut world = World::default();
+    for fact in facts {
+        world.apply(fact);
+    }
+    for pool in fleet.pools() {
+        world.apply(Fact::Pool(Arc::new(pool)));
+    }
+    let (classes, providers) = (fleet.classes(), fleet.sandboxes());
+    set_pools(&providers, &classes, &world);
+    let references: Vec<&Platform> = providers.iter().collect();
+    let claims = landfall_engine::claims(&world, &classes, &references);
+    for (provider, claims) in providers.iter().zip(claims) {
+        provider.recall(&claims);
+    }
+    (world, providers)
 }
 
 /// Plans manifests on top of what a running instance knows. With `prune`, Services that are not
 /// among them are taken as deleted.
 pub async fn on_top(
     mut world: World,
-    sandboxes: &[Local],
+    sandboxes: &[Platform],
     classes: &Classes,
     loaded: Loaded,
     prune: bool,
@@ -149,7 +174,7 @@ pub async fn on_top(
     }
 }
 
-fn set_pools(providers: &[Local], classes: &Classes, world: &World) -> Vec<Reason> {
+fn set_pools(providers: &[Platform], classes: &Classes, world: &World) -> Vec<Reason> {
     let shares = classes.share_pools(&world.pools());
     let told = providers
         .iter()

@@ -12,17 +12,18 @@ use landfall_files::Manifests;
 use landfall_kube::lease::{WriteGuard, identity};
 
 use crate::cli::UpArgs;
+use crate::fleet::Fleet;
 use crate::instance::{Instance, Lifetime, Options};
 use crate::signals::Stop;
-use crate::{config, controller, get};
+use crate::{controller, get};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
-    let options = Options {
-        config: config::read(args.config.as_deref()).await?,
+    let mut options = Options {
+        fleet: Fleet::read(&args.instances).await?,
         pools: args.pools,
         fallback_pool: true,
         admin: args.admin,
@@ -34,6 +35,8 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let instance = if args.filename.is_empty() {
         let identity = identity("landfall-up");
         let connection = controller::connect(&args.cluster, &identity).await?;
+        let origin = args.cluster.origin();
+        options.fleet.learn_cluster(&connection, &origin).await?;
         controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await?
     } else {
         let files = landfall_files::Options {

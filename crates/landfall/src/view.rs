@@ -2,13 +2,14 @@
 
 use landfall_engine::EngineHandle;
 use landfall_engine::book::Record;
-use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::Reason;
 use landfall_model::view::{InstanceView, ServiceView};
 
+use crate::platform::Platform;
+
 /// Everything the instance knows, with traffic counted up to now.
-pub fn instance(handle: &EngineHandle<Local>, started: &str) -> InstanceView {
+pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView {
     handle.book.read(|pages| {
         let unhandled: Vec<String> = pages
             .records
@@ -40,7 +41,7 @@ pub fn instance(handle: &EngineHandle<Local>, started: &str) -> InstanceView {
     })
 }
 
-fn service(handle: &EngineHandle<Local>, record: &Record) -> ServiceView {
+fn service(handle: &EngineHandle<Platform>, record: &Record) -> ServiceView {
     let row = &record.row;
     let provider = handle.providers.get(record.instance);
     ServiceView {

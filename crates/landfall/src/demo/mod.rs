@@ -10,16 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use landfall_config::file::Config;
 use landfall_model::view::{Health, InstanceView, ServiceView};
 use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::DemoArgs;
+use crate::fleet::Fleet;
 use crate::get;
 use crate::instance::{Instance, Options};
-use crate::planning::INSTANCE;
 use crate::signals::Stop;
 use crate::up;
 use backends::{Backends, FAILING_NAME};
@@ -55,7 +54,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let pool = Pool::claim()?;
     let options = Options {
-        config: Config::only(INSTANCE),
+        fleet: Fleet::local(),
         pools: vec![pool.range.clone()],
         fallback_pool: false,
         admin,

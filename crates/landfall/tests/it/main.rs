@@ -18,6 +18,7 @@ mod load;
 mod look;
 mod manifest;
 mod members;
+mod openstack;
 mod operating;
 mod planning;
 mod pools;

@@ -1,0 +1,291 @@
+//! An instance on OpenStack, from what the files say about it: the client, and what the operator has
+//! configured.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_config::cloud_conf::{self, CloudConf};
+use landfall_config::clouds_yaml::Surroundings;
+use landfall_config::openstack::{OpenStack, SecurityGroups};
+use landfall_model::reason::Reason;
+use landfall_openstack::client::{
+    ApiError, ApiVersion, Cloud, CloudConfig, ErrorKind, Interface, Timeouts, Tls,
+};
+use landfall_openstack::{Groups, Settings};
+use secrecy::SecretString;
+
+/// A cloud, an account in it, and how it is to be used.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The instance that it is for.
+    pub instance: String,
+    /// Keystone's address, for messages.
+    pub auth_url: String,
+    /// The client. It has asked nobody yet.
+    pub cloud: Cloud,
+    /// What the operator has configured.
+    pub settings: Settings,
+    /// What the files say that is ignored, or is not what it seems.
+    pub warnings: Vec<Reason>,
+}
+
+/// Why an account can't be used now.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// Nobody answered, or with a failure that time may heal.
+    #[error("the cloud at {auth_url} does not answer as it should: {error}")]
+    NoAnswer {
+        /// Keystone.
+        auth_url: String,
+        /// The failure.
+        error: ApiError,
+    },
+    /// The configuration is wrong, or the account may not. Only a person can heal that.
+    #[error("the cloud at {auth_url} can't be used: {error}{remedy}")]
+    Refused {
+        /// Keystone.
+        auth_url: String,
+        /// The failure.
+        error: ApiError,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Reads the files that `landfall.yaml` names for an instance. Blocks on the disk.
+    pub fn read(
+        instance: &str,
+        config: &OpenStack,
+        surroundings: &Surroundings,
+    ) -> anyhow::Result<Self> {
+        let conf = config
+            .read(surroundings)
+            .with_context(|| format!("instance {instance}"))?;
+        let names = Names::of(config);
+        let cloud = cloud(&conf, &names).with_context(|| format!("instance {instance}"))?;
+        let groups = match config.security_groups {
+            SecurityGroups::PerCluster => Groups::PerCluster,
+            SecurityGroups::PerService => Groups::PerService,
+        };
+        Ok(Self {
+            instance: instance.to_owned(),
+            auth_url: conf.global.auth_url.clone().unwrap_or_default(),
+            cloud,
+            settings: Settings {
+                strict_source_ranges: config.strict_source_ranges,
+                groups,
+                ..Settings::new(&conf, &config.cluster_name)
+            },
+            warnings: conf.warnings,
+        })
+    }
+
+    /// Authenticates, looks into the catalog and asks for Octavia's version.
+    pub async fn check(&self) -> Result<ApiVersion, Unusable> {
+        self.cloud.check().await.map_err(|error| {
+            let auth_url = self.auth_url.clone();
+            // The TLS library's refusal of a certificate comes as a connection that could not be
+            // made. It is no outage: somebody has to renew it, or to name another authority.
+            let certificate = error.message.contains("certificate");
+            if error.is_passing() && !certificate {
+                return Unusable::NoAnswer { auth_url, error };
+            }
+            let remedy = match error.kind {
+                ErrorKind::Unauthorized => {
+                    "; check user, password, domain and project in the cloud configuration"
+                }
+                ErrorKind::NoService => "; check region and os-endpoint-type, and the project",
+                _ if certificate => "; renew it, or name its authority with ca-file",
+                _ => "",
+            };
+            Unusable::Refused {
+                auth_url,
+                error,
+                remedy,
+            }
+        })
+    }
+
+    /// Writes into the log what the files say that is not what it seems.
+    pub fn log_warnings(&self) {
+        for warning in &self.warnings {
+            tracing::warn!(instance = self.instance, "{warning}");
+        }
+    }
+}
+
+/// How the files call the keys that name other files.
+struct Names {
+    source: String,
+    ca_file: &'static str,
+    cert_file: &'static str,
+    key_file: &'static str,
+}
+
+// === impl Names ===
+
+impl Names {
+    fn of(config: &OpenStack) -> Self {
+        if let Some(path) = &config.cloud_conf {
+            return Self {
+                source: path.display().to_string(),
+                ca_file: "[Global] ca-file",
+                cert_file: "[Global] cert-file",
+                key_file: "[Global] key-file",
+            };
+        }
+        let file = config.clouds.as_ref().and_then(|it| it.file.as_deref());
+        let file = file.unwrap_or(Path::new("clouds.yaml"));
+        Self {
+            source: file.display().to_string(),
+            ca_file: "cacert",
+            cert_file: "cert",
+            key_file: "key",
+        }
+    }
+
+    /// The bytes of a file that a key names.
+    fn bytes(&self, key: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+        fs::read(path).with_context(|| {
+            let source = &self.source;
+            format!("{source}: {key}: {} can't be read", path.display())
+        })
+    }
+
+    /// The text of a file that a key names.
+    fn text(&self, key: &str, path: &Path) -> anyhow::Result<String> {
+        let bytes = self.bytes(key, path)?;
+        // The error that the standard library has for it would carry the text.
+        String::from_utf8(bytes).map_err(|_| {
+            let source = &self.source;
+            anyhow::anyhow!("{source}: {key}: {} is not PEM", path.display())
+        })
+    }
+}
+
+/// A client for what a configuration says.
+fn cloud(conf: &CloudConf, names: &Names) -> anyhow::Result<Cloud> {
+    let global = &conf.global;
+    let tls = global.tls()?;
+    let ca_file = tls.ca_file.as_deref();
+    let ca_file = ca_file.map(|path| names.bytes(names.ca_file, path));
+    let identity = match &tls.identity {
+        None => None,
+        Some(identity) => {
+            let certificate = names.text(names.cert_file, &identity.cert_file)?;
+            let key = names.text(names.key_file, &identity.key_file)?;
+            Some(SecretString::from(format!("{certificate}\n{key}")))
+        }
+    };
+    let config = CloudConfig {
+        region: global.region.clone(),
+        interface: match global.interface() {
+            cloud_conf::Interface::Public => Interface::Public,
+            cloud_conf::Interface::Internal => Interface::Internal,
+            cloud_conf::Interface::Admin => Interface::Admin,
+        },
+        tls: Tls {
+            ca_file: ca_file.transpose()?,
+            identity,
+            insecure: !tls.verify,
+        },
+        timeouts: timeouts(conf.request_timeout),
+        ..CloudConfig::new(&global.identity_url()?, global.auth()?)
+    };
+    Cloud::new(config).with_context(|| names.source.clone())
+}
+
+/// How long any call may take. Zero: as long as it likes.
+fn timeouts(each: Duration) -> Timeouts {
+    let each = if each.is_zero() { Duration::MAX } else { each };
+    let default = Timeouts::default();
+    Timeouts {
+        read: each,
+        write: each,
+        auth: match each {
+            Duration::MAX => each,
+            each => default.auth.min(each),
+        },
+        connect: default.connect.min(each),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What reading a `cloud.conf` with these lines says.
+    fn refused(lines: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.conf");
+        let head = "[Global]\nauth-url = https://keystone.example.org/v3\nuser-id = u\n\
+                    password = secret-word\ntenant-id = p\n";
+        let lines = lines.replace("DIR", &folder.path().display().to_string());
+        fs::write(&path, format!("{head}{lines}")).unwrap();
+        fs::write(folder.path().join("words"), "no certificate").unwrap();
+        fs::write(folder.path().join("bytes"), [0xff, 0xfe]).unwrap();
+        let config = OpenStack {
+            cloud_conf: Some(path),
+            clouds: None,
+            cluster_name: "kubernetes".to_owned(),
+            strict_source_ranges: true,
+            security_groups: SecurityGroups::PerCluster,
+        };
+        let surroundings = Surroundings::default();
+        let error = Account::read("cloud", &config, &surroundings).unwrap_err();
+        let text = format!("{error:#}").replace(&folder.path().display().to_string(), "DIR");
+        assert!(!text.contains("secret-word"), "{text}");
+        text
+    }
+
+    #[test]
+    fn files_that_can_not_be_used_are_told_with_the_file_and_the_key_that_name_them() {
+        for (lines, told) in [
+            (
+                "ca-file = DIR/none",
+                "instance cloud: DIR/cloud.conf: [Global] ca-file: DIR/none can't be read: ",
+            ),
+            (
+                "ca-file = DIR/words",
+                "instance cloud: DIR/cloud.conf: ca-file: ",
+            ),
+            (
+                "cert-file = DIR/words\nkey-file = DIR/none",
+                "instance cloud: DIR/cloud.conf: [Global] key-file: DIR/none can't be read: ",
+            ),
+            (
+                "cert-file = DIR/bytes\nkey-file = DIR/words",
+                "instance cloud: DIR/cloud.conf: [Global] cert-file: DIR/bytes is not PEM",
+            ),
+            (
+                "cert-file = DIR/words\nkey-file = DIR/words",
+                "instance cloud: DIR/cloud.conf: cert-file, key-file: ",
+            ),
+            (
+                "cert-file = DIR/words",
+                "instance cloud: DIR/cloud.conf:6: [Global] cert-file, [Global] key-file: ",
+            ),
+        ] {
+            let text = refused(lines);
+            assert!(text.starts_with(told), "{lines}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_configured_patience_bounds_every_call() {
+        let short = timeouts(Duration::from_secs(5));
+        let five = Duration::from_secs(5);
+        let all = [short.read, short.write, short.auth, short.connect];
+        assert_eq!(all, [five; 4]);
+        let long = timeouts(Duration::from_secs(300));
+        assert_eq!((long.read, long.auth), (five * 60, five * 6));
+        let endless = timeouts(Duration::ZERO);
+        assert_eq!(endless.auth, Duration::MAX);
+        assert_eq!(endless.connect, Timeouts::default().connect);
+    }
+}

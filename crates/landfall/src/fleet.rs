@@ -1,0 +1,216 @@
+//! The provider instances of a process: `landfall.yaml`, or the one that a `cloud.conf` stands for, with the
+//! files that they name.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use landfall_config::cloud_conf::{CloudConf, Global};
+use landfall_config::clouds_yaml::Surroundings;
+use landfall_config::file::{Config, Instance, ProviderKind};
+use landfall_config::openstack::{OpenStack as OpenStackConfig, SecurityGroups};
+use landfall_engine::Classes;
+use landfall_kube::{Connection, Origin};
+use landfall_local::Local;
+use landfall_model::provider::{Capabilities, Provider as _};
+use landfall_model::rows::PoolRow;
+use landfall_openstack::{OpenStack, Settings};
+
+use crate::account::Account;
+use crate::cli::InstancesArgs;
+use crate::muted::Muted;
+use crate::platform::Platform;
+use crate::{cluster_id, config};
+
+/// The name of the instance that `--cloud-config` stands for.
+const OPENSTACK: &str = "openstack";
+/// What a cluster is called unless somebody names it, as with cloud-provider-openstack.
+const CLUSTER_NAME: &str = "kubernetes";
+
+/// The instances of a process, ready to be made.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    config: Config,
+    /// By position: the account of an instance on OpenStack.
+    accounts: Vec<Option<Account>>,
+}
+
+// === impl InstancesArgs ===
+
+impl InstancesArgs {
+    /// Whether nothing is configured: one instance that serves this machine.
+    pub fn is_default(&self) -> bool {
+        self.config.is_none() && self.cloud_config.is_none()
+    }
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// One instance that serves everything on this machine.
+    pub fn local() -> Self {
+        Self {
+            config: Config::only(config::INSTANCE),
+            accounts: vec![None],
+        }
+    }
+
+    /// Reads what the command line names, and the files that are named in there.
+    pub async fn read(args: &InstancesArgs) -> anyhow::Result<Self> {
+        let config = described(args).await?;
+        let read = move || -> anyhow::Result<Self> {
+            let surroundings =
+                Surroundings::new(env::current_dir().ok(), |name| env::var(name).ok());
+            let accounts = config.instances.iter().map(|instance| {
+                let ProviderKind::OpenStack(openstack) = &instance.provider else {
+                    return Ok(None);
+                };
+                Account::read(&instance.name, openstack, &surroundings).map(Some)
+            });
+            let accounts = accounts.collect::<anyhow::Result<_>>()?;
+            Ok(Self { config, accounts })
+        };
+        tokio::task::spawn_blocking(read).await?
+    }
+
+    /// The instances as classes.
+    pub fn classes(&self) -> Classes {
+        classes(&self.config)
+    }
+
+    /// The pools of all instances.
+    pub fn pools(&self) -> Vec<PoolRow> {
+        self.config.pools()
+    }
+
+    /// The accounts of the instances that are on OpenStack.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.iter().flatten()
+    }
+
+    /// Those of them that are not switched off.
+    pub fn active(&self) -> impl Iterator<Item = &Account> {
+        self.accounts().filter(|account| is_on(account))
+    }
+
+    /// Keeps the Services of instances that are switched off from the engine.
+    pub fn muted(&self) -> Muted {
+        let accounts = self.accounts.iter();
+        let off = accounts.map(|account| account.as_ref().is_some_and(|it| !is_on(it)));
+        Muted::new(self.classes(), off.collect())
+    }
+
+    /// Learns which cluster it is, where an instance wants to know.
+    pub async fn learn_cluster(
+        &mut self,
+        connection: &Connection,
+        origin: &Origin,
+    ) -> anyhow::Result<()> {
+        if self.active().next().is_none() {
+            return Ok(());
+        }
+        let id = cluster_id::read(connection, origin).await?;
+        for account in self.accounts.iter_mut().flatten() {
+            account.settings.cluster_id.clone_from(&id);
+        }
+        Ok(())
+    }
+
+    /// The providers, in the order of the classes. `local` makes one for this machine.
+    pub fn platforms(
+        &self,
+        mut local: impl FnMut() -> anyhow::Result<Local>,
+    ) -> anyhow::Result<Vec<Platform>> {
+        let accounts = self.accounts.iter();
+        let platforms = accounts.map(|account| match account {
+            None => Ok(Platform::Local(Arc::new(local()?))),
+            Some(account) if is_on(account) => Ok(Platform::OpenStack(made(account))),
+            Some(account) => Ok(Platform::Paper(account.settings.capabilities())),
+        });
+        platforms.collect()
+    }
+
+    /// Providers that hold nothing on this machine, look at their clouds, and change nothing.
+    pub fn sandboxes(&self) -> Vec<Platform> {
+        let accounts = self.accounts.iter();
+        let sandboxes = accounts.map(|account| match account {
+            None => Platform::Local(Arc::new(Local::imaginary())),
+            Some(account) if is_on(account) => Platform::Glimpse(made(account)),
+            Some(account) => Platform::Paper(account.settings.capabilities()),
+        });
+        sandboxes.collect()
+    }
+
+    /// Providers that hold nothing and ask nobody.
+    pub fn paper(&self) -> Vec<Platform> {
+        let accounts = self.accounts.iter();
+        let paper = accounts.map(|account| match account {
+            None => Platform::Local(Arc::new(Local::imaginary())),
+            Some(account) => Platform::Paper(account.settings.capabilities()),
+        });
+        paper.collect()
+    }
+}
+
+/// The instances of a configuration as classes.
+pub fn classes(config: &Config) -> Classes {
+    let (names, default) = config.names();
+    Classes::new(names, default)
+}
+
+/// What the instances of a configuration can do, without a look into the files that it names.
+pub fn abilities(config: &Config) -> Vec<Capabilities> {
+    let of = |instance: &Instance| match &instance.provider {
+        ProviderKind::Local => Local::imaginary().capabilities().clone(),
+        ProviderKind::OpenStack(openstack) => {
+            let conf = CloudConf::of(Global::default());
+            Settings::new(&conf, &openstack.cluster_name).capabilities()
+        }
+    };
+    config.instances.iter().map(of).collect()
+}
+
+/// `[LoadBalancer] enabled`
+fn is_on(account: &Account) -> bool {
+    account.settings.conf.enabled
+}
+
+fn made(account: &Account) -> Box<OpenStack> {
+    let (cloud, settings) = (account.cloud.clone(), account.settings.clone());
+    Box::new(OpenStack::new(cloud, settings))
+}
+
+/// The instances that the command line describes.
+async fn described(args: &InstancesArgs) -> anyhow::Result<Config> {
+    let mut config = match &args.cloud_config {
+        Some(path) => of_cloud_conf(path.clone()),
+        None => config::read(args.config.as_deref()).await?,
+    };
+    if let Some(name) = &args.cluster_name {
+        for instance in &mut config.instances {
+            if let ProviderKind::OpenStack(openstack) = &mut instance.provider {
+                openstack.cluster_name.clone_from(name);
+            }
+        }
+    }
+    Ok(config)
+}
+
+/// What cloud-provider-openstack does with its `cloud.conf`: one instance for everything.
+fn of_cloud_conf(path: PathBuf) -> Config {
+    let openstack = OpenStackConfig {
+        cloud_conf: Some(path),
+        clouds: None,
+        cluster_name: CLUSTER_NAME.to_owned(),
+        strict_source_ranges: true,
+        security_groups: SecurityGroups::default(),
+    };
+    Config {
+        instances: vec![Instance {
+            name: OPENSTACK.to_owned(),
+            provider: ProviderKind::OpenStack(openstack),
+            default: true,
+            pools: Vec::new(),
+        }],
+    }
+}

@@ -1,0 +1,229 @@
+//! Where load balancers are made: every provider of this binary behind one type, so that one process can hold instances of each.
+
+use std::fmt;
+use std::sync::Arc;
+
+use landfall_local::Local;
+use landfall_model::Uid;
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::plan::{Plan, Planned};
+use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::PoolRow;
+use landfall_model::view::{ListenerView, PoolView};
+use landfall_openstack::OpenStack;
+use serde::Serialize;
+
+/// A provider.
+#[derive(Debug)]
+pub enum Platform {
+    /// This machine, or a copy of what is held of it.
+    Local(Arc<Local>),
+    /// OpenStack.
+    OpenStack(Box<OpenStack>),
+    /// OpenStack, looked at only: what is carried out changes nothing.
+    Glimpse(Box<OpenStack>),
+    /// A platform of which only the abilities are known. It holds nothing and asks nobody.
+    Paper(Capabilities),
+}
+
+/// What a platform holds for one Service.
+#[derive(Debug)]
+pub enum Observed {
+    /// On this machine.
+    Local(landfall_local::Observed),
+    /// On OpenStack.
+    OpenStack(Box<landfall_openstack::Observed>),
+    /// Nothing, because nobody was asked.
+    Nothing,
+}
+
+/// One change.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Step {
+    /// On this machine.
+    Local(landfall_local::Step),
+    /// On OpenStack.
+    OpenStack(landfall_openstack::Step),
+}
+
+// === impl Platform ===
+
+impl Platform {
+    /// A copy for plans: it starts from what is held now, and changes nothing outside itself. Of a
+    /// cloud nothing is remembered, so that a plan is made from what is there.
+    pub fn sandbox(&self) -> Self {
+        match self {
+            Self::Local(local) => Self::Local(Arc::new(local.sandbox())),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+                let (cloud, settings) = (openstack.cloud().clone(), openstack.settings().clone());
+                Self::Glimpse(Box::new(OpenStack::new(cloud, settings)))
+            }
+            Self::Paper(capabilities) => Self::Paper(capabilities.clone()),
+        }
+    }
+}
+
+impl Provider for Platform {
+    type Observed = Observed;
+    type Step = Step;
+
+    fn capabilities(&self) -> &Capabilities {
+        match self {
+            Self::Local(local) => local.capabilities(),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.capabilities(),
+            Self::Paper(capabilities) => capabilities,
+        }
+    }
+
+    async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
+        match self {
+            Self::Local(local) => local.observe(want).await.map(Observed::Local),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+                let have = openstack.observe(want).await?;
+                Ok(Observed::OpenStack(Box::new(have)))
+            }
+            Self::Paper(_) => Ok(Observed::Nothing),
+        }
+    }
+
+    fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
+        match (self, have) {
+            (Self::Local(local), Observed::Local(have)) => {
+                local.plan(want, have).map(|plan| of(plan, Step::Local))
+            }
+            (Self::OpenStack(openstack) | Self::Glimpse(openstack), Observed::OpenStack(have)) => {
+                openstack
+                    .plan(want, have)
+                    .map(|plan| of(plan, Step::OpenStack))
+            }
+            (Self::Paper(_), Observed::Nothing) => Ok(Plan::default()),
+            _ => Err(vec![of_another()]),
+        }
+    }
+
+    async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        match (self, step) {
+            (Self::Local(local), Step::Local(step)) => local.apply(step).await,
+            (Self::OpenStack(openstack), Step::OpenStack(step)) => openstack.apply(step).await,
+            (Self::Glimpse(_), Step::OpenStack(_)) => Ok(Applied::Done),
+            _ => Err(ProviderError::lasting(of_another())),
+        }
+    }
+
+    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+        match (self, have) {
+            (Self::Local(local), Observed::Local(have)) => local.standing(want, have),
+            (Self::OpenStack(openstack) | Self::Glimpse(openstack), Observed::OpenStack(have)) => {
+                openstack.standing(want, have)
+            }
+            (Self::Paper(_), Observed::Nothing) => Standing::default(),
+            _ => Standing {
+                waiting: vec![of_another()],
+                ..Standing::default()
+            },
+        }
+    }
+
+    fn recall(&self, claims: &[Claim]) {
+        match self {
+            Self::Local(local) => local.recall(claims),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.recall(claims),
+            Self::Paper(_) => {}
+        }
+    }
+
+    fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+        match self {
+            Self::Local(local) => local.set_pools(pools),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.set_pools(pools),
+            Self::Paper(_) => Vec::new(),
+        }
+    }
+
+    fn live(&self, service: &Uid) -> Vec<ListenerView> {
+        match self {
+            Self::Local(local) => local.live(service),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.live(service),
+            Self::Paper(_) => Vec::new(),
+        }
+    }
+
+    fn pools(&self) -> Vec<PoolView> {
+        match self {
+            Self::Local(local) => local.pools(),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.pools(),
+            Self::Paper(_) => Vec::new(),
+        }
+    }
+
+    async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        match self {
+            Self::Local(local) => local.audit().await,
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.audit().await,
+            Self::Paper(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The same plan in steps of this binary.
+fn of<S>(plan: Plan<S>, wrap: impl Fn(S) -> Step) -> Plan<Step> {
+    let steps = plan.steps.into_iter().map(|planned| Planned {
+        step: wrap(planned.step),
+        because: planned.because,
+        members_only: planned.members_only,
+    });
+    Plan {
+        steps: steps.collect(),
+    }
+}
+
+/// What one platform has seen or planned was shown to another one. The engine never does.
+fn of_another() -> Reason {
+    Reason::error(
+        Code::ProviderFailed,
+        "this was planned for another provider",
+    )
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(step) => step.fmt(f),
+            Self::OpenStack(step) => step.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::ServiceKey;
+
+    use super::*;
+
+    fn removal() -> Intent {
+        Intent::removal(ServiceKey::new("default", "web"), Uid::new("1"))
+    }
+
+    #[tokio::test]
+    async fn what_another_platform_has_seen_is_refused_and_never_taken_for_nothing_to_do() {
+        let local = Platform::Local(Arc::new(Local::imaginary()));
+        let want = removal();
+        let seen = local.observe(&want).await.unwrap();
+        assert!(local.plan(&want, &seen).unwrap().is_empty());
+        let refused = local.plan(&want, &Observed::Nothing).unwrap_err();
+        assert_eq!(refused[0].code, Code::ProviderFailed);
+        let standing = local.standing(&want, &Observed::Nothing);
+        assert_eq!(standing.waiting.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn paper_plans_nothing_and_asks_nobody() {
+        let paper = Platform::Paper(Capabilities::default());
+        let want = removal();
+        let seen = paper.observe(&want).await.unwrap();
+        assert!(paper.plan(&want, &seen).unwrap().is_empty());
+        assert_eq!(paper.audit().await.unwrap(), []);
+    }
+}

@@ -1,0 +1,336 @@
+//! An instance on OpenStack: the real binary against the simulated cloud.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use landfall_model::reason::Code;
+use landfall_model::view::ServiceView;
+use landfall_testkit::openstack::{Served, Service, Settle, Sim};
+use serde_json::Value;
+
+use crate::lab::Lab;
+use crate::look::is_ready;
+use crate::manifest::{Svc, line_of, svc};
+use crate::process::{self, Ended};
+
+/// A lab, a cloud, and the files that lead from one to the other.
+struct Scene {
+    lab: Lab,
+    sim: Sim,
+    served: Served,
+}
+
+const NODES: [(&str, [u8; 4]); 2] = [("node-a", [10, 0, 0, 11]), ("node-b", [10, 0, 0, 12])];
+
+impl Scene {
+    /// A cloud with two nodes in it, and an instance that serves everything.
+    async fn set() -> Self {
+        Self::with(&CONFIG).await
+    }
+
+    /// The same for other options of `up`.
+    async fn with(options: &[&str]) -> Self {
+        let sim = Sim::new();
+        sim.configure(|settings| settings.settle = Settle::all(Duration::from_millis(100)));
+        let served = sim.serve().await.unwrap();
+        let lab = Lab::new();
+        let mut nodes = String::new();
+        for (name, address) in NODES {
+            let address = IpAddr::from(address);
+            sim.add_node(name, address);
+            nodes.push_str(&format!(
+                "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
+                 status:\n  addresses: [{{type: InternalIP, address: {address}}}]\n  \
+                 conditions: [{{type: Ready, status: \"True\"}}]\n"
+            ));
+        }
+        lab.write("nodes.yaml", &nodes);
+        let scene = Self {
+            lab: lab.options(options),
+            sim,
+            served,
+        };
+        scene.cloud_conf("", "");
+        scene.put(
+            "landfall.yaml",
+            "instances:\n- name: cloud\n  default: true\n  provider:\n    kind: openstack\n    \
+             cloudConf: cloud.conf\n    clusterName: shop\n",
+        );
+        scene
+    }
+
+    /// A `cloud.conf` that works, with further lines in its two sections.
+    fn cloud_conf(&self, global: &str, load_balancer: &str) {
+        let text = format!(
+            "[Global]\nauth-url = {}\nusername = landfall\npassword = simulated-password\n\
+             domain-name = Default\ntenant-name = demo\n{global}\n[LoadBalancer]\n\
+             floating-network-id = {}\nsubnet-id = {}\n{load_balancer}\n",
+            self.served.auth_url,
+            self.sim.external_network(),
+            self.sim.subnet(),
+        );
+        self.put("cloud.conf", &text);
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.lab.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Lets `up` fail to start, and hands over how it ended.
+    async fn fails(&self, options: &[&str]) -> Ended {
+        let folder = self.lab.folder();
+        let mut arguments = vec!["up", "--admin", "127.0.0.1:0", "--state", "state", "-f"];
+        arguments.push(folder.to_str().unwrap());
+        arguments.extend(options);
+        let home = self.lab.path(".");
+        let ended = process::run(process::program(&home, &arguments), "").await;
+        assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("simulated-password"));
+        ended
+    }
+
+    async fn plan(&self, options: &[&str]) -> String {
+        let arguments = [&["plan"], options, &["-f"]].concat();
+        let ended = self.lab.landfall(&arguments, &[&self.lab.folder()]).await;
+        ended.good()
+    }
+
+    /// The load balancers, their listeners, floating IPs and groups of the simulated cloud.
+    fn objects(&self) -> usize {
+        self.sim.load_balancers().len() + self.sim.floating_ips().len()
+    }
+}
+
+const CONFIG: [&str; 2] = ["--config", "landfall.yaml"];
+
+/// A Service as a cluster has it: with NodePorts.
+fn web() -> Svc {
+    svc("web").spec("allocateLoadBalancerNodePorts: true")
+}
+
+fn manifest(service: &Svc) -> String {
+    service
+        .yaml()
+        .replace("{port: 80}", "{port: 80, nodePort: 30080}")
+}
+
+fn address(value: &Value) -> IpAddr {
+    value["floating_ip_address"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_behind() {
+    let mut scene = Scene::set().await;
+    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+
+    let before = scene.plan(&CONFIG).await;
+    assert!(before.contains("create load balancer"), "{before}");
+    assert!(before.contains("kube_service_shop_default_web"), "{before}");
+    assert_eq!(scene.sim.writes().len(), 0);
+
+    scene.lab.start().await;
+    let service = scene.lab.ready("default/web").await;
+    let floating = scene.sim.floating_ips();
+    let held: Vec<IpAddr> = service.status.addresses().collect();
+    assert_eq!(held, floating.iter().map(address).collect::<Vec<_>>());
+    let balancers = scene.sim.load_balancers();
+    assert_eq!(balancers.len(), 1);
+    assert_eq!(balancers[0]["name"], "kube_service_shop_default_web");
+
+    let after = scene.plan(&[]).await;
+    assert!(after.contains("0 steps for 1 Services"), "{after}");
+    let told = scene
+        .lab
+        .landfall(&["explain", "default/web"], &[])
+        .await
+        .good();
+    assert!(told.contains(&held[0].to_string()), "{told}");
+    // No thread of the data plane runs for it.
+    let metrics = scene.lab.text("/metrics").await;
+    assert!(metrics.contains("landfall_ready 1"), "{metrics}");
+
+    scene.lab.remove("web.yaml");
+    scene.lab.gone("default/web").await;
+    assert_eq!(scene.objects(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_for_a_changed_manifest_looks_at_the_cloud_and_changes_nothing() {
+    let mut scene = Scene::set().await;
+    let text = manifest(&web().tcp(80));
+    scene.lab.write("web.yaml", &text);
+    scene.lab.start().await;
+    scene.lab.ready("default/web").await;
+    scene.lab.settled().await;
+    scene.sim.forget_calls();
+
+    let changed = text.replace("port: 80,", "port: 81,");
+    let path = scene.put("changed.yaml", &changed);
+    let ended = scene.lab.landfall(&["plan", "-f"], &[&path]).await;
+    let plan = ended.good();
+    assert!(plan.contains("listener"), "{plan}");
+    assert!(!plan.contains("0 steps"), "{plan}");
+    assert_eq!(scene.sim.writes().len(), 0, "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stops_the_start_is_named() {
+    let scene = Scene::set().await;
+    scene.cloud_conf("password = wrong-word", "");
+    let ended = scene.fails(&CONFIG).await;
+    for word in [
+        "instance cloud",
+        "401",
+        "check user, password",
+        &scene.served.auth_url,
+    ] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("wrong-word"), "{}", ended.stderr);
+
+    scene.cloud_conf("", "");
+    let without = |services: &mut Vec<Service>| services.retain(|it| *it != Service::LoadBalancer);
+    scene
+        .sim
+        .configure(|settings| without(&mut settings.services));
+    let ended = scene.fails(&CONFIG).await;
+    for word in ["instance cloud", "load-balancer", "check region"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+
+    scene.cloud_conf("", "monitor-delay = 5");
+    let ended = scene.fails(&CONFIG).await;
+    let text = fs::read_to_string(scene.lab.path("cloud.conf")).unwrap();
+    let place = format!("cloud.conf:{}: ", line_of(&text, "monitor-delay"));
+    assert!(ended.stderr.contains(&place), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("[LoadBalancer] monitor-delay"),
+        "{}",
+        ended.stderr
+    );
+
+    let missing = scene.fails(&["--cloud-config", "none.conf"]).await;
+    assert!(
+        missing.stderr.contains("none.conf can't be read"),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cloud_that_does_not_answer_is_told_and_keeps_nobody_else_from_working() {
+    let mut scene = Scene::set().await;
+    let nobody = format!("auth-url = http://{}/v3", scene.lab.nobody());
+    scene.cloud_conf(&nobody, "");
+    let pool = scene.lab.ranges.pool_cidr();
+    scene.lab = scene.lab.also(&["--pool", &pool]);
+    scene.put(
+        "landfall.yaml",
+        "instances:\n- name: here\n  provider: local\n  default: true\n- name: cloud\n  \
+         provider:\n    kind: openstack\n    cloudConf: cloud.conf\n",
+    );
+    let far = manifest(&web().tcp(80).spec("loadBalancerClass: landfall.dev/cloud"));
+    scene.lab.write("far.yaml", &far);
+    let near = svc("near").tcp(8080).option("endpoints", "127.0.0.1:9");
+    scene.lab.write("near.yaml", &near.yaml());
+    scene.lab.start().await;
+    scene.lab.ready("default/near").await;
+    let reason = scene.lab.reason("default/web", Code::ProviderFailed).await;
+    assert!(reason.message.contains("onnect"), "{reason}");
+    let log = scene.lab.log();
+    let mut messages = log.iter().filter_map(|line| line["message"].as_str());
+    assert!(
+        messages.any(|it| it.contains("does not answer as it should") && it.contains("/v3")),
+        "{log:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_of_the_reference_serves_services_without_a_class() {
+    let options = ["--cloud-config", "cloud.conf", "--cluster-name", "c1"];
+    let mut scene = Scene::with(&options).await;
+    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.lab.start().await;
+    scene.lab.ready("default/web").await;
+    let balancers = scene.sim.load_balancers();
+    assert_eq!(balancers[0]["name"], "kube_service_c1_default_web");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_is_switched_off_touches_no_service() {
+    let mut scene = Scene::set().await;
+    scene.cloud_conf("", "enabled = false");
+    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.lab.start().await;
+    scene
+        .lab
+        .wait("it is ready", |view| view.ready.then_some(()))
+        .await;
+    let view = scene.lab.view().await;
+    assert!(view.services.is_empty(), "{view:?}");
+    assert_eq!(scene.sim.calls().len(), 0);
+    let log = scene.lab.log();
+    let mut messages = log.iter().filter_map(|line| line["message"].as_str());
+    assert!(messages.any(|it| it.contains("enabled = false")), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
+    let scene = Scene::set().await;
+    scene.cloud_conf("usrname = x", "");
+    let text = fs::read_to_string(scene.lab.path("cloud.conf")).unwrap();
+    let place = format!("cloud.conf:{}: ", line_of(&text, "usrname"));
+    let told = scene
+        .lab
+        .landfall(&["check", "--cloud-config", "cloud.conf"], &[])
+        .await;
+    let told = told.good();
+    assert!(told.contains(&place) && told.contains("username"), "{told}");
+    assert!(told.contains("0 errors, 1 warnings"), "{told}");
+    assert_eq!(scene.sim.calls().len(), 0, "nobody was asked");
+
+    let connect = ["check", "--connect", "--cloud-config", "cloud.conf"];
+    let told = scene.lab.landfall(&connect, &[]).await.good();
+    let project = scene.sim.project();
+    for word in ["Octavia API 2.27", "amphora, octavia, ovn", &project] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+
+    scene.cloud_conf("password = wrong-word", "");
+    let ended = scene.lab.landfall(&connect, &[]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("401"), "{}", ended.stdout);
+    scene.cloud_conf("", "lb-provider = f5");
+    let ended = scene.lab.landfall(&connect, &[]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stdout.contains("lb-provider: \"f5\""),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_comes_back_after_a_restart_without_a_write() {
+    let mut scene = Scene::set().await;
+    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.lab.start().await;
+    let before: ServiceView = scene.lab.ready("default/web").await;
+    scene.lab.settled().await;
+    scene.lab.stop().await;
+    scene.sim.forget_calls();
+    scene.lab.start().await;
+    let after = scene.lab.until("default/web", "is ready", is_ready).await;
+    scene.lab.settled().await;
+    assert_eq!(before.status.ingress, after.status.ingress);
+    let writes = scene.sim.writes();
+    assert!(writes.is_empty(), "{writes:?}");
+}
