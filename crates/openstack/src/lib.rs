@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod adoption;
 mod apply;
 mod bodies;
 mod certificate;
@@ -31,6 +32,7 @@ mod network;
 pub mod objects;
 mod observe;
 mod observed;
+pub mod orphans;
 mod plan;
 mod provider;
 mod record;
@@ -39,6 +41,7 @@ mod standing;
 mod step;
 mod wanted;
 
+pub use adoption::Adopted;
 pub use observed::Observed;
 pub use provider::OpenStack;
 pub use settings::{Groups, Settings};
