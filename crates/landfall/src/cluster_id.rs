@@ -100,3 +100,85 @@ async fn ask(origin: &Origin) -> anyhow::Result<String> {
     })?;
     Ok(namespace.metadata.uid)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::State;
+    use axum::http::StatusCode;
+    use axum::routing::{get, post};
+    use axum::{Json, Router};
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is read from an API server that allows it or not, and answers so.
+    async fn read_from(
+        allowed: bool,
+        status: StatusCode,
+        namespace: Value,
+    ) -> anyhow::Result<Option<String>> {
+        let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let review = async |State(allowed): State<bool>, Json(asked): Json<Value>| {
+            let attributes = &asked["spec"]["resourceAttributes"];
+            assert_eq!(attributes["verb"], "get");
+            assert_eq!(attributes["name"], "kube-system");
+            Json(json!({"status": {"allowed": allowed}}))
+        };
+        let answer = async move || (status, Json(namespace.clone()));
+        let router = Router::new()
+            .route(reviews, post(review))
+            .route("/api/v1/namespaces/kube-system", get(answer))
+            .with_state(allowed);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "c", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let origin = Origin::Kubeconfig {
+            path: Some(path),
+            context: None,
+        };
+        let connection = Connection::new(origin.clone(), "test").await.unwrap();
+        let id = read(&connection, &origin).await;
+        serving.abort();
+        id
+    }
+
+    #[tokio::test]
+    async fn the_id_is_the_uid_of_a_namespace_that_every_cluster_has() {
+        let namespace = json!({"metadata": {"name": "kube-system", "uid": "u-1"}});
+        let id = read_from(true, StatusCode::OK, namespace).await.unwrap();
+        assert_eq!(id.as_deref(), Some("u-1"));
+    }
+
+    #[tokio::test]
+    async fn without_the_right_there_is_no_id_and_no_failure() {
+        let namespace = json!({"metadata": {"uid": "u-1"}});
+        let id = read_from(false, StatusCode::OK, namespace).await.unwrap();
+        assert_eq!(id, None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_tells_no_id_is_a_failure_in_the_servers_words() {
+        let status = json!({
+            "kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError",
+            "message": "etcd is away",
+        });
+        let failed = read_from(true, StatusCode::INTERNAL_SERVER_ERROR, status).await;
+        let text = format!("{:#}", failed.unwrap_err());
+        assert!(
+            text.contains("cluster's id") && text.contains("etcd is away"),
+            "{text}"
+        );
+        let nothing = read_from(true, StatusCode::OK, json!({"metadata": {}})).await;
+        assert!(nothing.is_err());
+    }
+}

@@ -125,7 +125,7 @@ impl Fleet {
         let platforms = accounts.map(|account| match account {
             None => Ok(Platform::Local(Arc::new(local()?))),
             Some(account) if is_on(account) => Ok(Platform::OpenStack(made(account))),
-            Some(account) => Ok(Platform::Paper(account.settings.capabilities())),
+            Some(account) => Ok(paper(account)),
         });
         platforms.collect()
     }
@@ -136,7 +136,7 @@ impl Fleet {
         let sandboxes = accounts.map(|account| match account {
             None => Platform::Local(Arc::new(Local::imaginary())),
             Some(account) if is_on(account) => Platform::Glimpse(made(account)),
-            Some(account) => Platform::Paper(account.settings.capabilities()),
+            Some(account) => paper(account),
         });
         sandboxes.collect()
     }
@@ -146,7 +146,7 @@ impl Fleet {
         let accounts = self.accounts.iter();
         let paper = accounts.map(|account| match account {
             None => Platform::Local(Arc::new(Local::imaginary())),
-            Some(account) => Platform::Paper(account.settings.capabilities()),
+            Some(account) => paper(account),
         });
         paper.collect()
     }
@@ -173,6 +173,10 @@ pub fn abilities(config: &Config) -> Vec<Capabilities> {
 /// `[LoadBalancer] enabled`
 fn is_on(account: &Account) -> bool {
     account.settings.conf.enabled
+}
+
+fn paper(account: &Account) -> Platform {
+    Platform::Paper(Box::new(account.settings.capabilities()))
 }
 
 fn made(account: &Account) -> Box<OpenStack> {

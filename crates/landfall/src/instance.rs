@@ -1,6 +1,5 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
-use std::iter;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -132,17 +131,16 @@ impl Instance {
         let muted = fleet.muted();
         tasks.spawn(with_pools(told, facts, pools, options.fallback_pool, muted));
         tasks.spawn(engine.run(received, woken, cancel.clone()));
-        let local = providers.iter().filter_map(|provider| match &**provider {
-            Platform::Local(local) => Some(local.clone()),
-            _ => None,
-        });
-        for (local, proxy) in local.zip(iter::repeat(&proxy)) {
-            let Some(proxy) = proxy else { continue };
-            let changes = proxy.changes();
+        for provider in &providers {
+            let (Platform::Local(local), Some(proxy)) = (&**provider, &proxy) else {
+                continue;
+            };
+            let (local, changes) = (local.clone(), proxy.changes());
             let watching =
                 landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
             tasks.spawn(watching);
         }
+        drop(providers);
         for account in silent {
             tasks.spawn(keep_greeting(account, cancel.clone()));
         }

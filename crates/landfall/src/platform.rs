@@ -24,14 +24,14 @@ pub enum Platform {
     /// OpenStack, looked at only: what is carried out changes nothing.
     Glimpse(Box<OpenStack>),
     /// A platform of which only the abilities are known. It holds nothing and asks nobody.
-    Paper(Capabilities),
+    Paper(Box<Capabilities>),
 }
 
 /// What a platform holds for one Service.
 #[derive(Debug)]
 pub enum Observed {
     /// On this machine.
-    Local(landfall_local::Observed),
+    Local(Box<landfall_local::Observed>),
     /// On OpenStack.
     OpenStack(Box<landfall_openstack::Observed>),
     /// Nothing, because nobody was asked.
@@ -45,7 +45,7 @@ pub enum Step {
     /// On this machine.
     Local(landfall_local::Step),
     /// On OpenStack.
-    OpenStack(landfall_openstack::Step),
+    OpenStack(Box<landfall_openstack::Step>),
 }
 
 // === impl Platform ===
@@ -79,7 +79,10 @@ impl Provider for Platform {
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
         match self {
-            Self::Local(local) => local.observe(want).await.map(Observed::Local),
+            Self::Local(local) => {
+                let have = local.observe(want).await?;
+                Ok(Observed::Local(Box::new(have)))
+            }
             Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
                 let have = openstack.observe(want).await?;
                 Ok(Observed::OpenStack(Box::new(have)))
@@ -96,7 +99,7 @@ impl Provider for Platform {
             (Self::OpenStack(openstack) | Self::Glimpse(openstack), Observed::OpenStack(have)) => {
                 openstack
                     .plan(want, have)
-                    .map(|plan| of(plan, Step::OpenStack))
+                    .map(|plan| of(plan, |step| Step::OpenStack(Box::new(step))))
             }
             (Self::Paper(_), Observed::Nothing) => Ok(Plan::default()),
             _ => Err(vec![of_another()]),
@@ -220,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn paper_plans_nothing_and_asks_nobody() {
-        let paper = Platform::Paper(Capabilities::default());
+        let paper = Platform::Paper(Box::default());
         let want = removal();
         let seen = paper.observe(&want).await.unwrap();
         assert!(paper.plan(&want, &seen).unwrap().is_empty());
