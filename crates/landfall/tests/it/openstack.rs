@@ -1,14 +1,21 @@
 //! An instance on OpenStack: the real binary against the simulated cloud.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::reason::Code;
 use landfall_model::view::ServiceView;
 use landfall_testkit::openstack::{Served, Service, Settle, Sim};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::lab::Lab;
 use crate::look::is_ready;
@@ -40,11 +47,12 @@ impl Scene {
         for (name, address) in NODES {
             let address = IpAddr::from(address);
             sim.add_node(name, address);
-            nodes.push_str(&format!(
+            let node = format!(
                 "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
                  status:\n  addresses: [{{type: InternalIP, address: {address}}}]\n  \
                  conditions: [{{type: Ready, status: \"True\"}}]\n"
-            ));
+            );
+            nodes.push_str(&node);
         }
         lab.write("nodes.yaml", &nodes);
         let scene = Self {
@@ -333,4 +341,54 @@ async fn a_service_comes_back_after_a_restart_without_a_write() {
     assert_eq!(before.status.ingress, after.status.ingress);
     let writes = scene.sim.writes();
     assert!(writes.is_empty(), "{writes:?}");
+}
+
+/// A server whose certificate ended long ago: its address and the certificate. It ends with the task.
+async fn expired() -> (SocketAddr, String, JoinSet<()>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2020, 2, 1);
+    let certificate = params.self_signed(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        )
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // The client hangs up.
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    (address, certificate.pem(), tasks)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_has_ended_stops_the_start_and_is_named() {
+    let scene = Scene::set().await;
+    let (address, authority, _server) = expired().await;
+    scene.put("ca.pem", &authority);
+    let lines = format!("auth-url = https://{address}/v3\nca-file = ca.pem");
+    scene.cloud_conf(&lines, "");
+    let ended = scene.fails(&CONFIG).await;
+    let place = format!("https://{address}/v3");
+    for word in [
+        "instance cloud",
+        &place,
+        "certificate",
+        "xpired",
+        "renew it",
+    ] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
 }
