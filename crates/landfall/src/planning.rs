@@ -11,7 +11,7 @@ use landfall_engine::{Classes, World};
 use landfall_files::Loaded;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, PoolRow, ServiceRow};
+use landfall_model::rows::{Fact, PoolRow, ServicePort, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
@@ -183,17 +183,29 @@ fn set_pools(providers: &[Platform], classes: &Classes, world: &World) -> Vec<Re
     told.collect()
 }
 
-/// A manifest knows neither the identity nor the status of the Service that it would change.
+/// A manifest knows neither the identity nor the status of the Service that it would change, nor what
+/// an API server has allocated for it and would keep.
 fn continuing(row: &Arc<ServiceRow>, known: Option<&ServiceRow>) -> Arc<ServiceRow> {
-    match known {
-        None => row.clone(),
-        Some(known) => Arc::new(ServiceRow {
-            uid: known.uid.clone(),
-            finalized: known.finalized,
-            status: known.status.clone(),
-            ..(**row).clone()
-        }),
+    let Some(known) = known else {
+        return row.clone();
+    };
+    let mut row = ServiceRow {
+        uid: known.uid.clone(),
+        finalized: known.finalized,
+        status: known.status.clone(),
+        ..(**row).clone()
+    };
+    let of_a_cluster = known.source.is_none();
+    if of_a_cluster {
+        for port in &mut row.ports {
+            let same = |it: &&ServicePort| (it.protocol, it.port) == (port.protocol, port.port);
+            let before = known.ports.iter().find(same);
+            port.node_port = port.node_port.or(before.and_then(|it| it.node_port));
+        }
+        let check = row.health_check_node_port;
+        row.health_check_node_port = check.or(known.health_check_node_port);
     }
+    Arc::new(row)
 }
 
 /// Reads the manifests of a command. Standard input is read to its end.

@@ -146,7 +146,8 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     .unwrap();
     let plan = [&["plan", "-f", "web.yaml"], &cloud[..]].concat();
     let told = printed(landfall(folder), &plan).await;
-    assert!(told.contains("planned against the cluster"), "{told}");
+    let settled = "0 steps for 1 Services, 1 of them unchanged; planned against the cluster";
+    assert!(told.contains(settled), "{told}");
 
     kubectl
         .run(&[
