@@ -203,6 +203,11 @@ impl Sim {
         self.world(|world| world.log.iter().skip(world.forgotten).cloned().collect())
     }
 
+    /// How many calls there were since the simulator was made.
+    pub fn call_count(&self) -> usize {
+        self.world(|world| world.log.len())
+    }
+
     /// The calls that asked for a change.
     pub fn writes(&self) -> Vec<Call> {
         let mut calls = self.calls();

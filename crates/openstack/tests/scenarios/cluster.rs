@@ -22,6 +22,19 @@ struct State {
     writes: usize,
     watch: Option<mpsc::UnboundedSender<Fact>>,
     version: u64,
+    blade: Option<Blade>,
+}
+
+/// Decides whether a write is the last thing that the controller lives to ask for.
+type Blade = Box<dyn FnMut() -> Option<Halt> + Send>;
+
+/// What becomes of a write that never ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// It never arrives.
+    Before,
+    /// It is carried out, and no answer comes.
+    After,
 }
 
 // === impl Cluster ===
@@ -142,6 +155,24 @@ impl Cluster {
         self.state().writes
     }
 
+    /// Lets writes hang, as a controller sees them that is killed meanwhile.
+    pub fn on_write(&self, decide: impl FnMut() -> Option<Halt> + Send + 'static) {
+        self.state().blade = Some(Box::new(decide));
+    }
+
+    /// A write that may never end.
+    async fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        let halt = self.state().blade.as_mut().and_then(|decide| decide());
+        match halt {
+            None => write(),
+            Some(Halt::Before) => std::future::pending().await,
+            Some(Halt::After) => {
+                write();
+                std::future::pending().await
+            }
+        }
+    }
+
     fn update(
         &self,
         service: &ServiceRow,
@@ -190,11 +221,13 @@ impl State {
 
 impl Report for Cluster {
     async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        self.update(service, "finalizer", |row| row.finalized = true)
+        self.write(|| self.update(service, "finalizer", |row| row.finalized = true))
+            .await
     }
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        match self.update(service, "finalizer", |row| row.finalized = false) {
+        let write = || self.update(service, "finalizer", |row| row.finalized = false);
+        match self.write(write).await {
             Err(ReportError::Conflict { .. }) => Ok(()),
             outcome => outcome,
         }
@@ -205,7 +238,7 @@ impl Report for Cluster {
         service: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
-        self.update(service, "status", |row| {
+        let change = |row: &mut ServiceRow| {
             for key in row.status.marks.keys() {
                 row.annotations.remove(key);
             }
@@ -213,7 +246,8 @@ impl Report for Cluster {
                 row.annotations.insert(key.clone(), value.clone());
             }
             row.status = status.clone();
-        })
+        };
+        self.write(|| self.update(service, "status", change)).await
     }
 
     async fn event(&self, service: &ServiceRow, event: &Event) {

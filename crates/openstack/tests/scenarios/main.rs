@@ -3,6 +3,12 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod addresses;
 mod cluster;
+mod crash;
 mod create;
+mod follow;
+mod image;
+mod lost;
 mod rig;
+mod strangers;

@@ -31,6 +31,8 @@ pub struct Rig {
     /// A client of our own, whose calls are not the controller's.
     cloud: Cloud,
     controller: Option<Controller>,
+    /// Where the controller takes bodies to end; `None`: where the cloud does.
+    pub body_limit: Option<usize>,
     /// Ids of the nodes' servers.
     pub servers: BTreeMap<String, String>,
 }
@@ -57,6 +59,10 @@ const LOOKER: &str = "looker/1";
 
 /// A client of a simulated cloud.
 pub fn cloud(sim: &Sim, agent: Option<&str>) -> Cloud {
+    cloud_within(sim, agent, None)
+}
+
+fn cloud_within(sim: &Sim, agent: Option<&str>, body_limit: Option<usize>) -> Cloud {
     let logins = Logins::default();
     let auth = Auth::Password {
         user: UserRef::Name {
@@ -70,6 +76,7 @@ pub fn cloud(sim: &Sim, agent: Option<&str>) -> Cloud {
         }),
     };
     let mut config = CloudConfig::new(&sim.auth_url(), auth);
+    config.body_limit = body_limit.unwrap_or(config.body_limit);
     if let Some(agent) = agent {
         agent.clone_into(&mut config.user_agent);
     }
@@ -120,6 +127,7 @@ impl Rig {
             cluster: Cluster::default(),
             settings,
             controller: None,
+            body_limit: None,
             servers: BTreeMap::new(),
         }
     }
@@ -136,7 +144,8 @@ impl Rig {
     /// Starts the controller, as a new process would.
     pub fn start(&mut self) {
         self.kill();
-        let provider = OpenStack::new(cloud(&self.sim, None), self.settings.clone());
+        let provider = cloud_within(&self.sim, None, self.body_limit);
+        let provider = OpenStack::new(provider, self.settings.clone());
         let classes = Classes::new(vec!["openstack".to_owned()], Some("openstack"));
         let mut config = EngineConfig::new(classes);
         config.backoff = Backoff {
@@ -200,7 +209,7 @@ impl Rig {
 
     /// Waits until nothing was asked of the cloud for a while; at most some minutes, for what fails for ever.
     pub async fn settle(&self) {
-        const QUIET: u32 = 8;
+        const QUIET: u32 = 12;
         let mut quiet = 0;
         for _ in 0..240 {
             let before = (self.calls().len(), self.cluster.writes());
