@@ -153,6 +153,45 @@ const ADVICE: &[(Code, &str)] = &[
          or backends that are down.",
     ),
     (
+        Code::NoEligibleNodes,
+        "See the nodes: ready, without the label that excludes them, chosen by the node selector of Service \
+         or configuration, and with an address of the family.",
+    ),
+    (
+        Code::InvalidCloudOption,
+        "Write the annotation or the key as the message says; what works goes on unchanged.",
+    ),
+    (
+        Code::CloudObjectNotFound,
+        "Look the id or the name up in the cloud, in the project of the account.",
+    ),
+    (
+        Code::NotOurs,
+        "Choose another load balancer, or take the annotation away; nothing of the other owner's is \
+         touched.",
+    ),
+    (
+        Code::LoadBalancerFailed,
+        "Wait: it is failed over or made anew. If it stays, the message has the cloud's own words.",
+    ),
+    (
+        Code::LoadBalancerLost,
+        "Wait: it is made anew behind the same floating IP. Find out who deleted it.",
+    ),
+    (
+        Code::QuotaExceeded,
+        "Raise the project's quota, or delete what is not needed.",
+    ),
+    (
+        Code::FloatingIpInUse,
+        "Ask for another address, or take it from the port that has it.",
+    ),
+    (
+        Code::SourceRangesNotEnforced,
+        "Let security groups be managed (`manage-security-groups`), choose a provider that enforces \
+         ranges, or take them away.",
+    ),
+    (
         Code::EndpointIgnored,
         "See the reason beside the endpoint: mostly an address of another family, or a port that does \
          not exist.",
