@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_model::provider::{Applied, ProviderError};
+use landfall_model::provider::{Applied, ProviderError, Scope};
 use landfall_model::{Code, Reason, Uid};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,9 @@ use crate::wanted::WantedListener;
 
 impl OpenStack {
     pub(crate) async fn carry_out(&self, step: &Step) -> Result<Applied, ProviderError> {
-        if let Step::Await { .. } = step {
+        if let Step::Await { load_balancer, .. } = step {
+            // Whether it is done is to be seen, not to be assumed again.
+            self.memory().surprise(load_balancer);
             return Ok(Applied::Busy { after: self.pace() });
         }
         let result = match step {
@@ -33,7 +35,12 @@ impl OpenStack {
         };
         result.map_err(|error| {
             tracing::debug!(%step, %error, "refused");
-            failure(&error)
+            let mut failure = failure(&error);
+            // What the cloud does not give of addresses and groups keeps nothing else from being done.
+            if step.stands_alone() && !error.is_passing() {
+                failure.scope = Scope::Step;
+            }
+            failure
         })
     }
 
@@ -85,6 +92,11 @@ impl OpenStack {
                 memory.changed(&id, now);
                 if let (Some(known), Some(graph)) = (memory.balancers.get_mut(&id), graph) {
                     known.graph = Some(Arc::new(graph));
+                }
+                match step {
+                    Step::FailOver { .. } => memory.failed_over(&id),
+                    Step::DeleteLoadBalancer { .. } => memory.surprise(&id),
+                    _ => {}
                 }
                 let after = memory.settle;
                 return Ok(Applied::Busy { after });
@@ -168,6 +180,15 @@ impl OpenStack {
                     body.insert("default_pool_id".into(), json!(pool));
                 }
                 let created = self.cloud.create_listener(&body.into()).await?;
+                let serving = graph
+                    .pools
+                    .iter_mut()
+                    .filter(|it| Some(&it.id) == pool.as_ref());
+                for it in serving {
+                    it.listeners.push(Ref {
+                        id: created.id.clone(),
+                    });
+                }
                 graph
                     .listeners
                     .push(settled(created, |it| &mut it.provisioning_status));

@@ -23,7 +23,16 @@ pub(crate) fn find(
     if let Some((_, Some(balancer))) = named
         && !balancer.provisioning_status.is_going()
     {
-        return one(names, cluster, balancer, Vec::new());
+        let mut found = one(names, cluster, balancer, Vec::new());
+        if let Found::One {
+            owner: true,
+            surplus,
+            ..
+        } = &mut found
+        {
+            *surplus = repeated(names, cluster, &balancer.id, all);
+        }
+        return found;
     }
     let by_name = by_name(names, cluster, all);
     let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
@@ -86,6 +95,17 @@ fn by_name(names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
         Some(balancer) => one(names, cluster, balancer, Vec::new()),
         None => Found::Nothing,
     }
+}
+
+/// Others that were made for the very same Service: a request was repeated whose answer was lost.
+fn repeated(names: &Names, cluster: &str, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
+    let others = all.iter().filter(|it| it.id != *chosen);
+    let ours = others.filter(|it| {
+        it.tags.contains(&names.uid_tag)
+            && is_owner(names, cluster, it)
+            && !it.provisioning_status.is_going()
+    });
+    ours.map(|it| it.id.clone()).collect()
 }
 
 /// Names are cut, so that two Services may have one: the description tells them apart.

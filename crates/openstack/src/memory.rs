@@ -11,7 +11,7 @@ use landfall_model::Uid;
 use tokio::time::Instant;
 
 use crate::graph::Graph;
-use crate::objects::{Id, LoadBalancer, Subnet};
+use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
 use crate::wanted::WantedListener;
 
 /// The moment after what was just done: a list that was asked for in the same instant need not tell of it.
@@ -40,8 +40,12 @@ pub(crate) struct Memory {
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
     pub(crate) audited: HashMap<&'static str, u64>,
-    /// Failovers that the cloud does not let us ask for.
+    /// Services whose wish could not be had when it was last looked at.
+    pub(crate) refused: HashSet<Uid>,
+    /// Failovers that the cloud does not let us ask for, or that did not help.
     pub(crate) no_failover: HashSet<Id>,
+    /// Failovers since the load balancer was last well.
+    failovers: HashMap<Id, u32>,
     /// What Octavia said of an algorithm that it refused.
     pub(crate) refused_methods: HashMap<Id, String>,
 }
@@ -57,6 +61,8 @@ pub(crate) struct Known {
     pub(crate) dirty: Option<Instant>,
     /// Whether it may be taken to be done once the time is over that it usually takes.
     pub(crate) assume: bool,
+    /// Since when it is seen to be busy, with nothing of ours accepted since.
+    pub(crate) pending_since: Option<Instant>,
 }
 
 /// What a load balancer was made with, or was seen with: as wanted then, with no ids.
@@ -71,6 +77,10 @@ pub(crate) struct Sketch {
 const FIRST_GUESS: Duration = Duration::from_secs(1);
 /// The longest that is ever waited before looking.
 const LONGEST_GUESS: Duration = Duration::from_secs(10);
+/// A change that took longer than so many usual ones counts as so many.
+const OUTLIER: u32 = 4;
+/// So many failovers of a load balancer may fail before it is made anew.
+const FAILOVERS: u32 = 3;
 
 impl Default for Memory {
     fn default() -> Self {
@@ -86,7 +96,9 @@ impl Default for Memory {
             floating_written: None,
             groups_written: None,
             audited: HashMap::new(),
+            refused: HashSet::new(),
             no_failover: HashSet::new(),
+            failovers: HashMap::new(),
             refused_methods: HashMap::new(),
         }
     }
@@ -100,6 +112,23 @@ impl Memory {
         let known = self.balancers.entry(id.clone()).or_default();
         known.dirty = Some(now);
         known.assume = true;
+        known.pending_since = None;
+    }
+
+    /// A failover was accepted. It is not taken to have helped.
+    pub(crate) fn failed_over(&mut self, id: &Id) {
+        self.surprise(id);
+        let count = self.failovers.entry(id.clone()).or_default();
+        *count += 1;
+        if *count >= FAILOVERS {
+            self.no_failover.insert(id.clone());
+        }
+    }
+
+    /// How long Octavia has been busy with a load balancer.
+    pub(crate) fn pending_for(&self, id: &Id, now: Instant) -> Duration {
+        let since = self.balancers.get(id).and_then(|known| known.pending_since);
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// What became of a change is not known: the graph is read anew.
@@ -124,7 +153,13 @@ impl Memory {
         let known = self.balancers.entry(row.id.clone()).or_default();
         known.row = row.clone();
         if row.provisioning_status.is_pending() {
+            known.pending_since.get_or_insert(at);
             return;
+        }
+        known.pending_since = None;
+        if row.provisioning_status == Provisioning::Active {
+            self.failovers.remove(&row.id);
+            self.no_failover.remove(&row.id);
         }
         let Some(dirty) = known.dirty else { return };
         if at < dirty {
@@ -139,7 +174,11 @@ impl Memory {
                 sketch.token.clone_from(&row.updated_at);
             }
         }
-        let settle = self.settle.mul_f64(0.7) + took.mul_f64(0.3);
+        // One that was stuck does not tell how long the others take.
+        let took = took.min(self.settle * OUTLIER);
+        // A guess that is too short costs a refused request each time; one that is too long, only a moment.
+        let weight = if took > self.settle { 0.8 } else { 0.3 };
+        let settle = self.settle.mul_f64(1.0 - weight) + took.mul_f64(weight);
         self.settle = settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
     }
 
@@ -149,6 +188,7 @@ impl Memory {
             self.balancers.remove(&id);
         }
         self.attempts.remove(service);
+        self.refused.remove(service);
         self.sketches.remove(service);
     }
 }

@@ -30,6 +30,9 @@ use crate::wanted::{self, WantedListener};
 /// strength of it is corrected by Octavia.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// A load balancer that is busy for longer than this is told of: no change of Octavia takes so long.
+const PATIENCE: Duration = Duration::from_secs(270);
+
 /// Up to so many load balancers, the graphs of all are read at once when several are needed.
 const FEW: usize = 200;
 
@@ -78,7 +81,7 @@ impl OpenStack {
             groups: None,
             assumed,
             body_limit: self.cloud.body_limit(),
-            notices: Vec::new(),
+            notices: self.troubles(&found).into_iter().collect(),
             names,
             found,
         };
@@ -116,7 +119,7 @@ impl OpenStack {
             .as_ref()
             .map_or_else(|| choice.provider.clone(), |it| it.provider.clone());
         let features = Features::new(version, &provider);
-        let mut notices = Vec::new();
+        let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         self.complete(&mut choice, wish, balancer.as_deref())
             .await?;
         let (listeners, mut reasons) = wanted::listeners(
@@ -214,6 +217,8 @@ impl OpenStack {
                 }
                 let recent = now.checked_sub(self.pace_with(&memory)).unwrap_or(now);
                 since = since.max(dirty).max(recent);
+            } else if known.is_some_and(|it| it.row.provisioning_status.is_pending()) {
+                since = since.max(now.checked_sub(self.pace_with(&memory)).unwrap_or(now));
             }
         }
         let (roster, at) = self.roster(since).await?;
@@ -248,6 +253,28 @@ impl OpenStack {
             memory.seen(balancer, at);
         }
         Ok((found, false))
+    }
+
+    /// What is wrong with the load balancer itself.
+    fn troubles(&self, found: &Found) -> Option<(&'static str, Reason)> {
+        let Found::One {
+            balancer, owner, ..
+        } = found
+        else {
+            return None;
+        };
+        let reason = match balancer.provisioning_status {
+            Provisioning::Error => in_error(&balancer.id, *owner),
+            status if status.is_pending() => {
+                let waited = self.memory().pending_for(&balancer.id, Instant::now());
+                if waited < PATIENCE {
+                    return None;
+                }
+                stuck(&balancer.id, status)
+            }
+            _ => return None,
+        };
+        Some(("SyncLoadBalancerFailed", reason))
     }
 
     /// Everything in the load balancer, as far as it is needed.
@@ -594,6 +621,36 @@ fn no_subnet(why: &str) -> Reason {
         format!("the subnet can't be taken from the nodes: {why}"),
     )
     .remedy("name it in subnet-id of the configuration, or in loadbalancer.openstack.org/subnet-id")
+}
+
+/// Octavia has given the load balancer up.
+pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
+    let reason = Reason::error(
+        Code::LoadBalancerFailed,
+        format!("Octavia says that load balancer {id} is in ERROR"),
+    );
+    reason.remedy(if owner {
+        "the cloud's operators can see why; it is failed over where that is allowed, and made anew otherwise"
+    } else {
+        "the cloud's operators can see why; it was made for somebody else, who may make it anew"
+    })
+}
+
+/// Octavia does not come to an end with the load balancer, and takes no change meanwhile.
+fn stuck(id: &Id, status: Provisioning) -> Reason {
+    let doing = match status {
+        Provisioning::PendingCreate => "PENDING_CREATE",
+        Provisioning::PendingDelete => "PENDING_DELETE",
+        _ => "PENDING_UPDATE",
+    };
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {id} has been in {doing} for more than {} seconds",
+            PATIENCE.as_secs()
+        ),
+    )
+    .remedy("the cloud's operators can see why, and end it")
 }
 
 fn no_nodes_notice() -> Reason {

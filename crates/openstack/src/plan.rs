@@ -97,12 +97,16 @@ fn wish(
     if let Some(diff) = &diff {
         diff.plan(&target.listeners, &mut graph_plan)?;
     }
-    address::plan(intent, have, target, balancer, *owner, &mut plan)?;
+    let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
     if *owner {
         rename(have, balancer, settings, &mut plan);
     }
     tag(intent, have, balancer, *owner, &mut plan);
     plan.steps.extend(graph_plan.steps);
+    // An address that can't be had keeps nothing else from being done.
+    if plan.is_empty() && !have.assumed {
+        addressed?;
+    }
     if have.assumed
         && plan
             .steps
@@ -120,13 +124,17 @@ fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
         Provisioning::PendingDelete | Provisioning::Deleted => "being deleted",
         _ => "being changed",
     };
-    plan.push(
-        Step::Await {
-            load_balancer: balancer.id.clone(),
-            doing: doing.to_owned(),
-        },
-        "Octavia takes one change at a time",
-    );
+    let step = Step::Await {
+        load_balancer: balancer.id.clone(),
+        doing: doing.to_owned(),
+    };
+    let because = "Octavia takes one change at a time";
+    // To wait is no change of its own: what is waited for was told of.
+    if status == Provisioning::PendingCreate {
+        plan.push(step, because);
+    } else {
+        plan.push_members(step, because);
+    }
 }
 
 fn create(

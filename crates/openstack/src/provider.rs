@@ -15,6 +15,7 @@ use crate::client::{ApiError, Cloud};
 use crate::errors::failure;
 use crate::listed::Listed;
 use crate::memory::Memory;
+use crate::names::UID_PREFIX;
 use crate::objects::{
     FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning, SecurityGroup,
 };
@@ -48,6 +49,8 @@ pub(crate) struct Lists {
 
 /// From one look at busy load balancers to the next: at least, and at most.
 const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
+/// So few busy load balancers are looked at as often as may be.
+const FEW_BUSY: usize = 3;
 
 // === impl OpenStack ===
 
@@ -84,6 +87,10 @@ impl OpenStack {
 
     pub(crate) fn pace_with(&self, memory: &Memory) -> Duration {
         let _ = self;
+        let busy = memory.balancers.values().filter(|it| it.dirty.is_some());
+        if busy.count() <= FEW_BUSY {
+            return PACE.0;
+        }
         memory.settle.clamp(PACE.0, PACE.1)
     }
 
@@ -151,10 +158,14 @@ impl OpenStack {
                         && row.updated_at.is_some()
                         && (token == row.updated_at || sketched == row.updated_at)
                 });
+                let tag = format!("{UID_PREFIX}{uid}");
+                let repeated = roster
+                    .iter()
+                    .any(|row| row.id != id && row.tags.contains(&tag));
                 if child_failed {
                     memory.doubt(&id, now);
                 }
-                if !same || child_failed {
+                if !same || child_failed || repeated {
                     changed.push(uid);
                 }
             }
@@ -162,6 +173,10 @@ impl OpenStack {
         if self.neutron_changed(now).await? {
             changed = self.memory().of.keys().cloned().collect();
         }
+        // What could not be had may be there by now.
+        changed.extend(self.memory().refused.iter().cloned());
+        changed.sort();
+        changed.dedup();
         Ok(changed)
     }
 
@@ -206,10 +221,8 @@ impl OpenStack {
         let mut memory = self.memory();
         let mut changed = false;
         for (kind, hash) in hashes {
-            changed |= memory
-                .audited
-                .insert(kind, hash)
-                .is_some_and(|before| before != hash);
+            // What happened before the first look is not known either.
+            changed |= memory.audited.insert(kind, hash) != Some(hash);
         }
         Ok(changed)
     }
@@ -237,7 +250,7 @@ impl OpenStack {
                     load_balancer,
                     cascade: true,
                 },
-                "Octavia says that it is broken, and does not let us fail it over; it is made anew",
+                "Octavia says that it is broken, and no failover mends it; it is made anew",
             );
         }
         plan
@@ -280,7 +293,15 @@ impl Provider for OpenStack {
     }
 
     fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        plan::plan(want, have, &self.settings).map(|plan| self.without_refused(plan))
+        let planned = plan::plan(want, have, &self.settings);
+        {
+            let refused = &mut self.memory().refused;
+            match &planned {
+                Ok(_) => refused.remove(&want.uid),
+                Err(_) => refused.insert(want.uid.clone()),
+            };
+        }
+        planned.map(|plan| self.without_refused(plan))
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {

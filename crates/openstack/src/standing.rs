@@ -11,7 +11,7 @@ use landfall_model::{Code, Intent, Reason};
 
 use crate::address::is_floating;
 use crate::objects::{LoadBalancer, Provisioning};
-use crate::observe::is_given;
+use crate::observe::{in_error, is_given};
 use crate::observed::{Content, Found, Goal, Observed, Target};
 use crate::record::Record;
 use crate::settings::Settings;
@@ -20,7 +20,10 @@ use crate::wanted::fingerprint;
 /// How far the Service is.
 pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
     let Goal::Exists(target) = &have.goal else {
-        return Standing::default();
+        return Standing {
+            notices: have.notices.clone(),
+            ..Standing::default()
+        };
     };
     let mut standing = Standing {
         remarks: target.reasons.clone(),
@@ -42,16 +45,7 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
                 format!("Octavia is making load balancer {}", balancer.id),
             ));
         }
-        Provisioning::Error if *owner => standing.waiting.push(
-            Reason::error(
-                Code::LoadBalancerFailed,
-                format!(
-                    "Octavia says that load balancer {} is in ERROR",
-                    balancer.id
-                ),
-            )
-            .remedy("the cloud's operators can see why; Landfall asks Octavia to fail it over"),
-        ),
+        Provisioning::Error => standing.waiting.push(in_error(&balancer.id, *owner)),
         _ => {}
     }
     if let Some(address) = address {

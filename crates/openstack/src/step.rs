@@ -252,6 +252,18 @@ impl Step {
             _ => None,
         }
     }
+
+    /// Whether the steps after it do not rest on it.
+    pub(crate) fn stands_alone(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateFloatingIp { .. }
+                | Self::AttachFloatingIp { .. }
+                | Self::CreateGroup { .. }
+                | Self::CreateRules { .. }
+                | Self::SetPortGroups { joins: true, .. }
+        )
+    }
 }
 
 impl fmt::Display for Step {

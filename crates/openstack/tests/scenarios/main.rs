@@ -4,11 +4,18 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod addresses;
+mod chaos;
 mod cluster;
 mod crash;
 mod create;
 mod follow;
 mod image;
+mod listeners;
 mod lost;
+mod monitors;
+mod pools;
 mod rig;
+mod shapes;
 mod strangers;
+mod verdict;
+mod written;

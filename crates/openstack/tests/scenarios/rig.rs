@@ -1,5 +1,11 @@
 //! A controller, a cluster in memory, and a cloud: the stage of all scenarios.
 
+#[cfg(feature = "stack")]
+#[path = "real.rs"]
+pub mod real;
+#[path = "stage.rs"]
+pub mod stage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +28,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
+use stage::Stage;
 
 /// Everything on stage. Time is virtual with a simulated cloud: `#[tokio::test(start_paused = true)]`.
 pub struct Rig {
-    pub sim: Sim,
+    /// The simulator; or a real cloud, which can do less for a test.
+    pub sim: Stage,
     pub cluster: Cluster,
     pub settings: Settings,
     /// A client of our own, whose calls are not the controller's.
@@ -97,7 +105,23 @@ impl Rig {
     /// The default world of the scenarios, the controller not yet running: nodes a and b in subnet S, cluster c1,
     /// floating network X. `conf` is appended to `[LoadBalancer]`.
     pub fn new(conf: &str) -> Self {
+        #[cfg(feature = "stack")]
+        if let Some(provider) = real::provider() {
+            return Self::real(provider, conf);
+        }
         Self::in_world(Sim::new(), conf)
+    }
+
+    /// The default world in a project of a real cloud.
+    #[cfg(feature = "stack")]
+    fn real(provider: &'static str, conf: &str) -> Self {
+        let real = real::Real::new(provider);
+        let conf = format!("{}{conf}\n", real.conf());
+        let cloud = real.looker(LOOKER);
+        let mut rig = Self::between(Stage::Real(real), cloud, &conf);
+        rig.add_node("a", "10.0.0.4");
+        rig.add_node("b", "10.0.0.5");
+        rig
     }
 
     /// The same in a world that begins differently.
@@ -117,13 +141,20 @@ impl Rig {
 
     /// With a whole `cloud.conf`, and no nodes.
     pub fn with_conf(sim: Sim, conf: &str) -> Self {
+        #[cfg(feature = "stack")]
+        assert_eq!(real::provider(), None, "{}", stage::ONLY_SIMULATED);
+        let cloud = cloud(&sim, Some(LOOKER));
+        Self::between(Stage::Simulated(sim), cloud, conf)
+    }
+
+    fn between(stage: Stage, cloud: Cloud, conf: &str) -> Self {
         let conf = cloud_conf::parse("cloud.conf", conf).unwrap();
         let mut settings = Settings::new(&conf, "c1");
         settings.cluster_id = Some("ks-1".to_owned());
         settings.groups = Groups::PerService;
         Self {
-            cloud: cloud(&sim, Some(LOOKER)),
-            sim,
+            cloud,
+            sim: stage,
             cluster: Cluster::default(),
             settings,
             controller: None,
@@ -144,7 +175,11 @@ impl Rig {
     /// Starts the controller, as a new process would.
     pub fn start(&mut self) {
         self.kill();
-        let provider = cloud_within(&self.sim, None, self.body_limit);
+        let provider = match &self.sim {
+            Stage::Simulated(sim) => cloud_within(sim, None, self.body_limit),
+            #[cfg(feature = "stack")]
+            Stage::Real(real) => real.controller(self.body_limit),
+        };
         let provider = OpenStack::new(provider, self.settings.clone());
         let classes = Classes::new(vec!["openstack".to_owned()], Some("openstack"));
         let mut config = EngineConfig::new(classes);
@@ -210,6 +245,11 @@ impl Rig {
     /// Waits until nothing was asked of the cloud for a while; at most some minutes, for what fails for ever.
     pub async fn settle(&self) {
         const QUIET: u32 = 12;
+        #[cfg(feature = "stack")]
+        if let Stage::Real(real) = &self.sim {
+            let written = || self.cluster.writes();
+            return real.settle(written).await;
+        }
         let mut quiet = 0;
         for _ in 0..240 {
             let before = (self.calls().len(), self.cluster.writes());
@@ -227,11 +267,19 @@ impl Rig {
 
     /// Lets time pass.
     pub async fn wait(&self, time: Duration) {
+        #[cfg(feature = "stack")]
+        if let Stage::Real(_) = &self.sim {
+            assert!(time <= real::PATIENCE, "{}", stage::ONLY_SIMULATED);
+        }
         tokio::time::sleep(time).await;
     }
 
     /// The controller's calls so far: `GET /v2.0/lbaas/loadbalancers`.
     pub fn calls(&self) -> Vec<String> {
+        #[cfg(feature = "stack")]
+        if let Stage::Real(real) = &self.sim {
+            return real.calls.since();
+        }
         let calls = self.sim.calls();
         let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
         of_controller
@@ -241,6 +289,10 @@ impl Rig {
 
     /// The controller's writes so far, logins apart.
     pub fn writes(&self) -> Vec<String> {
+        #[cfg(feature = "stack")]
+        if let Stage::Real(real) = &self.sim {
+            return real.calls.writes();
+        }
         let calls = self.sim.writes();
         let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
         of_controller
@@ -251,7 +303,11 @@ impl Rig {
 
     /// Forgets calls and events.
     pub fn forget(&self) {
-        self.sim.forget_calls();
+        match &self.sim {
+            Stage::Simulated(sim) => sim.forget_calls(),
+            #[cfg(feature = "stack")]
+            Stage::Real(real) => real.calls.forget(),
+        }
         self.cluster.forget_events();
     }
 

@@ -1,0 +1,242 @@
+//! A load balancer follows its Service and the nodes (rows C).
+
+use landfall_model::Protocol;
+use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_testkit::{node, svc};
+
+use crate::create::web;
+use crate::rig::Rig;
+
+/// The label that keeps a node out of load balancers.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+#[tokio::test(start_paused = true)]
+async fn c05_a_service_that_is_no_load_balancer_any_more_stays_without_one() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    rig.forget();
+    rig.edit("web", |row| row.wants_load_balancer = false).await;
+    assert!(rig.picture().await.is_empty());
+    let service = rig.cluster.service("web").unwrap();
+    assert!(!service.finalized);
+    assert!(service.status.ingress.is_empty());
+    assert!(!service.annotations.contains_key(LOAD_BALANCER_ID));
+    assert!(!service.annotations.contains_key(LOAD_BALANCER_ADDRESS));
+    assert_eq!(
+        rig.cluster.events(),
+        ["web DeletingLoadBalancer", "web DeletedLoadBalancer"]
+    );
+    // And back again: no stale id stands in the way.
+    rig.edit("web", |row| row.wants_load_balancer = true).await;
+    assert_eq!(rig.picture().await.balancers.len(), 1);
+    assert_eq!(rig.published("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c09_another_node_port_is_one_write_of_members() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    let (listener, pool) = (before.listener_at(80), before.pool_at(80));
+    rig.forget();
+    rig.apply(svc("web").port(80).node_port(30090)).await;
+    let after = rig.picture().await;
+    assert_eq!(after.listener_at(80).id, listener.id);
+    assert_eq!(after.pool_at(80).id, pool.id);
+    assert_eq!(after.members_at(80), ["10.0.0.4:30090", "10.0.0.5:30090"]);
+    assert_eq!(
+        rig.writes(),
+        [format!("PUT /v2/lbaas/pools/{}/members", pool.id)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn c10_another_port_is_served_before_the_old_one_goes() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    let (listener, pool) = (before.listener_at(80), before.pool_at(80));
+    rig.forget();
+    rig.apply(svc("web").port(8080).node_port(30080)).await;
+    let after = rig.picture().await;
+    assert_eq!(after.listeners.len(), 1);
+    assert_eq!(after.pools.len(), 1);
+    assert_eq!(after.members_at(8080), ["10.0.0.4:30080", "10.0.0.5:30080"]);
+    assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
+    // What is behind the port stays as it is.
+    assert_eq!(after.pool_at(8080).id, pool.id);
+    assert_eq!(
+        rig.writes(),
+        [
+            "POST /v2/lbaas/listeners".to_owned(),
+            format!("DELETE /v2/lbaas/listeners/{}", listener.id)
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn c13_without_any_node_the_members_go_and_the_load_balancer_stays() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    rig.forget();
+    rig.cluster.remove_node("a");
+    rig.cluster.remove_node("b");
+    rig.settle().await;
+    let after = rig.picture().await;
+    assert_eq!(after.balancers[0].id, before.balancers[0].id);
+    assert_eq!(after.members_at(80), Vec::<String>::new());
+    let pool = &before.pool_at(80).id;
+    assert_eq!(
+        rig.writes(),
+        [format!("PUT /v2/lbaas/pools/{pool}/members")]
+    );
+    let events = rig.cluster.events();
+    let told = events
+        .iter()
+        .filter(|it| *it == "web UnAvailableLoadBalancer");
+    assert_eq!(told.count(), 1, "{events:?}");
+    assert_eq!(rig.published("web").len(), 1);
+    // Nodes that come back are members again.
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80), ["10.0.0.6:30080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c14_without_an_eligible_node_nothing_is_made_until_there_is_one() {
+    let mut rig = Rig::new("");
+    for (name, address) in [("a", "10.0.0.4"), ("b", "10.0.0.5")] {
+        rig.cluster
+            .put_node(node(name, address).labelled(EXCLUDED, "").row());
+    }
+    rig.apply(web()).await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(
+        rig.cluster
+            .events()
+            .iter()
+            .filter(|it| *it == "web SyncLoadBalancerFailed")
+            .count(),
+        1,
+        "{:?}",
+        rig.cluster.events()
+    );
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80), ["10.0.0.6:30080"]);
+    assert_eq!(rig.published("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c15_one_port_for_udp_and_tcp_is_two_listeners() {
+    let mut rig = Rig::new("");
+    let dns = svc("web")
+        .udp_port("udp", 53)
+        .node_port(30053)
+        .named_port("tcp", 53)
+        .node_port(30054);
+    rig.apply(dns).await;
+    let picture = rig.picture().await;
+    let mut there: Vec<_> = picture
+        .listeners
+        .iter()
+        .map(|it| {
+            let pool = it.default_pool_id.as_ref().unwrap();
+            let pool = picture.pools.iter().find(|one| one.id == *pool).unwrap();
+            let port = picture.members[pool.id.as_str()][0].protocol_port;
+            (
+                it.protocol.clone(),
+                it.protocol_port,
+                pool.protocol.clone(),
+                port,
+            )
+        })
+        .collect();
+    there.sort();
+    let row = |protocol: &str, node_port| (protocol.to_owned(), 53, protocol.to_owned(), node_port);
+    assert_eq!(there, [row("TCP", 30054), row("UDP", 30053)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c16_sctp_is_passed_on_as_sctp() {
+    let mut rig = Rig::new("");
+    let service = svc("web")
+        .any_port("sctp", Protocol::Sctp, 9000)
+        .node_port(30900);
+    rig.apply(service).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.listener_at(9000).protocol, "SCTP");
+    assert_eq!(picture.pool_at(9000).protocol, "SCTP");
+    assert_eq!(
+        picture.members_at(9000),
+        ["10.0.0.4:30900", "10.0.0.5:30900"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn c16_sctp_on_an_old_octavia_is_refused_with_its_version() {
+    let mut rig = Rig::new("");
+    rig.sim.configure(|settings| settings.api_minor = 22);
+    let service = svc("web")
+        .any_port("sctp", Protocol::Sctp, 9000)
+        .node_port(30900);
+    rig.apply(service).await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(told.contains("2.23") && told.contains("2.22"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c22_without_node_ports_there_are_listeners_and_no_members() {
+    let mut rig = Rig::new("manage-security-groups=true");
+    rig.apply(
+        svc("web")
+            .port(80)
+            .with(|row| row.allocate_node_ports = false),
+    )
+    .await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(80), Vec::<String>::new());
+    let open = picture
+        .groups
+        .iter()
+        .flat_map(|group| &group.rules)
+        .filter(|rule| rule.direction == "ingress");
+    assert_eq!(open.count(), 0);
+    assert!(
+        !rig.cluster
+            .events()
+            .contains(&"web SyncLoadBalancerFailed".to_owned())
+    );
+    assert_eq!(rig.published("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c29_one_call_at_a_time_takes_out_one_member() {
+    let mut rig = Rig::new("provider-requires-serial-api-calls=true");
+    rig.apply(web()).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
+    rig.forget();
+    rig.cluster.remove_node("b");
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80), ["10.0.0.4:30080"]);
+    let writes = rig.writes();
+    let pool = &picture.pool_at(80).id;
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert!(
+        writes[0].starts_with(&format!("DELETE /v2/lbaas/pools/{pool}/members/")),
+        "{writes:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn c30_a_service_of_another_class_is_not_touched() {
+    let mut rig = Rig::new("");
+    rig.apply(web().with(|row| row.class = Some("example.com/other".into())))
+        .await;
+    assert_eq!(rig.calls(), Vec::<String>::new());
+    assert_eq!(rig.cluster.writes(), 0);
+    assert_eq!(rig.cluster.events(), Vec::<String>::new());
+}
