@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 pub use calls::{Call, Mark};
@@ -195,7 +195,12 @@ impl Stack {
     /// A new project with a user, a network with a subnet of either family, and a router to the
     /// outside. Its name begins like the given one.
     pub async fn project(&self, name: &str) -> Result<Project, StackError> {
-        Project::create(self, name).await
+        Project::create(self, name, json!({"cidr": Project::SUBNET})).await
+    }
+
+    /// The same with another IPv4 subnet: its `cidr`, `allocation_pools` and whatever else Neutron takes.
+    pub async fn project_in(&self, name: &str, subnet: Value) -> Result<Project, StackError> {
+        Project::create(self, name, subnet).await
     }
 
     /// Where its files are: `log/`, `run/`, `clouds.yaml` of the administrator.

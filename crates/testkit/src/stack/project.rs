@@ -60,7 +60,11 @@ impl Project {
     /// Prefix of the IPv6 subnet.
     pub const SUBNET6: &'static str = "fd00:1::/64";
 
-    pub(super) async fn create(stack: &Stack, prefix: &str) -> Result<Self, StackError> {
+    pub(super) async fn create(
+        stack: &Stack,
+        prefix: &str,
+        subnet: Value,
+    ) -> Result<Self, StackError> {
         let admin = stack.admin();
         let name = unique(prefix);
         // Nobody else can reach the stack; a password only has to be the project's own.
@@ -113,11 +117,11 @@ impl Project {
             stack: stack.clone(),
             name,
         };
-        project.make_network().await?;
+        project.make_network(subnet).await?;
         Ok(project)
     }
 
-    async fn make_network(&mut self) -> Result<(), StackError> {
+    async fn make_network(&mut self, mut subnet: Value) -> Result<(), StackError> {
         let neutron = Service::Network;
         let network = json!({"name": self.name});
         let network = self
@@ -125,9 +129,8 @@ impl Project {
             .create(neutron, "/v2.0/networks", "network", network)
             .await?;
         self.network_id = id_of(&network)?;
-        self.subnet_id = self
-            .make_subnet(json!({"ip_version": 4, "cidr": Self::SUBNET}))
-            .await?;
+        subnet["ip_version"] = json!(4);
+        self.subnet_id = self.make_subnet(subnet).await?;
         self.subnet6_id = self
             .make_subnet(json!({
                 "ip_version": 6, "cidr": Self::SUBNET6,
