@@ -61,24 +61,19 @@ impl Diff<'_> {
         if !taken.is_empty() {
             return Err(taken);
         }
-        // Two listeners of one transport protocol can't have one port, not even for a moment.
-        for listener in self.ours() {
-            let replaced = wanted
-                .iter()
-                .any(|it| same_port(it, listener) && it.protocol != listener.protocol);
-            if replaced {
-                self.delete(listener, "its protocol changes", plan);
-            }
-        }
+        let mut kept = Vec::new();
         for it in wanted {
             match self.there(it) {
                 Some(listener) => self.change(listener, it, plan),
-                None => self.create(it, plan),
+                None => match self.ours().find(|listener| same_port(it, listener)) {
+                    Some(listener) => self.replace(listener, it, plan),
+                    None => self.create(it, wanted, &mut kept, plan),
+                },
             }
         }
         for listener in self.ours() {
             if !wanted.iter().any(|it| same_port(it, listener)) {
-                self.delete(listener, "no port of the Service needs it", plan);
+                self.delete(listener, &kept, "no port of the Service needs it", plan);
             }
         }
         self.delete_left_over(wanted, plan);
@@ -88,7 +83,7 @@ impl Diff<'_> {
     /// Appends the deletion of everything that is the Service's on a load balancer that stays.
     pub(crate) fn leave(&self, plan: &mut Plan<Step>) {
         for listener in self.ours() {
-            self.delete(listener, "the Service leaves the load balancer", plan);
+            self.delete(listener, &[], "the Service leaves the load balancer", plan);
         }
         self.delete_left_over(&[], plan);
     }
@@ -107,7 +102,11 @@ impl Diff<'_> {
         if !self.features.tags() || tags.peek().is_none() {
             return self.owner;
         }
-        if listener.tags.contains(&self.names.load_balancer) {
+        // On one of our own whose name is an older one, that name is our tag.
+        let old = &self.balancer.name;
+        if listener.tags.contains(&self.names.load_balancer)
+            || (self.owner && listener.tags.contains(old))
+        {
             return true;
         }
         // Tags that a user put on a listener of ours do not make it a stranger's.
@@ -146,7 +145,38 @@ impl Diff<'_> {
         self.balancer.id.clone()
     }
 
-    fn create(&self, wanted: &WantedListener, plan: &mut Plan<Step>) {
+    /// A new listener. Where only the port's number changed, it is served by the pool of the old one at once.
+    fn create(
+        &self,
+        wanted: &WantedListener,
+        all: &[WantedListener],
+        kept: &mut Vec<Id>,
+        plan: &mut Plan<Step>,
+    ) {
+        if let Some(pool) = self
+            .inherited(wanted, all)
+            .filter(|pool| !kept.contains(&pool.id))
+        {
+            kept.push(pool.id.clone());
+            let step = Step::CreateListener {
+                load_balancer: self.lb(),
+                listener: wanted.clone(),
+                pool: Some(pool.id.clone()),
+            };
+            plan.push(step, "the port of the Service has another number");
+            self.change_pool(pool, &wanted.pool, plan);
+            return;
+        }
+        if let Some(pool) = self.waiting_pool(&wanted.pool) {
+            let step = Step::CreateListener {
+                load_balancer: self.lb(),
+                listener: wanted.clone(),
+                pool: Some(pool.id.clone()),
+            };
+            plan.push(step, "a pool waits for the listener");
+            self.change_pool(pool, &wanted.pool, plan);
+            return;
+        }
         plan.push(
             Step::CreateListener {
                 load_balancer: self.lb(),
@@ -162,6 +192,71 @@ impl Diff<'_> {
         };
         plan.push(pool, "the listener needs a pool");
         self.fill(&new(), &wanted.pool, plan);
+    }
+
+    /// A listener can't change its protocol, and two of one transport protocol can't have one port, not even for a
+    /// moment. The next one's pool is filled before the old one goes, so that the port is closed for one change.
+    fn replace(&self, old: &Listener, wanted: &WantedListener, plan: &mut Plan<Step>) {
+        let serving = self.graph.pool_of(old);
+        let stays = serving
+            .filter(|pool| pool.protocol == wanted.pool.protocol && pool.name == wanted.pool.name);
+        let next = match stays.or_else(|| self.waiting_pool(&wanted.pool)) {
+            Some(pool) => {
+                self.change_pool(pool, &wanted.pool, plan);
+                pool.id.clone()
+            }
+            None => {
+                let step = Step::CreatePool {
+                    load_balancer: self.lb(),
+                    listener: None,
+                    pool: wanted.pool.clone(),
+                };
+                plan.push(step, "the next listener needs a pool");
+                self.fill(&new(), &wanted.pool, plan);
+                new()
+            }
+        };
+        let because = format!("the listener is {}, and can't change that", old.protocol);
+        let step = Step::DeleteListener {
+            load_balancer: self.lb(),
+            listener: old.id.clone(),
+        };
+        plan.push(step, because);
+        let step = Step::CreateListener {
+            load_balancer: self.lb(),
+            listener: wanted.clone(),
+            pool: Some(next),
+        };
+        plan.push(step, format!("the port is {} now", wanted.protocol));
+        if let Some(pool) = serving.filter(|_| stays.is_none())
+            && !self.serves_another(pool, old)
+        {
+            self.delete_pool(pool, "another pool serves the port", plan);
+        }
+    }
+
+    fn serves_another(&self, pool: &Pool, than: &Listener) -> bool {
+        let mut others = self.graph.listeners.iter().filter(|it| it.id != than.id);
+        others.any(|it| it.default_pool_id.as_ref() == Some(&pool.id))
+    }
+
+    /// The pool of a listener that goes, if it sends traffic to where the new one's shall.
+    fn inherited(&self, wanted: &WantedListener, all: &[WantedListener]) -> Option<&Pool> {
+        let node_port = wanted.pool.members.values().next()?.port;
+        let mut going = self
+            .ours()
+            .filter(|it| transport(&it.protocol) == wanted.transport)
+            .filter(|it| !all.iter().any(|other| same_port(other, it)));
+        going.find_map(|listener| {
+            let pool = self.graph.pool_of(listener)?;
+            let members = self.graph.members_of(pool);
+            let same = pool.protocol == wanted.pool.protocol
+                && !members.is_empty()
+                && members
+                    .iter()
+                    .all(|member| member.protocol_port == node_port);
+            same.then_some(pool)
+        })
     }
 
     /// Members and monitor of a pool that is empty.
@@ -183,9 +278,11 @@ impl Diff<'_> {
         );
     }
 
-    fn delete(&self, listener: &Listener, because: &str, plan: &mut Plan<Step>) {
+    fn delete(&self, listener: &Listener, kept: &[Id], because: &str, plan: &mut Plan<Step>) {
         if let Some(pool) = self.graph.pool_of(listener) {
-            self.delete_pool(pool, because, plan);
+            if !self.serves_another(pool, listener) && !kept.contains(&pool.id) {
+                self.delete_pool(pool, because, plan);
+            }
         }
         plan.push(
             Step::DeleteListener {
@@ -422,7 +519,7 @@ impl Diff<'_> {
     }
 }
 
-fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {
+pub(crate) fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {
     wanted.port == listener.protocol_port && wanted.transport == transport(&listener.protocol)
 }
 
@@ -440,7 +537,7 @@ fn with_tags(there: &[String], wanted: &[String]) -> Option<Value> {
     Some(json!(tags))
 }
 
-fn listener_changes(listener: &Listener, wanted: &WantedListener) -> Map<String, Value> {
+pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> Map<String, Value> {
     let mut changes = Map::new();
     if let Some(tags) = with_tags(&listener.tags, &wanted.tags) {
         changes.insert("tags".into(), tags);

@@ -23,18 +23,18 @@ pub(crate) fn find(
     if let Some((_, Some(balancer))) = named
         && !balancer.provisioning_status.is_going()
     {
-        let mut found = one(names, cluster, balancer, Vec::new());
+        let mut found = one(intent, names, cluster, balancer, Vec::new());
         if let Found::One {
             owner: true,
             surplus,
             ..
         } = &mut found
         {
-            *surplus = repeated(names, cluster, &balancer.id, all);
+            *surplus = repeated(intent, names, cluster, &balancer.id, all);
         }
         return found;
     }
-    let by_name = by_name(names, cluster, all);
+    let by_name = by_name(intent, names, cluster, all);
     let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
         return by_name;
     };
@@ -52,11 +52,11 @@ pub(crate) fn find(
     )
 }
 
-fn by_name(names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
+fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
     let mine = |it: &&LoadBalancer| it.tags.contains(&names.uid_tag);
     let called = |name: &str| {
         all.iter()
-            .filter(|it| it.name == name || (mine(it) && is_owner(names, cluster, it)))
+            .filter(|it| it.name == name || (mine(it) && is_owner(intent, names, cluster, it)))
             .filter(|it| !it.provisioning_status.is_going())
             .filter(|it| !names.of_another_cluster(&it.tags) && !is_for_another(names, it))
             .collect::<Vec<_>>()
@@ -72,7 +72,7 @@ fn by_name(names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
             .sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         if let Some((first, others)) = certain.split_first() {
             let surplus = others.iter().map(|it| it.id.clone()).collect();
-            return self::one(names, cluster, first, surplus);
+            return self::one(intent, names, cluster, first, surplus);
         }
         let ids: Vec<&str> = candidates.iter().map(|it| it.id.as_str()).collect();
         return Found::Refused(
@@ -92,17 +92,23 @@ fn by_name(names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
         );
     }
     match candidates.first() {
-        Some(balancer) => one(names, cluster, balancer, Vec::new()),
+        Some(balancer) => one(intent, names, cluster, balancer, Vec::new()),
         None => Found::Nothing,
     }
 }
 
 /// Others that were made for the very same Service: a request was repeated whose answer was lost.
-fn repeated(names: &Names, cluster: &str, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
+fn repeated(
+    intent: &Intent,
+    names: &Names,
+    cluster: &str,
+    chosen: &Id,
+    all: &[LoadBalancer],
+) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others.filter(|it| {
         it.tags.contains(&names.uid_tag)
-            && is_owner(names, cluster, it)
+            && is_owner(intent, names, cluster, it)
             && !it.provisioning_status.is_going()
     });
     ours.map(|it| it.id.clone()).collect()
@@ -121,15 +127,45 @@ fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
     }
 }
 
-fn is_owner(names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+fn is_owner(intent: &Intent, names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
     let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
-    let after =
-        || renamed(&balancer.name, "", cluster).is_some_and(|name| name == names.load_balancer);
-    (now || after()) && !names.of_another_cluster(&balancer.tags)
+    (now || is_renamed(intent, names, cluster, balancer))
+        && !names.of_another_cluster(&balancer.tags)
 }
 
-fn one(names: &Names, cluster: &str, balancer: &LoadBalancer, surplus: Vec<Id>) -> Found {
-    let owner = is_owner(names, cluster, balancer);
+/// Whether it is the Service's from when the cluster had another name, rather than that of a Service of the same
+/// name in another cluster.
+fn is_renamed(intent: &Intent, names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+    if !would_be_ours(names, cluster, balancer) {
+        return false;
+    }
+    let tagged = |tag: &String| balancer.tags.contains(tag);
+    if tagged(&names.uid_tag) || names.cluster_tag.as_ref().is_some_and(tagged) {
+        return true;
+    }
+    // One that we have joined under our present name is another's.
+    if tagged(&names.load_balancer) {
+        return false;
+    }
+    let recorded = intent.marks.get(LOAD_BALANCER_ID);
+    let wish = intent.load_balancer.as_ref();
+    recorded.is_some_and(|id| id == balancer.id.as_str())
+        || wish.is_some_and(|wish| !wish.address.held.is_empty())
+}
+
+/// Whether it would have the Service's name if it were this cluster's.
+pub(crate) fn would_be_ours(names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+    renamed(&balancer.name, "", cluster).is_some_and(|name| name == names.load_balancer)
+}
+
+fn one(
+    intent: &Intent,
+    names: &Names,
+    cluster: &str,
+    balancer: &LoadBalancer,
+    surplus: Vec<Id>,
+) -> Found {
+    let owner = is_owner(intent, names, cluster, balancer);
     Found::One {
         balancer: Box::new(balancer.clone()),
         owner,

@@ -14,12 +14,12 @@ use crate::choice::{Choice, choose};
 use crate::client::ApiError;
 use crate::errors::failure;
 use crate::features::Features;
-use crate::find::find;
+use crate::find::{find, would_be_ours};
 use crate::graph::Graph;
 use crate::members::as_members;
 use crate::memory::Sketch;
 use crate::names::Names;
-use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
+use crate::objects::{Id, Listener, LoadBalancer, Member, Pool, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::provider::OpenStack;
 use crate::record::Record;
@@ -120,6 +120,7 @@ impl OpenStack {
             .map_or_else(|| choice.provider.clone(), |it| it.provider.clone());
         let features = Features::new(version, &provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
+        notices.extend(self.renaming(&names, &found));
         self.complete(&mut choice, wish, balancer.as_deref())
             .await?;
         let (listeners, mut reasons) = wanted::listeners(
@@ -132,6 +133,7 @@ impl OpenStack {
             choice.member_subnet.as_ref(),
         );
         notices_of(&mut reasons, &mut notices);
+        notices.extend(intent.remarks.iter().filter_map(unknown_method));
         if choice.zone.is_some() && !features.zones() && balancer.is_none() {
             notices.push((
                 "LoadBalancerAvailabilityZonesIgnored",
@@ -162,6 +164,7 @@ impl OpenStack {
                 }
             }
             Some(balancer) if balancer.provisioning_status == Provisioning::Active => {
+                judge_families(&mut target, balancer);
                 content = self.content(intent, balancer, &target.listeners).await?;
                 let uses = |it: &Listener| it.default_tls_container_ref == target.choice.tls;
                 let same = match &content {
@@ -171,6 +174,7 @@ impl OpenStack {
                 if target.choice.tls.is_some() && !same {
                     self.judge_certificate(&mut target).await?;
                 }
+                self.judge_member_subnet(&mut target, &content).await?;
             }
             Some(_) => {}
         }
@@ -188,6 +192,9 @@ impl OpenStack {
         };
         self.complete_addressing(intent, wish, &mut have).await?;
         have.groups = self.group_view(intent, wish, &have).await?;
+        if have.groups.as_ref().is_some_and(|view| view.managed) {
+            have.notices.extend(strangers_notice(wish));
+        }
         Ok(have)
     }
 
@@ -232,6 +239,11 @@ impl OpenStack {
             }
             named = Some((id, row));
         }
+        let published;
+        if given.is_none() {
+            published = self.renamed_with_address(intent, names, &roster).await?;
+            named = published.as_ref().map(|row| (&row.id, Some(row)));
+        }
         let traces = match &named {
             Some((_, None)) => {
                 let view = self.floating_ips(names, None, None, &[]).await?;
@@ -253,6 +265,57 @@ impl OpenStack {
             memory.seen(balancer, at);
         }
         Ok((found, false))
+    }
+
+    /// The load balancer that has the Service's name but for the cluster's, and the address that the Service
+    /// publishes: it was made before the cluster got its name, and nothing else leads to it.
+    async fn renamed_with_address(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        roster: &[LoadBalancer],
+    ) -> Result<Option<LoadBalancer>, ApiError> {
+        let wish = intent.load_balancer.as_ref();
+        let held = wish.map_or(&[][..], |wish| &wish.address.held);
+        let cluster = &self.settings.cluster;
+        if held.is_empty() || roster.iter().any(|it| it.name == names.load_balancer) {
+            return Ok(None);
+        }
+        let candidates = roster
+            .iter()
+            .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going());
+        for row in candidates {
+            let port = row.vip_port_id.as_ref();
+            let view = self.floating_ips(names, port, None, held).await?;
+            let floating = view.attached.map(|it| it.floating_ip_address);
+            let mut addresses = row.vip_address.iter().chain(&floating);
+            if addresses.any(|address| held.contains(address)) {
+                return Ok(Some(row.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// That the load balancer is about to get the cluster's new name.
+    fn renaming(&self, names: &Names, found: &Found) -> Option<(&'static str, Reason)> {
+        let Found::One {
+            balancer,
+            owner: true,
+            ..
+        } = found
+        else {
+            return None;
+        };
+        would_be_ours(names, &self.settings.cluster, balancer).then(|| {
+            let message = format!(
+                "load balancer {} is renamed from {} to {}",
+                balancer.id, balancer.name, names.load_balancer
+            );
+            (
+                "LoadBalancerRename",
+                Reason::info(Code::Progressing, message),
+            )
+        })
     }
 
     /// What is wrong with the load balancer itself.
@@ -299,6 +362,7 @@ impl OpenStack {
             let seen = Record::of(intent).is_some_and(|record| {
                 record.vouches_for(&balancer.id, balancer.updated_at.as_deref(), &fingerprint)
             });
+            let seen = seen && !memory.doubted.contains(&balancer.id);
             if seen && !memory.sketches.contains_key(&intent.uid) {
                 let sketch = Sketch {
                     balancer: balancer.id.clone(),
@@ -358,6 +422,7 @@ impl OpenStack {
         let graph = Arc::new(graph);
         let mut memory = self.memory();
         memory.sketches.remove(&intent.uid);
+        memory.doubted.remove(&balancer.id);
         let known = memory.balancers.entry(balancer.id.clone()).or_default();
         known.row = balancer.clone();
         known.graph = Some(graph.clone());
@@ -439,8 +504,11 @@ impl OpenStack {
         let now = Instant::now();
         let recent = now.checked_sub(self.pace()).unwrap_or(now);
         let memory = self.memory();
-        let dirty = memory.balancers.get(id).and_then(|known| known.dirty);
-        dirty.map_or(recent, |dirty| dirty.max(recent))
+        let known = memory.balancers.get(id);
+        let dirty = known.and_then(|known| known.dirty);
+        // What is in it must not be older than the time of its last change that is kept with it.
+        let seen = known.and_then(|known| known.seen_at).unwrap_or(recent);
+        dirty.map_or(seen, |dirty| dirty.max(seen))
     }
 
     /// Fills in the subnets that nobody named.
@@ -526,6 +594,7 @@ impl OpenStack {
             match subnet {
                 Some(subnet) => {
                     target.additional.push(subnet.id.clone());
+                    allow_both_families(&mut target.listeners);
                     None
                 }
                 None => Some(format!("the VIP's network has no {second} subnet")),
@@ -545,6 +614,31 @@ impl OpenStack {
             };
             target.reasons.push(reason.at("spec.ipFamilies"));
         }
+        Ok(())
+    }
+
+    /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.
+    async fn judge_member_subnet(
+        &self,
+        target: &mut Target,
+        content: &Content,
+    ) -> Result<(), ApiError> {
+        let (Content::Graph(graph), Some(subnet)) = (content, &target.choice.member_subnet) else {
+            return Ok(());
+        };
+        let elsewhere = |member: &Member| member.subnet_id.as_ref().is_some_and(|it| it != subnet);
+        if !graph.members.values().flatten().any(elsewhere) || self.subnet(subnet).await?.is_some()
+        {
+            return Ok(());
+        }
+        target.reasons.push(
+            Reason::error(
+                Code::CloudObjectNotFound,
+                format!("there is no subnet {subnet} for the members"),
+            )
+            .value(subnet.as_str())
+            .remedy("name one that is there in loadbalancer.openstack.org/member-subnet-id or subnet-id"),
+        );
         Ok(())
     }
 
@@ -653,6 +747,68 @@ fn stuck(id: &Id, status: Provisioning) -> Reason {
     .remedy("the cloud's operators can see why, and end it")
 }
 
+/// Everybody is everybody of both families, where there are VIPs of both.
+fn allow_both_families(listeners: &mut [WantedListener]) {
+    for allowed in listeners.iter_mut().filter_map(|it| it.allowed.as_mut()) {
+        if allowed.contains("0.0.0.0/0") || allowed.contains("::/0") {
+            allowed.extend(["0.0.0.0/0", "::/0"].map(str::to_owned));
+        }
+    }
+}
+
+/// The VIPs of a load balancer are chosen when it is made.
+fn judge_families(target: &mut Target, balancer: &LoadBalancer) {
+    if !balancer.additional_vips.is_empty() {
+        allow_both_families(&mut target.listeners);
+        return;
+    }
+    if target.choice.families.len() < 2 {
+        return;
+    }
+    let message = format!(
+        "load balancer {} was made with one address, and Octavia adds none later",
+        balancer.id
+    );
+    let reason = match target.choice.policy {
+        FamilyPolicy::RequireDualStack => Reason::warning(Code::AddressFamilyMismatch, message),
+        _ => Reason::info(Code::AddressFamilyMismatch, message),
+    };
+    target.reasons.push(
+        reason
+            .at("spec.ipFamilies")
+            .remedy("make the Service anew to get both addresses"),
+    );
+}
+
+/// Groups can't be put on nodes that are not of this cloud.
+fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str, Reason)> {
+    let strange = |it: &&landfall_model::intent::NodeTarget| {
+        it.provider_id.as_deref().and_then(server_of).is_none()
+    };
+    let mut names: Vec<&str> = wish
+        .nodes
+        .iter()
+        .filter(strange)
+        .map(|it| &*it.name)
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let count = names.len();
+    names.truncate(20);
+    Some((
+        "LoadBalancerNodesUnguarded",
+        Reason::warning(
+            Code::InvalidCloudOption,
+            format!(
+                "{count} nodes are no servers of OpenStack by their providerID, and get no security group: {}",
+                names.join(", ")
+            ),
+        )
+        .remedy("let them in on the Service's NodePorts by other means"),
+    ))
+}
+
 fn no_nodes_notice() -> Reason {
     Reason::warning(
         Code::NoEligibleNodes,
@@ -670,6 +826,13 @@ fn notices_of(reasons: &mut Vec<Reason>, notices: &mut Vec<(&'static str, Reason
         }
         !known
     });
+}
+
+/// A word for the algorithm that nobody knows: users know this event, too.
+fn unknown_method(remark: &Reason) -> Option<(&'static str, Reason)> {
+    let field = remark.field.as_deref()?;
+    let of_value = remark.code == Code::InvalidAnnotation && field.contains("/lb-method");
+    of_value.then(|| ("LoadBalancerLbMethodUnknown", remark.clone()))
 }
 
 /// Whether the driver is OVN's.

@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::bodies::{self, Extent};
 use crate::diff::Diff;
-use crate::names::{SERVICE_PREFIX, child_prefix, renamed};
+use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed, Target};
 use crate::settings::Settings;
 use crate::step::Step;
+use crate::find::would_be_ours;
 use crate::{address, groups};
 
 /// What the members of a load balancer take of a request, besides the rest.
@@ -82,6 +83,10 @@ fn wish(
     if !owner {
         join(have, target, balancer, settings)?;
     }
+    if *owner && would_be_ours(&have.names, &settings.cluster, balancer) {
+        rename(have, balancer, settings, &mut plan);
+        return Ok(plan);
+    }
     let diff = match &have.content {
         Content::Graph(graph) => Some(Diff {
             balancer,
@@ -98,8 +103,9 @@ fn wish(
         diff.plan(&target.listeners, &mut graph_plan)?;
     }
     let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
-    if *owner {
-        rename(have, balancer, settings, &mut plan);
+    // Who can't be reached there does not begin to use the load balancer of others.
+    if !owner && !balancer.tags.contains(&have.names.load_balancer) {
+        addressed.clone()?;
     }
     tag(intent, have, balancer, *owner, &mut plan);
     plan.steps.extend(graph_plan.steps);
@@ -259,22 +265,21 @@ fn join(
 /// Follows the cluster to its new name: children first, the load balancer last, so that a crash in between is
 /// found again. Load balancers that other clusters share keep their names.
 fn rename(have: &Observed, balancer: &LoadBalancer, settings: &Settings, plan: &mut Plan<Step>) {
-    let Some(name) = renamed(&balancer.name, "", &settings.cluster) else {
-        return;
-    };
-    if name != have.names.load_balancer {
-        return;
-    }
+    let old = cluster_of(&balancer.name);
     let lb = balancer.id.clone();
+    // What other clusters have on it is theirs.
+    let new_name = |name: &str, before: &str| {
+        let ours = name.strip_prefix(before).and_then(cluster_of) == old;
+        renamed(name, before, &settings.cluster).filter(|_| ours)
+    };
     let retag = |tags: &[String]| -> Vec<String> {
         let tags = tags.iter().filter(|tag| !tag.is_empty());
-        tags.map(|tag| renamed(tag, "", &settings.cluster).unwrap_or_else(|| tag.clone()))
+        tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
             .collect()
     };
     let because = || format!("the cluster is called {} now", settings.cluster);
     if let Content::Graph(graph) = &have.content {
-        let new_name =
-            |kind: &str, name: &str| renamed(name, child_prefix(kind, name)?, &settings.cluster);
+        let new_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
         let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
         for monitor in &graph.monitors {
             if let Some(name) = new_name("monitor", &monitor.name) {
@@ -310,9 +315,16 @@ fn rename(have: &Observed, balancer: &LoadBalancer, settings: &Settings, plan: &
             }
         }
     }
+    let name = have.names.load_balancer.as_str();
     let mut changes = Map::from_iter([("name".to_owned(), Value::from(name))]);
     if have.features.tags() {
-        changes.insert("tags".to_owned(), json!(retag(&balancer.tags)));
+        let mut tags = retag(&balancer.tags);
+        for tag in bodies::tags_of_new(&have.names, &[]) {
+            if !tags.contains(&tag) {
+                tags.push(tag);
+            }
+        }
+        changes.insert("tags".to_owned(), json!(tags));
     }
     plan.push(
         Step::UpdateLoadBalancer {
@@ -331,7 +343,7 @@ fn tag(
     owner: bool,
     plan: &mut Plan<Step>,
 ) {
-    if !have.features.tags() || renaming(plan) {
+    if !have.features.tags() {
         return;
     }
     let extra = intent.cloud.load_balancer_tags.as_ref();
@@ -365,12 +377,6 @@ fn tag(
     );
 }
 
-fn renaming(plan: &Plan<Step>) -> bool {
-    plan.steps
-        .iter()
-        .any(|it| matches!(&it.step, Step::UpdateLoadBalancer { changes, .. } if changes.contains_key("name")))
-}
-
 fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan<Step> {
     let mut plan = Plan::default();
     groups::leave(have, &mut plan);
@@ -386,10 +392,13 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
         return plan;
     };
     delete_surplus(surplus, &mut plan);
+    // One whose name is an older one has that name for a tag.
+    let old = owner.then_some(&balancer.name);
+    let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
     let shared = balancer
         .tags
         .iter()
-        .any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != have.names.load_balancer);
+        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !own.contains(&tag));
     let delete = *made && !shared;
     match balancer.provisioning_status {
         Provisioning::Active | Provisioning::Error => {}
@@ -419,9 +428,9 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
         return plan;
     }
     take_apart(have, balancer, *owner, false, &mut plan);
-    if balancer.tags.contains(&have.names.load_balancer) {
+    if balancer.tags.iter().any(|tag| own.contains(&tag)) {
         let tags = balancer.tags.iter().filter(|tag| {
-            !tag.is_empty() && **tag != have.names.load_balancer && **tag != have.names.uid_tag
+            !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag
         });
         let tags: Vec<&String> = tags.collect();
         plan.push(

@@ -37,7 +37,11 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
         standing.marks = kept_marks(intent, &have.found);
         return standing;
     };
-    let address = address(have, target, balancer);
+    // Until it is joined it is not said to be the Service's.
+    let joined = *owner
+        || !have.features.tags()
+        || balancer.tags.contains(&have.names.load_balancer);
+    let address = address(have, target, balancer).filter(|_| joined);
     match balancer.provisioning_status {
         Provisioning::PendingCreate => {
             standing.waiting.push(Reason::info(
@@ -51,7 +55,7 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
     if let Some(address) = address {
         standing.ingress = ingress(intent, target, balancer, address, settings);
     }
-    standing.marks = marks(intent, have, target, balancer, address);
+    standing.marks = marks(intent, have, target, balancer, *owner, address);
     standing
 }
 
@@ -136,10 +140,13 @@ fn marks(
     have: &Observed,
     target: &Target,
     balancer: &LoadBalancer,
+    owner: bool,
     address: Option<IpAddr>,
 ) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
-    let given = is_given(intent)
+    // Who names the Service's own has the name from a controller that was there before.
+    let given = !owner
+        && is_given(intent)
         && intent
             .cloud
             .load_balancer

@@ -20,6 +20,8 @@ struct State {
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
     events: Vec<(String, Event)>,
     writes: usize,
+    /// So many times the status can't be written.
+    refusals: usize,
     watch: Option<mpsc::UnboundedSender<Fact>>,
     version: u64,
     blade: Option<Blade>,
@@ -171,6 +173,11 @@ impl Cluster {
                 std::future::pending().await
             }
         }
+    }
+
+    /// Refuses to write the status so many times.
+    pub fn refuse_status(&self, times: usize) {
+        self.state().refusals = times;
     }
 
     fn update(
