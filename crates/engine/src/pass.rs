@@ -467,17 +467,28 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         }
     }
 
-    /// Tells of what has become true since the last pass.
+    /// Tells of what has become true since the last pass: what the provider notices, and what holds otherwise than
+    /// it is written.
     async fn tell_notices(&self, job: &Job, end: &mut PassEnd, standing: &Standing) {
         let told = std::mem::take(&mut end.telling.notices);
-        for (name, reason) in &standing.notices {
+        end.reasons
+            .extend(standing.notices.iter().map(|(_, reason)| reason.clone()));
+        let remarks = job.intent.iter().flat_map(|intent| &intent.remarks);
+        let warnings = remarks.chain(&standing.remarks).filter(|remark| {
+            let noticed = standing.notices.iter().any(|(_, reason)| reason == *remark);
+            remark.severity == Severity::Warning && !noticed
+        });
+        let notices = standing
+            .notices
+            .iter()
+            .map(|(name, reason)| (*name, reason));
+        for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
             let text = format!("{name}: {reason}");
-            if !told.contains(&text) {
+            if !told.contains(&text) && !end.telling.notices.contains(&text) {
                 self.tell(job, Event::warning(name, reason.to_string()))
                     .await;
             }
             end.telling.notices.push(text);
-            end.reasons.push(reason.clone());
         }
     }
 

@@ -193,7 +193,7 @@ pub struct NodeRow {
     pub name: Arc<str>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Internal addresses, in the order of its status.
+    /// Internal addresses, in the order of its status; external ones of a family that it has no internal one of.
     pub addresses: Vec<IpAddr>,
     /// `spec.providerID`.
     pub provider_id: Option<Arc<str>>,

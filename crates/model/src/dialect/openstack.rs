@@ -50,11 +50,12 @@ const ROWS: &[OptionRow] = &[
         effect: Effect::Port {
             option: "algorithm",
             set: |port, text| {
-                put(
-                    &mut port.algorithm,
-                    text,
-                    value::word(text.value, &ALGORITHMS)?,
-                )
+                let algorithm = value::word(text.value, &ALGORITHMS);
+                let algorithm = algorithm.map_err(|refusal| Complaint::Replaced {
+                    refusal,
+                    by: "what holds without it",
+                })?;
+                put(&mut port.algorithm, text, algorithm)
             },
         },
     },

@@ -277,6 +277,7 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
         ("connection-limit", "many", "-1"),
         ("health-monitor-delay", "5s", "5"),
         ("x-forwarded-for", "1", "false"),
+        ("lb-method", "FASTEST", "what holds without it"),
     ];
     for (name, value, fallback) in cases {
         let key = format!("loadbalancer.openstack.org/{name}");
@@ -299,7 +300,6 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
 #[test]
 fn what_octavia_would_refuse_is_an_error() {
     for (name, value) in [
-        ("lb-method", "FASTEST"),
         ("connection-limit", "-5"),
         ("connection-limit", "0"),
         ("timeout-member-data", "-1"),

@@ -101,19 +101,24 @@ impl Node {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
         let pod_prefixes = self.spec.judge_pod_prefixes(&mut findings);
-        let mut addresses = Vec::new();
-        for (index, entry) in self.status.addresses.iter().enumerate() {
-            if entry.kind != "InternalIP" {
-                continue;
-            }
-            match entry.address.parse::<IpAddr>() {
-                Ok(address) => addresses.push(address),
-                Err(_) => findings.refuse(
-                    format!("status.addresses[{index}].address"),
-                    &entry.address,
-                    "not an IP address",
-                    "",
-                ),
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        for kind in ["InternalIP", "ExternalIP"] {
+            let here = addresses.clone();
+            for (index, entry) in self.status.addresses.iter().enumerate() {
+                if entry.kind != kind {
+                    continue;
+                }
+                match entry.address.parse::<IpAddr>() {
+                    // From outside a node is reached where it has nothing inside.
+                    Ok(address) if here.iter().any(|it| it.is_ipv4() == address.is_ipv4()) => {}
+                    Ok(address) => addresses.push(address),
+                    Err(_) => findings.refuse(
+                        format!("status.addresses[{index}].address"),
+                        &entry.address,
+                        "not an IP address",
+                        "",
+                    ),
+                }
             }
         }
         findings.finish(|| NodeRow {
@@ -204,6 +209,27 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn an_external_address_counts_where_there_is_no_internal_one_of_its_family() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n1"},
+            "status": {"addresses": [
+                {"type": "ExternalIP", "address": "198.51.100.1"},
+                {"type": "ExternalIP", "address": "2001:db8::2"},
+                {"type": "ExternalIP", "address": "2001:db8::3"},
+                {"type": "InternalIP", "address": "192.0.2.1"}]},
+        }))
+        .unwrap();
+        let addresses: Vec<String> = node
+            .into_row()
+            .unwrap()
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(addresses, ["192.0.2.1", "2001:db8::2", "2001:db8::3"]);
     }
 
     #[test]
