@@ -84,9 +84,10 @@ async fn c03_a_restart_writes_nothing() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     rig.forget();
-    let writes = rig.cluster.writes();
+    let (writes, before) = (rig.cluster.writes(), rig.cluster.service("web"));
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.cluster.service("web"), before);
     assert_eq!(rig.cluster.writes(), writes);
     assert_eq!(rig.cluster.events(), Vec::<String>::new());
 }

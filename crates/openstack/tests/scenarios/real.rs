@@ -60,7 +60,8 @@ pub fn provider() -> Option<&'static str> {
     }
 }
 
-fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+/// Works with the hands of the test, while its own runtime stands still.
+pub fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     HANDS.spawn(async move { tell.send(work.await) });
     told.recv().unwrap()
@@ -79,6 +80,11 @@ impl Real {
             let subnet = json!({"cidr": "10.0.0.0/24", "allocation_pools": pools});
             stack.project_in("row", subnet).await.unwrap()
         });
+        Self::within(project, provider)
+    }
+
+    /// A project that is there.
+    pub fn within(project: Project, provider: &'static str) -> Self {
         Self {
             project: Some(Arc::new(project)),
             provider,

@@ -115,13 +115,18 @@ impl Rig {
     /// The default world in a project of a real cloud.
     #[cfg(feature = "stack")]
     fn real(provider: &'static str, conf: &str) -> Self {
-        let real = real::Real::new(provider);
-        let conf = format!("{}{conf}\n", real.conf());
-        let cloud = real.looker(LOOKER);
-        let mut rig = Self::between(Stage::Real(real), cloud, &conf);
+        let mut rig = Self::in_real(real::Real::new(provider), conf);
         rig.add_node("a", "10.0.0.4");
         rig.add_node("b", "10.0.0.5");
         rig
+    }
+
+    /// A project of a real cloud, and no nodes.
+    #[cfg(feature = "stack")]
+    pub fn in_real(real: real::Real, conf: &str) -> Self {
+        let conf = format!("{}{conf}\n", real.conf());
+        let cloud = real.looker(LOOKER);
+        Self::between(Stage::Real(real), cloud, &conf)
     }
 
     /// The same in a world that begins differently.

@@ -49,15 +49,6 @@ impl Stage {
         }
     }
 
-    /// Keystone.
-    pub fn auth_url(&self) -> String {
-        match self {
-            Self::Simulated(sim) => sim.auth_url(),
-            #[cfg(feature = "stack")]
-            Self::Real(real) => real.project().auth_url.clone(),
-        }
-    }
-
     /// A server with a port at an address of S. Its id.
     pub fn add_node(&self, name: &str, address: std::net::IpAddr) -> String {
         match self {

@@ -1,0 +1,334 @@
+//! Plays the rows on every side, each in a process of its own, and writes the table of what passes where.
+//!
+//! `LANDFALL_ROWS=c01,l07` chooses rows, `all` takes every one: the real sides take a minute a row on a small machine.
+//! `UPDATE_DOCS=1` writes docs/openstack-conformance.md; cells of rows that were not played keep what an earlier run
+//! left there. A record of runs (`LANDFALL_ROWS_RECORD`) with lines `SIDE TEST OUTCOME` counts as earlier runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use crate::rig::stage::ONLY_SIMULATED;
+
+/// What became of one test on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    /// It asks for faults, virtual time or a look behind the API.
+    Simulator,
+    /// What it is about is not in this provider.
+    Not,
+    Slow,
+}
+
+const SIDES: [&str; 3] = ["simulator", "amphora", "ovn"];
+
+/// Played on the real sides where nothing is said.
+const SAMPLE: &str = "c01,c03,c04,c11";
+
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The rows of the specification, by priority.
+const ROWS: [&str; 3] = [
+    "C01 C02 C03 C04 C05 C07 C08 C09 C10 C11 C13 C14 C15 C17 C18 C26 A01 A02 A07 L01 L07 L11 L13 L19 L21 L34 H01 H02 \
+     H03 H05 H10 F01 F02 F03 F05 F07 F10 F11 F29 F30 S02 S03 S04 S05 S06 S10 G01 G02 G03 G05 R03 R04 R07",
+    "C16 C20 C22 C23 C24 C25 C27 C30 C31 A03 A04 A05 A08 A09 A12 A14 A16 L03 L04 L05 L08 L09 L12 L14 L15 L16 L18 L22 \
+     L24 L25 L26 L27 L31 L32 L33 L35 L36 L38 L39 L41 L42 H04 H08 H09 H11 F04 F08 F12 F13 F14 F15 F16 F18 F19 F21 F22 \
+     F23 F25 F28 F31 F32 F33 S09 S11 S12 G04 G06 G08 G09 G10 G11 G13 R05 R06 R08 R09 R10 R13 R15",
+    "C29 A10 A11 A15 L06 L17 L23 L29 L43 L44 H12 F20 F26 F34 F35 S13 G12 G14 R14 R16",
+];
+
+/// What the provider ovn has not, and a row is about.
+const NOT_IN_OVN: [(&str, &str); 13] = [
+    (
+        "c01",
+        "provider amphora and allowed_cidrs are part of the row",
+    ),
+    ("l01", "allowed_cidrs"),
+    ("l05", "allowed_cidrs"),
+    ("l06", "allowed_cidrs"),
+    ("l07", "time-outs of listeners"),
+    ("l11", "HTTP"),
+    ("l12", "HTTP"),
+    ("l13", "TLS"),
+    ("l19", "PROXY"),
+    ("l21", "PROXY"),
+    ("l24", "other algorithms"),
+    ("f29", "PROXY"),
+    ("f30", "PROXY"),
+];
+
+type Table = BTreeMap<(String, &'static str), Outcome>;
+
+#[test]
+fn the_rows_hold_on_every_side() {
+    let tests = rows_of_this_binary();
+    let asked = env::var("LANDFALL_ROWS").unwrap_or_else(|_| SAMPLE.to_owned());
+    let chosen: Vec<&String> = tests
+        .iter()
+        .filter(|test| {
+            asked == "all"
+                || ids(test)
+                    .iter()
+                    .any(|id| asked.split(',').any(|it| it == id))
+        })
+        .collect();
+    let mut table = earlier(&tests);
+    for test in &tests {
+        let outcome = play(test, "simulator");
+        table.insert((test.clone(), "simulator"), outcome);
+    }
+    for side in ["amphora", "ovn"] {
+        for test in &chosen {
+            let outcome = if side == "ovn" && not_in_ovn(test) {
+                Outcome::Not
+            } else {
+                play(test, side)
+            };
+            println!("{side} {test} {outcome:?}");
+            table.insert(((*test).clone(), side), outcome);
+        }
+    }
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(page(), text(&tests, &table)).unwrap();
+    }
+    let failed: Vec<_> = table
+        .iter()
+        .filter(|((test, _), outcome)| {
+            chosen.contains(&test) && matches!(outcome, Outcome::Failed | Outcome::Slow)
+        })
+        .collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Tests that are called after a row.
+fn rows_of_this_binary() -> Vec<String> {
+    let output = this().arg("--list").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let mut tests: Vec<String> = names
+        .filter(|name| !ids(name).is_empty())
+        .map(str::to_owned)
+        .collect();
+    tests.sort_by_key(|test| place(test));
+    tests
+}
+
+fn this() -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    command
+}
+
+/// The ids at the beginning of a name: `c07_and_c08_ports_...` has two.
+fn ids(test: &str) -> Vec<String> {
+    let name = test.rsplit("::").next().unwrap_or_default();
+    let is_id = |part: &str| {
+        part.len() == 3
+            && part.starts_with(|c: char| "calhfsgr".contains(c))
+            && part[1..].bytes().all(|c| c.is_ascii_digit())
+    };
+    let words = name
+        .split('_')
+        .take_while(|part| is_id(part) || *part == "and");
+    words
+        .filter(|part| is_id(part))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Rows in the order of the specification.
+fn place(test: &str) -> (usize, String) {
+    let first = ids(test)
+        .first()
+        .cloned()
+        .unwrap_or_default()
+        .to_uppercase();
+    let all = ROWS.join(" ");
+    let known = all.split_whitespace().position(|row| row == first);
+    (known.unwrap_or(usize::MAX), test.to_owned())
+}
+
+fn not_in_ovn(test: &str) -> bool {
+    let of_ovn = ids(test);
+    NOT_IN_OVN
+        .iter()
+        .any(|(row, _)| of_ovn.iter().any(|id| id == row))
+}
+
+fn play(test: &str, side: &str) -> Outcome {
+    let folder = env::temp_dir().join(format!("landfall-row-{}", std::process::id()));
+    let log = fs::File::create(&folder).unwrap();
+    let mut child = this()
+        .args(["--exact", test])
+        .env("LANDFALL_SIDE", side)
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > LONGEST {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return Outcome::Slow;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let said = fs::read_to_string(&folder).unwrap_or_default();
+    let _ = fs::remove_file(&folder);
+    if status.success() {
+        Outcome::Passed
+    } else if said.contains(ONLY_SIMULATED) {
+        Outcome::Simulator
+    } else {
+        println!("{said}");
+        Outcome::Failed
+    }
+}
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openstack-conformance.md")
+}
+
+/// What earlier runs have left: the page, and a record.
+fn earlier(tests: &[String]) -> Table {
+    let mut table = Table::new();
+    let page = fs::read_to_string(page()).unwrap_or_default();
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, _, name, _, amphora, ovn, _] = cells.as_slice() else {
+            continue;
+        };
+        let test = tests.iter().find(|test| sentence(test) == *name);
+        for (side, cell) in [("amphora", amphora), ("ovn", ovn)] {
+            if let (Some(test), Some(outcome)) = (test, Outcome::read(cell)) {
+                table.insert((test.clone(), side), outcome);
+            }
+        }
+    }
+    let record = env::var("LANDFALL_ROWS_RECORD").ok();
+    let record = record
+        .map(|path| fs::read_to_string(path).unwrap())
+        .unwrap_or_default();
+    for line in record.lines() {
+        let mut words = line.split_whitespace();
+        let (side, test, outcome) = (words.next(), words.next(), words.next());
+        let side = SIDES.into_iter().find(|it| Some(*it) == side);
+        let test = tests.iter().find(|it| Some(it.as_str()) == test);
+        let outcome = outcome.and_then(Outcome::read);
+        if let (Some(side), Some(test), Some(outcome)) = (side, test, outcome) {
+            table.insert((test.clone(), side), outcome);
+        }
+    }
+    table
+}
+
+fn sentence(test: &str) -> String {
+    let name = test.rsplit("::").next().unwrap_or_default();
+    let words = name
+        .split('_')
+        .skip_while(|part| *part == "and" || ids(part).len() == 1);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn text(tests: &[String], table: &Table) -> String {
+    let mut text = String::from(
+        "<!-- Written by the scenarios (crates/openstack/tests/scenarios/conformance.rs); do not edit. -->\n\
+         # Conformance of the OpenStack provider\n\n\
+         Each row of the specification's scenarios is a test, which plays on a simulated cloud and, from the same code,\n\
+         on a real Keystone, Neutron and Octavia with the providers `amphora` and `ovn`. The latter have no virtual\n\
+         machines: nothing is forwarded there.\n\n\
+         - `passed`, `failed`: as it says, in the last run that played the row on this side.\n\
+         - `slow`: given up after 5 minutes.\n\
+         - `simulator only`: the row needs faults, virtual time or a world that only the simulator has.\n\
+         - `n/a`: the row is about what this provider hasn't.\n\
+         - `not run`: no run has played it there yet. It may pass or fail.\n\n",
+    );
+    let mut counts = BTreeMap::<(&str, &str), usize>::new();
+    for test in tests {
+        for side in SIDES {
+            let word = table
+                .get(&(test.clone(), side))
+                .map_or("not run", |it| it.word());
+            *counts.entry((side, word)).or_default() += 1;
+        }
+    }
+    for side in SIDES {
+        let of_side = counts.iter().filter(|((it, _), _)| *it == side);
+        let words: Vec<_> = of_side
+            .map(|((_, word), count)| format!("{count} {word}"))
+            .collect();
+        writeln!(text, "{side}: {}.\n", words.join(", ")).unwrap();
+    }
+    let played: BTreeSet<String> = tests.iter().flat_map(|test| ids(test)).collect();
+    for (priority, rows) in ROWS.iter().enumerate() {
+        let rows = rows.split_whitespace();
+        let missing: Vec<_> = rows
+            .filter(|row| !played.contains(&row.to_lowercase()))
+            .collect();
+        if !missing.is_empty() {
+            let rows = missing.join(", ");
+            writeln!(
+                text,
+                "Rows of priority {priority} that no test here is called after: {rows}.\n"
+            )
+            .unwrap();
+        }
+    }
+    text.push_str("| row | | simulator | amphora | ovn |\n|---|---|---|---|---|\n");
+    for test in tests {
+        let rows = ids(test).join(", ").to_uppercase();
+        let cells: Vec<_> = SIDES
+            .iter()
+            .map(|side| {
+                table
+                    .get(&(test.clone(), *side))
+                    .map_or("not run", |it| it.word())
+            })
+            .collect();
+        writeln!(
+            text,
+            "| {rows} | {} | {} |",
+            sentence(test),
+            cells.join(" | ")
+        )
+        .unwrap();
+    }
+    text
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    const ALL: [Self; 5] = [
+        Self::Passed,
+        Self::Failed,
+        Self::Simulator,
+        Self::Not,
+        Self::Slow,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Simulator => "simulator only",
+            Self::Not => "n/a",
+            Self::Slow => "slow",
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|it| it.word() == word.replace('-', " "))
+    }
+}

@@ -1,0 +1,197 @@
+//! What things cost on a real OpenStack, counted in the access logs of its services. Prints; refuses only what
+//! misses the goals by calls: time is the machine's as much as ours.
+
+use std::time::{Duration, Instant};
+
+use landfall_openstack::Groups;
+use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::stack::{Call, Mark, Stack};
+use landfall_testkit::{node, svc};
+
+use crate::rig::Rig;
+use crate::rig::real::{Real, wait_for};
+use crate::rig::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(420);
+
+fn three_ports(name: &str) -> ServiceBuilder {
+    svc(name)
+        .named_port("a", 80)
+        .node_port(30080)
+        .named_port("b", 443)
+        .node_port(30443)
+        .named_port("c", 9000)
+        .node_port(30900)
+}
+
+fn mark() -> Mark {
+    wait_for(async { Stack::shared().await.mark().await.unwrap() })
+}
+
+/// The controller's calls since then, from the access logs.
+fn calls(rig: &Rig, mark: &Mark) -> Vec<Call> {
+    let Stage::Real(real) = &rig.sim else {
+        return Vec::new();
+    };
+    let (project, mark) = (real.project().clone(), mark.clone());
+    wait_for(async move { project.calls_since(&mark, "landfall/").await.unwrap() })
+}
+
+fn print(title: &str, calls: &[Call], time: Option<Duration>) {
+    println!("== {title}: {} calls, {time:?}", calls.len());
+    for (route, count) in Call::count(calls) {
+        println!("{count:5} {route}");
+    }
+}
+
+fn is_poll(call: &Call) -> bool {
+    call.route() == "GET /v2/lbaas/loadbalancers"
+}
+
+async fn rig(conf: &str, groups: Groups, ports: bool) -> Rig {
+    let project = wait_for(async { Stack::shared().await.project("cost").await.unwrap() });
+    let mut rig = Rig::in_real(Real::within(project, "amphora"), conf);
+    rig.settings.groups = groups;
+    let names: Vec<_> = (0..80_u8)
+        .map(|n| (format!("n{n}"), format!("10.0.9.{}", n + 1)))
+        .collect();
+    if ports {
+        let Stage::Real(real) = &rig.sim else {
+            return rig;
+        };
+        let project = real.project().clone();
+        let wanted: Vec<_> = names
+            .iter()
+            .map(|(name, address)| (name.clone(), address.parse().unwrap()))
+            .collect();
+        let made = wait_for(async move { project.nodes(&wanted).await.unwrap() });
+        for one in made {
+            let row = node(&one.name, &one.address.to_string());
+            let row = row.with(|row| row.provider_id = Some(one.provider_id.as_str().into()));
+            rig.cluster.put_node(row.row());
+        }
+    } else {
+        for (name, address) in names {
+            rig.cluster.put_node(node(&name, &address).row());
+        }
+    }
+    rig.start();
+    rig.settle().await;
+    rig
+}
+
+#[tokio::test]
+async fn real_cost_of_a_service_with_groups_at_80_nodes() {
+    let mut rig = rig("manage-security-groups=true", Groups::PerCluster, true).await;
+    for (name, attached) in [("first", true), ("second", false)] {
+        let since = mark();
+        let begun = Instant::now();
+        rig.cluster.apply(&three_ports(name).row());
+        until(&rig, || rig.published(name).len() == 1).await;
+        let time = begun.elapsed();
+        rig.settle().await;
+        let all = calls(&rig, &since);
+        print(&format!("create {name}"), &all, Some(time));
+        let counted = all
+            .iter()
+            .filter(|call| !is_poll(call) && call.route() != "PUT /v2.0/ports/{id}");
+        println!(
+            "without polls and attachments (first: {attached}): {}",
+            counted.count()
+        );
+    }
+    rig.kill();
+}
+
+#[tokio::test]
+async fn real_cost_of_a_node_that_comes_of_a_port_that_changes_and_of_a_restart() {
+    const SERVICES: usize = 10;
+    let mut rig = rig("", Groups::PerCluster, false).await;
+    let begun = Instant::now();
+    for number in 0..SERVICES {
+        rig.cluster.apply(&three_ports(&format!("s{number}")).row());
+    }
+    let all_there = || (0..SERVICES).all(|n| rig.published(&format!("s{n}")).len() == 1);
+    until(&rig, all_there).await;
+    println!("== 10 Services made in {:?}", begun.elapsed());
+    rig.settle().await;
+
+    rig.cluster.forget_events();
+    let since = mark();
+    let begun = Instant::now();
+    rig.cluster.put_node(node("n80", "10.0.9.81").row());
+    let updated = || {
+        let events = rig.cluster.events();
+        let updated = events
+            .iter()
+            .filter(|it| it.ends_with(" UpdatedLoadBalancer"));
+        updated.count() == SERVICES
+    };
+    until(&rig, updated).await;
+    let time = begun.elapsed();
+    let seen = calls(&rig, &since);
+    print("one node more for 10 Services", &seen, Some(time));
+    rig.settle().await;
+    let picture = rig.picture().await;
+    let full = picture.members.values().filter(|it| it.len() == 81).count();
+    println!(
+        "pools with 81 members: {full} of {}; calls in all: {}",
+        picture.pools.len(),
+        calls(&rig, &since).len()
+    );
+
+    let since = mark();
+    let begun = Instant::now();
+    let changed = svc("s0")
+        .named_port("a", 8080)
+        .node_port(30080)
+        .named_port("b", 443)
+        .node_port(30443)
+        .named_port("c", 9000)
+        .node_port(30900);
+    rig.cluster.apply(&changed.row());
+    let mut active = None;
+    while active.is_none() && begun.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let listeners = rig.looker().listeners(None).await.unwrap();
+        let found = listeners.iter().find(|it| it.protocol_port == 8080);
+        let Some(id) = found.and_then(|it| it.default_pool_id.clone()) else {
+            continue;
+        };
+        let members = rig.looker().members(&id).await.unwrap();
+        if members.len() == 81 && found.is_some_and(is_active) {
+            active = Some(begun.elapsed());
+        }
+    }
+    println!(
+        "== a port's number changed: the new listener has its members and is ACTIVE after {active:?}"
+    );
+    rig.settle().await;
+    print("a port's number changed", &calls(&rig, &since), None);
+
+    let since = mark();
+    let writes = rig.cluster.writes();
+    rig.restart().await;
+    let seen = calls(&rig, &since);
+    print("restart with 10 converged Services", &seen, None);
+    assert!(!seen.iter().any(Call::is_write), "{seen:#?}");
+    assert_eq!(rig.cluster.writes(), writes);
+    rig.kill();
+}
+
+fn is_active(listener: &landfall_openstack::objects::Listener) -> bool {
+    listener.provisioning_status == landfall_openstack::objects::Provisioning::Active
+}
+
+async fn until(rig: &Rig, done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{:?} {:?}",
+            rig.cluster.events(),
+            rig.cluster.messages("SyncLoadBalancerFailed")
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
