@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_engine::{Classes, EngineHandle};
-use landfall_model::view::{InstanceView, MetricsView};
+use landfall_model::view::{CloudCallsView, InstanceView, MetricsView};
 use landfall_model::wire::service_list;
 use landfall_web::{Heartbeat, PlanError};
 use tokio::sync::watch;
@@ -43,7 +43,24 @@ impl landfall_web::Instance for Desk {
     }
 
     fn metrics(&self) -> MetricsView {
-        self.handle.metrics.view()
+        let mut metrics = self.handle.metrics.view();
+        let providers = self.handle.providers.iter().zip(self.classes.names());
+        for (provider, instance) in providers {
+            let Platform::OpenStack(openstack) = &**provider else {
+                continue;
+            };
+            for (key, calls) in openstack.cloud().calls() {
+                metrics.cloud_calls.push(CloudCallsView {
+                    instance: instance.clone(),
+                    method: key.method.to_owned(),
+                    resource: key.resource.to_owned(),
+                    outcome: key.outcome.to_owned(),
+                    count: calls.count,
+                    seconds: calls.time.as_secs_f64(),
+                });
+            }
+        }
+        metrics
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

@@ -194,6 +194,27 @@ pub struct MetricsView {
     pub failed_steps: BTreeMap<String, u64>,
     /// Services that wait for a pass now.
     pub queued: u64,
+    /// What was asked of clouds.
+    #[serde(default)]
+    pub cloud_calls: Vec<CloudCallsView>,
+}
+
+/// Requests of one kind to a cloud, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CloudCallsView {
+    /// The instance that asked.
+    pub instance: String,
+    /// `GET`, `POST`, `PUT` or `DELETE`.
+    pub method: String,
+    /// The kind of object: `loadbalancer`, `listener`, ... A small, fixed set.
+    pub resource: String,
+    /// `ok`, or the kind of error. A small, fixed set.
+    pub outcome: String,
+    /// How many.
+    pub count: u64,
+    /// How long they took together, in seconds.
+    pub seconds: f64,
 }
 
 /// Observations counted by size.

@@ -164,6 +164,9 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
     // No thread of the data plane runs for it.
     let metrics = scene.lab.text("/metrics").await;
     assert!(metrics.contains("landfall_ready 1"), "{metrics}");
+    let made = "landfall_cloud_calls_total{instance=\"cloud\",method=\"POST\",\
+                resource=\"loadbalancer\",outcome=\"ok\"} 1";
+    assert!(metrics.contains(made), "{metrics}");
 
     scene.lab.remove("web.yaml");
     scene.lab.gone("default/web").await;

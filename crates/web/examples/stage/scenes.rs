@@ -12,7 +12,8 @@ use std::time::Duration;
 use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyProtocol};
 use landfall_model::rows::Family;
 use landfall_model::view::{
-    Health, HistogramView, InstanceView, ListenerView, MetricsView, PoolView, ServiceView,
+    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MetricsView, PoolView,
+    ServiceView,
 };
 use landfall_model::{Code, ConditionType, IngressAddress, PlannedStep, Protocol, Reason};
 
@@ -231,6 +232,14 @@ pub fn metrics() -> MetricsView {
         steps: counts(&[("assign", 4), ("listen", 7)]),
         failed_steps: counts(&[("listen", 1)]),
         queued: 1,
+        cloud_calls: vec![CloudCallsView {
+            instance: "cloud".into(),
+            method: "GET".into(),
+            resource: "loadbalancer".into(),
+            outcome: "ok".into(),
+            count: 21,
+            seconds: 1.5,
+        }],
     }
 }
 

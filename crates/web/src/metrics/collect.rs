@@ -9,8 +9,8 @@ use std::time::Duration;
 use landfall_model::reason::Reason;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{
-    Health, HistogramView, InstanceView, ListenerView, MemberView, MetricsView, ServiceView,
-    TrafficView,
+    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MemberView, MetricsView,
+    ServiceView, TrafficView,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -213,7 +213,16 @@ impl Snapshot {
         page.series(&table::PASSES, by_name(&self.engine.passes))?;
         page.one(&table::QUEUED, self.engine.queued)?;
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
-        page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))
+        page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
+        self.clouds(page)
+    }
+
+    fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {
+        let calls = || self.engine.cloud_calls.iter();
+        let of =
+            |it: &CloudCallsView| labels([&it.instance, &it.method, &it.resource, &it.outcome]);
+        page.series(&table::CLOUD_CALLS, calls().map(|it| (of(it), it.count)))?;
+        page.times(&table::CLOUD_TIME, calls().map(|it| (of(it), it.seconds)))
     }
 }
 
@@ -278,6 +287,23 @@ impl Page<'_> {
                     let labels = named(metric, values);
                     number(&mut encoder.encode_family(&labels)?, metric.kind, *value)?;
                 }
+            }
+            Ok(())
+        })
+    }
+
+    /// Series of a metric that adds up time. Labels have to differ.
+    fn times(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            for (values, value) in series {
+                let labels = named(metric, &values);
+                encoder
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
             }
             Ok(())
         })

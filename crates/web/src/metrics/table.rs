@@ -119,6 +119,11 @@ metrics! {
         "Steps that were carried out, by kind.";
     STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]
         "Steps that failed, by kind.";
+    CLOUD_CALLS = Counter "landfall_cloud_calls" ["instance", "method", "resource", "outcome"]
+        "Requests to the APIs of clouds, by outcome (ok, or the kind of error).";
+    CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
+        ["instance", "method", "resource", "outcome"]
+        "How long these requests took, together.";
 }
 
 /// The reference page, `docs/metrics.md`.
