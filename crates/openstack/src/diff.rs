@@ -28,6 +28,8 @@ pub(crate) struct Diff<'a> {
     pub(crate) names: &'a Names,
     pub(crate) features: Features,
     pub(crate) body_limit: usize,
+    /// Members are added and taken out one by one.
+    pub(crate) serial: bool,
     pub(crate) graph: &'a Graph,
 }
 
@@ -438,9 +440,17 @@ impl Diff<'_> {
         if let Some(tags) = with_tags(&pool.tags, &wanted.tags) {
             changes.insert("tags".into(), tags);
         }
+        let failed = pool.provisioning_status == Provisioning::Error;
+        if failed && changes.is_empty() {
+            changes.insert("name".into(), pool.name.as_str().into());
+        }
         if !changes.is_empty() {
-            let step = self.update_pool(pool, changes, false);
-            plan.push(step, "it is not as the Service says");
+            let because = if failed {
+                "Octavia failed to apply the last change"
+            } else {
+                "it is not as the Service says"
+            };
+            plan.push(self.update_pool(pool, changes, false), because);
         }
         if pool.lb_algorithm != wanted.algorithm {
             let changes =
@@ -507,6 +517,9 @@ impl Diff<'_> {
             differ("http_method", json!(there.http_method), json!(method));
             differ("url_path", json!(there.url_path), json!(path));
             differ("expected_codes", json!(there.expected_codes), json!(codes));
+        }
+        if there.provisioning_status == Provisioning::Error && changes.is_empty() {
+            changes.insert("delay".to_owned(), wanted.delay.into());
         }
         if !changes.is_empty() {
             let step = Step::UpdateMonitor {

@@ -3,6 +3,7 @@
 //! What somebody set by hand on a member (weight, backup, administrative state) stays. A member's subnet can't
 //! change: it is taken out and added again, one half of them at a time.
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
@@ -10,8 +11,9 @@ use serde_json::Value;
 
 use crate::bodies;
 use crate::diff::Diff;
-use crate::graph::key_of;
-use crate::objects::{Id, Member};
+use crate::graph::{MemberKey, key_of};
+use crate::names::cut;
+use crate::objects::{Id, Member, Provisioning};
 use crate::step::Step;
 use crate::wanted::{WantedMember, WantedPool};
 
@@ -26,10 +28,16 @@ pub(crate) fn plan(
     there: &[Member],
     plan: &mut Plan<Step>,
 ) {
-    let find = |address: &IpAddr, member: &WantedMember| {
-        let key = Some((*address, member.port));
-        there.iter().find(|it| key_of(it) == key)
-    };
+    let index: HashMap<MemberKey, &Member> = there
+        .iter()
+        .filter_map(|it| Some((key_of(it)?, it)))
+        .collect();
+    let find =
+        |address: &IpAddr, member: &WantedMember| index.get(&(*address, member.port)).copied();
+    if diff.serial {
+        one_by_one(diff, pool, wanted, there, plan);
+        return;
+    }
     let mut added = Vec::new();
     let mut changed = false;
     let mut moved: usize = 0;
@@ -70,9 +78,9 @@ pub(crate) fn plan(
         batch.add(bodies.collect(), plan);
         return;
     }
-    // With members that move, and none to add before, half of them go now and come back in the next batch.
+    // With members that move, and none to add before, half of all go now and come back in the next batch.
     let mut going = if added.is_empty() {
-        moved.div_ceil(2)
+        moved.min(wanted.members.len().div_ceil(2))
     } else {
         0
     };
@@ -101,6 +109,18 @@ pub(crate) fn plan(
         leaves.push(after);
     }
     let because = reason(added.len(), gone.len(), moved);
+    if !fits(&list, diff.body_limit) {
+        list.iter_mut().for_each(unnamed);
+        for member in &mut leaves {
+            member.name.clear();
+        }
+    }
+    // Of more members than one batch can carry, as many go as it takes.
+    if moved > 0 && added.is_empty() {
+        let carried = carried(&list, diff.body_limit);
+        list.truncate(carried);
+        leaves.truncate(carried);
+    }
     if fits(&list, diff.body_limit) {
         let step = Step::SetMembers {
             load_balancer: diff.balancer.id.clone(),
@@ -126,6 +146,54 @@ pub(crate) fn plan(
     batch.add(list, plan);
 }
 
+/// For providers that take no batches. Members are told apart by address and port alone, as they have names of
+/// another kind then.
+fn one_by_one(
+    diff: &Diff<'_>,
+    pool: &Id,
+    wanted: &WantedPool,
+    there: &[Member],
+    plan: &mut Plan<Step>,
+) {
+    for (address, member) in &wanted.members {
+        let key = Some((*address, member.port));
+        if there.iter().any(|it| key_of(it) == key) {
+            continue;
+        }
+        let mut body = bodies::member(*address, member, None);
+        let name = format!("member_{}_{address}_{}", member.name, member.port);
+        body["name"] = cut(name).into();
+        let step = Step::AddMember {
+            load_balancer: diff.balancer.id.clone(),
+            pool: pool.clone(),
+            member: body,
+        };
+        plan.push_members(step, "a node came");
+    }
+    for (address, port) in there.iter().filter_map(key_of) {
+        let member = wanted.members.get(&address);
+        let stays = member
+            .filter(|it| it.port == port)
+            .is_some_and(|wanted_now| {
+                let mut same = there
+                    .iter()
+                    .filter(|it| key_of(it) == Some((address, port)));
+                same.all(|it| {
+                    !is_elsewhere(it, wanted_now) && it.monitor_port == wanted_now.monitor_port
+                })
+            });
+        if !stays {
+            let step = Step::DeleteMember {
+                load_balancer: diff.balancer.id.clone(),
+                pool: pool.clone(),
+                address,
+                port,
+            };
+            plan.push_members(step, "it is no member any more, or another one");
+        }
+    }
+}
+
 fn reason(added: usize, gone: usize, moved: usize) -> String {
     match (added, gone, moved) {
         (0, 0, 0) => "members are not as the nodes are".to_owned(),
@@ -145,18 +213,26 @@ struct Batch<'a, 'd> {
 
 impl Batch<'_, '_> {
     /// Adds members to those that are there, in as many requests as it takes.
-    fn add(&self, bodies: Vec<Value>, plan: &mut Plan<Step>) {
-        let mut leaves = self.there.to_vec();
+    fn add(&self, mut bodies: Vec<Value>, plan: &mut Plan<Step>) {
+        let there = self.there.iter();
+        let mut leaves: BTreeMap<MemberKey, Member> = there
+            .filter_map(|it| Some((key_of(it)?, it.clone())))
+            .collect();
         let total = bodies.len();
+        if !fits(&bodies, self.diff.body_limit) {
+            bodies.iter_mut().for_each(unnamed);
+        }
         for members in chunks(bodies, self.diff.body_limit) {
             for body in &members {
                 let address = body["address"].as_str().and_then(|text| text.parse().ok());
                 let Some(address) = address else { continue };
                 if let Some(member) = self.wanted.members.get(&address) {
-                    let key = Some((address, member.port));
-                    let there = leaves.iter().find(|it| key_of(it) == key).cloned();
-                    leaves.retain(|it| key_of(it) != key);
-                    leaves.push(as_member(address, member, there.as_ref()));
+                    let key = (address, member.port);
+                    let mut after = as_member(address, member, leaves.get(&key));
+                    if body.get("name").is_none() {
+                        after.name.clear();
+                    }
+                    leaves.insert(key, after);
                 }
             }
             let step = Step::SetMembers {
@@ -164,7 +240,7 @@ impl Batch<'_, '_> {
                 pool: self.pool.clone(),
                 members,
                 additive: true,
-                leaves: leaves.clone(),
+                leaves: leaves.values().cloned().collect(),
             };
             plan.push_members(step, format!("{total} nodes came"));
         }
@@ -179,6 +255,7 @@ fn as_member(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> 
         protocol_port: wanted.port,
         subnet_id: wanted.subnet.clone(),
         monitor_port: wanted.monitor_port,
+        provisioning_status: Provisioning::Active,
         ..there.cloned().unwrap_or_default()
     }
 }
@@ -192,12 +269,31 @@ pub(crate) fn as_members(wanted: &WantedPool) -> Vec<Member> {
 }
 
 fn differs(there: &Member, wanted: &WantedMember) -> bool {
-    there.name != wanted.name || there.monitor_port != wanted.monitor_port
+    // Without a name, a request for very many members was too large with names.
+    let renamed = !there.name.is_empty() && there.name != wanted.name;
+    let failed = there.provisioning_status == Provisioning::Error;
+    failed || renamed || there.monitor_port != wanted.monitor_port
 }
 
 /// A member without a subnet is reached through the VIP's, which may well be the one that is wanted.
 fn is_elsewhere(there: &Member, wanted: &WantedMember) -> bool {
     matches!((&there.subnet_id, &wanted.subnet), (Some(is), Some(shall)) if is != shall)
+}
+
+/// Names are for people, and the first to go where a request is too large.
+fn unnamed(body: &mut Value) {
+    if let Some(fields) = body.as_object_mut() {
+        fields.remove("name");
+    }
+}
+
+/// How many of a list fit into one request.
+fn carried(list: &[Value], limit: usize) -> usize {
+    let sizes = list.iter().scan(ENVELOPE, |size, it| {
+        *size += it.to_string().len() + 1;
+        Some(*size)
+    });
+    sizes.take_while(|size| *size <= limit).count()
 }
 
 fn fits(list: &[Value], limit: usize) -> bool {

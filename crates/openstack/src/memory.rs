@@ -40,6 +40,8 @@ pub(crate) struct Memory {
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
     pub(crate) audited: HashMap<&'static str, u64>,
+    /// Load balancers of which no record is believed until they are read.
+    pub(crate) doubted: HashSet<Id>,
     /// Services whose wish could not be had when it was last looked at.
     pub(crate) refused: HashSet<Uid>,
     /// Failovers that the cloud does not let us ask for, or that did not help.
@@ -63,6 +65,8 @@ pub(crate) struct Known {
     pub(crate) assume: bool,
     /// Since when it is seen to be busy, with nothing of ours accepted since.
     pub(crate) pending_since: Option<Instant>,
+    /// When `row` was asked for: what is in the load balancer must not be older.
+    pub(crate) seen_at: Option<Instant>,
 }
 
 /// What a load balancer was made with, or was seen with: as wanted then, with no ids.
@@ -96,6 +100,7 @@ impl Default for Memory {
             floating_written: None,
             groups_written: None,
             audited: HashMap::new(),
+            doubted: HashSet::new(),
             refused: HashSet::new(),
             no_failover: HashSet::new(),
             failovers: HashMap::new(),
@@ -139,6 +144,7 @@ impl Memory {
         known.graph = None;
         known.token = None;
         self.sketches.retain(|_, sketch| sketch.balancer != *id);
+        self.doubted.insert(id.clone());
     }
 
     /// A load balancer is busy although it was taken to be done.
@@ -152,6 +158,7 @@ impl Memory {
     pub(crate) fn seen(&mut self, row: &LoadBalancer, at: Instant) {
         let known = self.balancers.entry(row.id.clone()).or_default();
         known.row = row.clone();
+        known.seen_at = Some(at);
         if row.provisioning_status.is_pending() {
             known.pending_since.get_or_insert(at);
             return;
@@ -186,6 +193,7 @@ impl Memory {
     pub(crate) fn forget(&mut self, service: &Uid) {
         if let Some(id) = self.of.remove(service) {
             self.balancers.remove(&id);
+            self.doubted.remove(&id);
         }
         self.attempts.remove(service);
         self.refused.remove(service);

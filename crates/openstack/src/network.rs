@@ -1,5 +1,6 @@
 //! Reading Neutron: floating IPs, networks, groups and the ports of nodes.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +12,20 @@ use tokio::time::Instant;
 use crate::address::{is_floating, is_made};
 use crate::client::ApiError;
 use crate::names::Names;
-use crate::objects::{FloatingIp, Id, Network, Port, Provisioning, SecurityGroup, Subnet};
+use crate::objects::{
+    FloatingIp, Id, LoadBalancer, Network, Port, Provisioning, SecurityGroup, Subnet,
+};
 use crate::observe::{Trouble, is_ovn, server_of};
 use crate::observed::{Addressing, Found, Goal, GroupView, Observed, Target};
 use crate::provider::OpenStack;
 use crate::settings::Groups;
 
 /// Floating IPs, groups and ports may be this old where nothing is to be done.
-const FRESH: Duration = Duration::from_secs(60);
+pub(crate) const FRESH: Duration = Duration::from_secs(60);
 /// Networks hardly ever change.
 const LASTING: Duration = Duration::from_secs(600);
 
-fn ago(time: Duration) -> Instant {
+pub(crate) fn ago(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(time).unwrap_or(now)
 }
@@ -135,6 +138,9 @@ impl OpenStack {
                 Err(reason) => problem = Some(reason),
             }
         }
+        if floating && *owner {
+            notices.extend(lost_address(wish, &view, balancer));
+        }
         view.problem = problem;
         have.notices.extend(notices);
         have.addressing = view;
@@ -236,7 +242,10 @@ impl OpenStack {
         Ok(None)
     }
 
-    async fn all_groups(&self, since: Instant) -> Result<Arc<Vec<SecurityGroup>>, ApiError> {
+    pub(crate) async fn all_groups(
+        &self,
+        since: Instant,
+    ) -> Result<Arc<Vec<SecurityGroup>>, ApiError> {
         let written = self.memory().groups_written;
         let since = written.map_or(since, |at| since.max(at));
         self.lists
@@ -343,22 +352,26 @@ impl OpenStack {
         subnet: Option<&Id>,
     ) -> Result<Vec<Port>, ApiError> {
         let find = |ports: &[Port]| {
+            let mut by_server: HashMap<&str, Vec<&Port>> = HashMap::new();
+            for port in ports.iter().filter(|port| !port.device_id.is_empty()) {
+                by_server.entry(&port.device_id).or_default().push(port);
+            }
             let mut found = Vec::new();
             let mut missing = false;
             for node in &wish.nodes {
                 let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
                     continue;
                 };
-                let here = |port: &&Port| {
-                    port.device_id == server
-                        && port.fixed_ips.iter().any(|fixed| {
-                            fixed.ip_address == node.address
-                                && subnet.is_none_or(|subnet| fixed.subnet_id == *subnet)
-                        })
+                let here = |port: &&&Port| {
+                    port.fixed_ips.iter().any(|fixed| {
+                        fixed.ip_address == node.address
+                            && subnet.is_none_or(|subnet| fixed.subnet_id == *subnet)
+                    })
                 };
+                let ports = by_server.get(server).map_or(&[][..], Vec::as_slice);
                 match ports.iter().find(here) {
                     Some(port) if port.port_security_enabled != Some(false) => {
-                        found.push(port.clone())
+                        found.push((*port).clone());
                     }
                     Some(_) => {}
                     None => missing = true,
@@ -380,9 +393,10 @@ impl OpenStack {
             return Ok(());
         };
         let ports = self.all_ports(ago(FRESH)).await?;
-        let leaving = ports
-            .iter()
-            .filter(|port| port.security_groups.contains(&group.id) && !staying.contains(&port.id));
+        let staying: HashSet<&Id> = staying.iter().collect();
+        let leaving = ports.iter().filter(|port| {
+            port.security_groups.contains(&group.id) && !staying.contains(&&port.id)
+        });
         view.leaving = leaving.cloned().collect();
         Ok(())
     }
@@ -433,6 +447,30 @@ fn ovn_sources(wish: &LoadBalancerWish) -> Vec<String> {
         }
     }
     sources.into_iter().collect()
+}
+
+/// The address that clients know leads here no more, and can't be brought back.
+fn lost_address(
+    wish: &LoadBalancerWish,
+    view: &Addressing,
+    balancer: &LoadBalancer,
+) -> Option<(&'static str, Reason)> {
+    if view.attached.is_some() || view.spare.is_some() || view.network.is_none() {
+        return None;
+    }
+    let vip = balancer.vip_address;
+    let mut held = wish.address.held.iter();
+    let lost = held.find(|it| it.is_ipv4() && Some(**it) != vip)?;
+    Some((
+        "LoadBalancerFloatingIPLost",
+        Reason::warning(
+            Code::AddressMoved,
+            format!(
+                "the floating IP {lost} is gone, or leads elsewhere; another one takes its place"
+            ),
+        )
+        .remedy("ask for a certain address in landfall.dev/addresses, and lock it in the project"),
+    ))
 }
 
 /// Without an external network there are only internal load balancers.
