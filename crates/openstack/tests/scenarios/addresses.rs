@@ -108,7 +108,10 @@ async fn f04_a_floating_ip_that_a_person_made_is_only_detached() {
     assert_eq!(picture.floating_ips[0].id, by_hand.id);
     assert_eq!(picture.floating_ips[0].port_id, None);
     let calls = rig.sim.writes();
-    assert_eq!(rig.writes(), [format!("PUT /v2.0/floatingips/{}", by_hand.id)]);
+    assert_eq!(
+        rig.writes(),
+        [format!("PUT /v2.0/floatingips/{}", by_hand.id)]
+    );
     let body: serde_json::Value = serde_json::from_slice(&calls[0].body).unwrap();
     assert_eq!(body, json!({"floatingip": {"port_id": null}}));
     stays(&mut rig).await;
@@ -140,7 +143,10 @@ async fn f05_a_service_that_is_internal_no_longer_gets_a_floating_ip() {
     let picture = rig.picture().await;
     assert_eq!(picture.floating_ips.len(), 1);
     let address = picture.floating_ips[0].floating_ip_address.to_string();
-    assert_eq!(picture.floating_ips[0].port_id, picture.balancers[0].vip_port_id);
+    assert_eq!(
+        picture.floating_ips[0].port_id,
+        picture.balancers[0].vip_port_id
+    );
     assert_eq!(rig.published("web"), [address.as_str()]);
     assert_eq!(rig.annotation("web", LOAD_BALANCER_ADDRESS), Some(address));
     assert_eq!(rig.writes(), ["POST /v2.0/floatingips"]);
@@ -156,7 +162,10 @@ async fn f07_an_address_in_use_is_waited_for() {
     rig.apply(web().load_balancer_ip(&address)).await;
     let failed = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(failed.len(), 1);
-    assert!(failed[0].contains(&address) && failed[0].contains("in use"), "{failed:?}");
+    assert!(
+        failed[0].contains(&address) && failed[0].contains("in use"),
+        "{failed:?}"
+    );
     assert!(failed[0].contains("spec.loadBalancerIP"), "{failed:?}");
     assert_eq!(rig.picture().await.balancers.len(), 1);
     assert_eq!(rig.published("web"), Vec::<String>::new());
@@ -168,7 +177,10 @@ async fn f07_an_address_in_use_is_waited_for() {
     rig.wait(Duration::from_secs(200)).await;
     let picture = rig.picture().await;
     assert_eq!(picture.floating_ips.len(), 1);
-    assert_eq!(picture.floating_ips[0].port_id, picture.balancers[0].vip_port_id);
+    assert_eq!(
+        picture.floating_ips[0].port_id,
+        picture.balancers[0].vip_port_id
+    );
     assert_eq!(rig.published("web"), [address]);
     stays(&mut rig).await;
     // A person made it.
@@ -254,7 +266,10 @@ async fn f11_a_floating_ip_that_a_person_attached_is_used_and_left() {
     let by_hand = floating_ip_by_hand(&rig, port.as_ref()).await;
     rig.forget();
     rig.apply(web()).await;
-    assert_eq!(rig.published("web"), [by_hand.floating_ip_address.to_string()]);
+    assert_eq!(
+        rig.published("web"),
+        [by_hand.floating_ip_address.to_string()]
+    );
     assert_eq!(rig.writes(), Vec::<String>::new());
     rig.delete("web").await;
     let picture = rig.picture().await;
@@ -266,7 +281,8 @@ async fn f11_a_floating_ip_that_a_person_attached_is_used_and_left() {
 #[tokio::test(start_paused = true)]
 async fn f12_an_internal_service_gets_the_vip_it_asks_for() {
     let mut rig = Rig::new("");
-    rig.apply(internal("true").load_balancer_ip("10.0.0.50")).await;
+    rig.apply(internal("true").load_balancer_ip("10.0.0.50"))
+        .await;
     assert_eq!(vip(&rig).await.to_string(), "10.0.0.50");
     assert_eq!(rig.published("web"), ["10.0.0.50"]);
     stays(&mut rig).await;
@@ -387,7 +403,9 @@ async fn placed(annotations: &[(&str, &str)]) -> (String, String) {
     let address = picture.floating_ips[0].floating_ip_address.to_string();
     let parts: Vec<&str> = address.split('.').collect();
     let calls = rig.calls();
-    let asked = calls.iter().find_map(|it| it.strip_prefix("GET /v2.0/subnets?"));
+    let asked = calls
+        .iter()
+        .find_map(|it| it.strip_prefix("GET /v2.0/subnets?"));
     (parts[2].to_owned(), asked.unwrap_or_default().to_owned())
 }
 
@@ -451,7 +469,8 @@ async fn f18_a_pattern_that_fits_nothing_is_told() {
     assert_eq!(rig.cluster.messages("SyncLoadBalancerFailed").len(), 1);
     assert_eq!(rig.picture().await.floating_ips, []);
     let mut rig = many_subnets();
-    rig.apply(web().annotated(&lb("floating-subnet"), "~(")).await;
+    rig.apply(web().annotated(&lb("floating-subnet"), "~("))
+        .await;
     let failed = rig.cluster.messages("SyncLoadBalancerFailed");
     assert!(failed[0].contains("floating-subnet"), "{failed:?}");
     assert_eq!(rig.writes(), Vec::<String>::new());
@@ -485,7 +504,10 @@ async fn f22_an_unknown_class_is_refused_before_anything_is_made() {
     rig.apply(web().annotated(&lb("class"), "nope")).await;
     let failed = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(failed.len(), 1);
-    assert!(failed[0].contains("class") && failed[0].contains("nope"), "{failed:?}");
+    assert!(
+        failed[0].contains("class") && failed[0].contains("nope"),
+        "{failed:?}"
+    );
     assert_eq!(rig.writes(), Vec::<String>::new());
 }
 
@@ -591,7 +613,10 @@ async fn f28_a_hostname_is_published_in_place_of_the_address() {
     );
     assert_eq!(service.status.ingress[0].ip, None);
     assert_eq!(service.status.ingress[0].ip_mode, None);
-    assert_eq!(service.annotations[LOAD_BALANCER_ADDRESS], address.to_string());
+    assert_eq!(
+        service.annotations[LOAD_BALANCER_ADDRESS],
+        address.to_string()
+    );
     stays(&mut rig).await;
     // The floating IP stays the Service's, though its status does not tell it.
     rig.apply(web()).await;
@@ -607,7 +632,10 @@ async fn f29_with_proxy_headers_a_made_up_name_is_published_where_that_is_config
     assert_eq!(rig.published("web"), [format!("{address}.x.y")]);
     let service = rig.cluster.service("web").unwrap();
     assert_eq!(service.status.ingress[0].ip, None);
-    assert_eq!(service.annotations[LOAD_BALANCER_ADDRESS], address.to_string());
+    assert_eq!(
+        service.annotations[LOAD_BALANCER_ADDRESS],
+        address.to_string()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,18 +4,28 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod addresses;
+mod adopt;
 mod chaos;
 mod cluster;
 mod crash;
 mod create;
 mod follow;
+mod groups;
 mod image;
 mod listeners;
 mod lost;
 mod monitors;
 mod pools;
 mod rig;
+mod robust;
 mod shapes;
+mod sharing;
 mod strangers;
+mod subnets;
 mod verdict;
 mod written;
+
+#[cfg(feature = "stack")]
+mod conformance;
+#[cfg(feature = "stack")]
+mod measure;

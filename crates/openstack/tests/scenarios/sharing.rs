@@ -1,0 +1,317 @@
+//! Services that share a load balancer (rows S).
+
+use landfall_openstack::objects::{Id, LoadBalancer, Monitor};
+use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::svc;
+use serde_json::json;
+
+use crate::addresses::{floating_ip_by_hand, lb};
+use crate::create::web;
+use crate::rig::{Picture, Rig};
+
+const FIRST: &str = "kube_service_c1_default_web";
+const SECOND: &str = "kube_service_c1_default_second";
+
+fn second(port: u16, balancer: &Id) -> ServiceBuilder {
+    svc("second")
+        .port(port)
+        .node_port(30081)
+        .annotated(&lb("load-balancer-id"), balancer.as_str())
+}
+
+/// A rig with the Service of the default world, a second one on port 8080 of its load balancer, and the latter's id.
+async fn shared(conf: &str) -> (Rig, Id) {
+    let mut rig = Rig::new(conf);
+    rig.apply(web()).await;
+    let balancer = rig.picture().await.balancers[0].id.clone();
+    rig.apply(second(8080, &balancer)).await;
+    (rig, balancer)
+}
+
+fn first_part(picture: &Picture) -> String {
+    let pool = picture.pool_at(80);
+    format!(
+        "{:?} {pool:?} {:?}",
+        picture.listener_at(80),
+        picture.members[pool.id.as_str()]
+    )
+}
+
+fn ports(picture: &Picture) -> Vec<u16> {
+    let mut ports: Vec<u16> = picture
+        .listeners
+        .iter()
+        .map(|it| it.protocol_port)
+        .collect();
+    ports.sort_unstable();
+    ports
+}
+
+fn has_tag(balancer: &LoadBalancer, tag: &str) -> bool {
+    balancer.tags.iter().any(|it| it == tag)
+}
+
+#[tokio::test(start_paused = true)]
+async fn s01_a_second_service_uses_the_load_balancer_that_it_names() {
+    let (mut rig, balancer) = shared("").await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers.len(), 1);
+    assert_eq!(picture.balancers[0].name, FIRST);
+    assert!(has_tag(&picture.balancers[0], FIRST) && has_tag(&picture.balancers[0], SECOND));
+    assert_eq!(ports(&picture), [80, 8080]);
+    assert_eq!(picture.listener_at(8080).tags, [SECOND]);
+    assert_eq!(
+        picture.listener_at(8080).name,
+        format!("listener_0_{SECOND}")
+    );
+    assert_eq!(
+        picture.members_at(8080),
+        ["10.0.0.4:30081", "10.0.0.5:30081"]
+    );
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(rig.published("second"), rig.published("web"));
+    assert_eq!(
+        rig.annotation("second", &lb("load-balancer-id")),
+        Some(balancer.to_string())
+    );
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s02_a_change_of_one_leaves_the_other_alone() {
+    let (mut rig, balancer) = shared("").await;
+    let before = first_part(&rig.picture().await);
+    rig.apply(second(8081, &balancer)).await;
+    let picture = rig.picture().await;
+    assert_eq!(ports(&picture), [80, 8081]);
+    assert_eq!(picture.pools.len(), 2);
+    assert_eq!(first_part(&picture), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s03_who_leaves_takes_only_what_is_theirs() {
+    let (mut rig, _) = shared("").await;
+    let before = first_part(&rig.picture().await);
+    rig.delete("second").await;
+    let picture = rig.picture().await;
+    assert!(rig.cluster.service("second").is_none());
+    assert_eq!(ports(&picture), [80]);
+    assert_eq!(picture.pools.len(), 1);
+    assert!(has_tag(&picture.balancers[0], FIRST) && !has_tag(&picture.balancers[0], SECOND));
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(first_part(&picture), before);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s04_the_last_to_leave_deletes_it_whoever_made_it() {
+    let (mut rig, _) = shared("").await;
+    let address = rig.published("second");
+    rig.delete("web").await;
+    assert!(rig.cluster.service("web").is_none());
+    let picture = rig.picture().await;
+    assert_eq!(ports(&picture), [8080]);
+    assert!(!has_tag(&picture.balancers[0], FIRST) && has_tag(&picture.balancers[0], SECOND));
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(rig.published("second"), address);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.delete("second").await;
+    assert!(rig.picture().await.is_empty(), "{:?}", rig.picture().await);
+    assert!(rig.cluster.service("second").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s05_no_more_than_a_few_may_share() {
+    let (mut rig, balancer) = shared("max-shared-lb=2").await;
+    let before = rig.sim.load_balancer(balancer.as_str());
+    rig.forget();
+    let third = svc("third").port(9090).node_port(30082);
+    rig.apply(third.annotated(&lb("load-balancer-id"), balancer.as_str()))
+        .await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].contains("at most 2"), "{failed:?}");
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.sim.load_balancer(balancer.as_str()), before);
+    // When one leaves, there is room; the next audit sees it.
+    rig.delete("second").await;
+    rig.wait(std::time::Duration::from_secs(200)).await;
+    assert_eq!(ports(&rig.picture().await), [80, 9090]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_a_port_that_is_taken_is_refused() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let balancer = rig.picture().await.balancers[0].id.clone();
+    let before = rig.sim.load_balancer(balancer.as_str());
+    rig.forget();
+    rig.apply(second(80, &balancer)).await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1);
+    assert!(
+        failed[0].contains("80") && failed[0].contains(FIRST),
+        "{failed:?}"
+    );
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.delete("second").await;
+    assert!(rig.cluster.service("second").is_none());
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.sim.load_balancer(balancer.as_str()), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_the_same_port_of_another_protocol_is_free() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let balancer = rig.picture().await.balancers[0].id.clone();
+    let service = svc("second").udp_port("", 80).node_port(30081);
+    rig.apply(service.annotated(&lb("load-balancer-id"), balancer.as_str()))
+        .await;
+    assert_eq!(ports(&rig.picture().await), [80, 80]);
+    assert_eq!(
+        rig.cluster.messages("SyncLoadBalancerFailed"),
+        Vec::<String>::new()
+    );
+}
+
+/// A load balancer that a person made, ready, with a listener on port 22 of theirs.
+async fn by_hand(rig: &Rig) -> LoadBalancer {
+    let body = json!({
+        "name": "mine", "vip_subnet_id": rig.sim.subnet(), "tags": ["keep me"],
+        "listeners": [{"name": "ssh", "protocol": "TCP", "protocol_port": 22}],
+    });
+    let made = rig.looker().create_load_balancer(&body).await.unwrap();
+    rig.wait(std::time::Duration::from_secs(5)).await;
+    made
+}
+
+#[tokio::test(start_paused = true)]
+async fn s09_an_external_service_does_not_begin_on_one_without_a_floating_ip() {
+    let mut rig = Rig::new("");
+    let mine = by_hand(&rig).await;
+    let before = rig.sim.load_balancer(mine.id.as_str());
+    rig.apply(second(8080, &mine.id)).await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].contains("no floating IP"), "{failed:?}");
+    assert_eq!(rig.sim.load_balancer(mine.id.as_str()), before);
+    assert_eq!(rig.picture().await.floating_ips, []);
+    // Once it has one, the next audit sees it.
+    let floating_ip = floating_ip_by_hand(&rig, mine.vip_port_id.as_ref()).await;
+    rig.wait(std::time::Duration::from_secs(200)).await;
+    assert_eq!(
+        rig.published("second"),
+        [floating_ip.floating_ip_address.to_string()]
+    );
+    assert_eq!(ports(&rig.picture().await), [22, 8080]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s10_one_that_a_person_made_is_used_and_left_as_it_was() {
+    let mut rig = Rig::new("");
+    let mine = by_hand(&rig).await;
+    let floating_ip = floating_ip_by_hand(&rig, mine.vip_port_id.as_ref()).await;
+    rig.apply(second(8080, &mine.id)).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers.len(), 1);
+    assert_eq!(picture.balancers[0].name, "mine");
+    assert_eq!(picture.balancers[0].tags, ["keep me", SECOND]);
+    assert_eq!(ports(&picture), [22, 8080]);
+    assert_eq!(
+        rig.published("second"),
+        [floating_ip.floating_ip_address.to_string()]
+    );
+    rig.delete("second").await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers.len(), 1);
+    assert_eq!(picture.balancers[0].tags, ["keep me"]);
+    assert_eq!(ports(&picture), [22]);
+    assert_eq!(picture.pools, []);
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(picture.floating_ips[0].port_id, mine.vip_port_id);
+    assert!(rig.cluster.service("second").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s11_without_tags_there_is_no_sharing() {
+    let mut rig = Rig::new("");
+    let mine = by_hand(&rig).await;
+    floating_ip_by_hand(&rig, mine.vip_port_id.as_ref()).await;
+    rig.sim.configure(|it| it.api_minor = 4);
+    rig.apply(second(8080, &mine.id)).await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1);
+    assert!(
+        failed[0].contains("2.5") && failed[0].contains("2.4"),
+        "{failed:?}"
+    );
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s11_an_internal_service_does_not_share() {
+    let mut rig = Rig::new("");
+    let mine = by_hand(&rig).await;
+    let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    rig.apply(second(8080, &mine.id).annotated(key, "true"))
+        .await;
+    assert_eq!(rig.cluster.messages("SyncLoadBalancerFailed").len(), 1);
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s12_a_node_that_comes_changes_members_and_nothing_else() {
+    let (mut rig, _) = shared("create-monitor=true").await;
+    let named = |monitors: &[Monitor]| {
+        let mut names: Vec<String> = monitors.iter().map(|it| it.name.clone()).collect();
+        names.sort();
+        names
+    };
+    let monitors = named(&rig.picture().await.monitors);
+    assert_eq!(
+        monitors,
+        [format!("monitor_0_{SECOND}"), format!("monitor_0_{FIRST}")]
+    );
+    rig.forget();
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(80).len(), 3);
+    assert_eq!(picture.members_at(8080).len(), 3);
+    assert_eq!(named(&picture.monitors), monitors);
+    let writes = rig.sim.writes();
+    let answered = writes.iter().filter(|it| it.status < 300);
+    let mut lines: Vec<String> = answered.map(|it| it.path.clone()).collect();
+    lines.sort();
+    let mut wanted: Vec<String> = [80, 8080]
+        .iter()
+        .map(|port| format!("/v2/lbaas/pools/{}/members", picture.pool_at(*port).id))
+        .collect();
+    wanted.sort();
+    assert_eq!(lines, wanted, "{:?}", rig.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s13_who_made_it_and_comes_back_finds_it() {
+    let (mut rig, balancer) = shared("").await;
+    rig.delete("web").await;
+    let again = web().with(|row| row.uid = landfall_model::Uid::new("uid-web-again"));
+    rig.apply(again).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers.len(), 1);
+    assert_eq!(picture.balancers[0].id, balancer);
+    assert!(has_tag(&picture.balancers[0], FIRST) && has_tag(&picture.balancers[0], SECOND));
+    assert_eq!(ports(&picture), [80, 8080]);
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(rig.published("web"), rig.published("second"));
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
