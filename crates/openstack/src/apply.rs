@@ -11,6 +11,7 @@ use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::graph::{Graph, key_of};
 use crate::memory::{Memory, Sketch, afterwards};
+use crate::network::{FRESH, ago};
 use crate::objects::{FloatingIp, Id, Port, Ref, SecurityGroup};
 use crate::provider::OpenStack;
 use crate::step::Step;
@@ -273,6 +274,11 @@ impl OpenStack {
                 graph.members.insert(pool.clone(), leaves.clone());
                 Ok(())
             }
+            Step::AddMember { pool, member, .. } => {
+                let added = self.cloud.create_member(pool, member).await?;
+                graph.members.entry(pool.clone()).or_default().push(added);
+                Ok(())
+            }
             Step::DeleteMember {
                 pool,
                 address,
@@ -365,10 +371,7 @@ impl OpenStack {
                 description,
                 rules,
             } => {
-                let body = json!({"name": name, "description": description});
-                let group = self.cloud.create_security_group(&body).await?;
-                let id = group.id.clone();
-                self.lists.groups.amend(|all| all.push(group)).await;
+                let id = self.make_group(name, description).await?;
                 let rules: Vec<Value> = rules.iter().map(|rule| with_group(rule, &id)).collect();
                 self.create_rules(&id, &rules).await
             }
@@ -408,6 +411,21 @@ impl OpenStack {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Makes a group, unless a pass of another Service has just made it.
+    async fn make_group(&self, name: &str, description: &str) -> Result<Id, ApiError> {
+        let _one_at_a_time = self.group_making.lock().await;
+        let known = self.all_groups(ago(FRESH)).await?;
+        if let Some(there) = known.iter().find(|it| it.name == name) {
+            return Ok(there.id.clone());
+        }
+        let body = json!({"name": name, "description": description});
+        let made = self.cloud.create_security_group(&body).await;
+        let group = made.inspect_err(|_| self.memory().groups_written = Some(afterwards()))?;
+        let id = group.id.clone();
+        self.lists.groups.amend(|all| all.push(group)).await;
+        Ok(id)
     }
 
     async fn lead(&self, floating_ip: &Id, body: &Value) -> Result<(), ApiError> {

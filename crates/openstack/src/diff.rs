@@ -66,7 +66,7 @@ impl Diff<'_> {
         let mut kept = Vec::new();
         for it in wanted {
             match self.there(it) {
-                Some(listener) => self.change(listener, it, plan),
+                Some(listener) => self.change(listener, it, wanted, plan),
                 None => match self.ours().find(|listener| same_port(it, listener)) {
                     Some(listener) => self.replace(listener, it, plan),
                     None => self.create(it, wanted, &mut kept, plan),
@@ -237,6 +237,12 @@ impl Diff<'_> {
         }
     }
 
+    /// Another listener that is wanted, too, has the pool: a change of mind came between two steps.
+    fn is_lent(&self, pool: &Pool, to: &Listener, all: &[WantedListener]) -> bool {
+        let mut stay = all.iter().filter_map(|it| self.there(it));
+        stay.any(|it| it.id < to.id && it.default_pool_id.as_ref() == Some(&pool.id))
+    }
+
     fn serves_another(&self, pool: &Pool, than: &Listener) -> bool {
         let mut others = self.graph.listeners.iter().filter(|it| it.id != than.id);
         others.any(|it| it.default_pool_id.as_ref() == Some(&pool.id))
@@ -305,7 +311,13 @@ impl Diff<'_> {
         );
     }
 
-    fn change(&self, listener: &Listener, wanted: &WantedListener, plan: &mut Plan<Step>) {
+    fn change(
+        &self,
+        listener: &Listener,
+        wanted: &WantedListener,
+        all: &[WantedListener],
+        plan: &mut Plan<Step>,
+    ) {
         let mut changes = listener_changes(listener, wanted);
         let failed = listener.provisioning_status == Provisioning::Error;
         if failed && changes.is_empty() {
@@ -334,7 +346,9 @@ impl Diff<'_> {
                 plan.push(step, "the listener has no pool");
                 self.fill(&new(), &wanted.pool, plan);
             }
-            Some(pool) if pool.protocol != wanted.pool.protocol => {
+            Some(pool)
+                if pool.protocol != wanted.pool.protocol || self.is_lent(pool, listener, all) =>
+            {
                 self.swap(listener, pool, wanted, plan);
             }
             Some(pool) => self.change_pool(pool, &wanted.pool, plan),
@@ -366,15 +380,19 @@ impl Diff<'_> {
                 listener: None,
                 pool: wanted.pool.clone(),
             };
-            plan.push(
-                step,
-                format!("the pool is {}, and can't change that", old.protocol),
-            );
+            let because = if old.protocol == wanted.pool.protocol {
+                "the pool serves another port, too".to_owned()
+            } else {
+                format!("the pool is {}, and can't change that", old.protocol)
+            };
+            plan.push(step, because);
             self.fill(&new(), &wanted.pool, plan);
             let changes = Map::from_iter([("default_pool_id".to_owned(), "new".into())]);
             plan.push(self.update(listener, changes), "the next pool is filled");
         }
-        self.delete_pool(old, "another pool serves the listener", plan);
+        if !self.serves_another(old, listener) {
+            self.delete_pool(old, "another pool serves the listener", plan);
+        }
     }
 
     fn serve_by(
@@ -413,10 +431,13 @@ impl Diff<'_> {
                     .name
                     .ends_with(&format!("_{}", self.names.load_balancer));
             let needed = wanted.iter().any(|it| {
-                let serving = self
-                    .there(it)
-                    .and_then(|listener| self.graph.pool_of(listener));
-                let served = serving.is_some_and(|it_now| it_now.protocol == it.pool.protocol);
+                let served = self.there(it).is_some_and(|listener| {
+                    let serving = self.graph.pool_of(listener);
+                    serving.is_some_and(|serving| {
+                        serving.protocol == it.pool.protocol
+                            && !self.is_lent(serving, listener, wanted)
+                    })
+                });
                 !served && it.pool.name == pool.name && it.pool.protocol == pool.protocol
             });
             if of_us && !needed && self.serves_nobody(pool) {
@@ -619,3 +640,6 @@ fn header_changes(listener: &Listener, wanted: &WantedListener) -> Option<Value>
     }
     Some(json!(headers))
 }
+
+#[cfg(test)]
+mod tests;

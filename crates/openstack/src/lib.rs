@@ -19,6 +19,7 @@ mod certificate;
 mod choice;
 pub mod client;
 mod diff;
+mod drift;
 mod errors;
 mod features;
 mod find;

@@ -81,6 +81,7 @@ impl OpenStack {
             groups: None,
             assumed,
             body_limit: self.cloud.body_limit(),
+            serial: self.settings.conf.provider_requires_serial_api_calls,
             notices: self.troubles(&found).into_iter().collect(),
             names,
             found,
@@ -187,6 +188,7 @@ impl OpenStack {
             groups: None,
             assumed,
             body_limit: self.cloud.body_limit(),
+            serial: self.settings.conf.provider_requires_serial_api_calls,
             notices,
             goal: Goal::Exists(Box::new(target)),
         };

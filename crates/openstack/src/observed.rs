@@ -25,6 +25,8 @@ pub struct Observed {
     pub(crate) assumed: bool,
     /// Bodies above this many bytes are refused.
     pub(crate) body_limit: usize,
+    /// The load balancer's provider takes members one by one only.
+    pub(crate) serial: bool,
     /// What is true besides, with the names of events.
     pub(crate) notices: Vec<(&'static str, Reason)>,
 }

@@ -87,17 +87,7 @@ fn wish(
         rename(have, balancer, settings, &mut plan);
         return Ok(plan);
     }
-    let diff = match &have.content {
-        Content::Graph(graph) => Some(Diff {
-            balancer,
-            owner: *owner,
-            names: &have.names,
-            features: have.features,
-            body_limit: have.body_limit,
-            graph,
-        }),
-        Content::AsWanted | Content::Unread => None,
-    };
+    let diff = diff(have, balancer, *owner);
     let mut graph_plan = Plan::default();
     if let Some(diff) = &diff {
         diff.plan(&target.listeners, &mut graph_plan)?;
@@ -122,6 +112,38 @@ fn wish(
         wait(balancer, Provisioning::PendingUpdate, &mut plan);
     }
     Ok(plan)
+}
+
+/// What the changes of the graph are made from, where it was read.
+fn diff<'a>(have: &'a Observed, balancer: &'a LoadBalancer, owner: bool) -> Option<Diff<'a>> {
+    match &have.content {
+        Content::Graph(graph) => Some(Diff {
+            balancer,
+            owner,
+            names: &have.names,
+            features: have.features,
+            body_limit: have.body_limit,
+            serial: have.serial,
+            graph,
+        }),
+        Content::AsWanted | Content::Unread => None,
+    }
+}
+
+/// Whether the graph is known to need no change.
+pub(crate) fn is_as_wanted(
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    owner: bool,
+) -> bool {
+    match diff(have, balancer, owner) {
+        None => matches!(have.content, Content::AsWanted),
+        Some(diff) => {
+            let mut plan = Plan::default();
+            diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty()
+        }
+    }
 }
 
 fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
@@ -501,15 +523,9 @@ fn take_apart(
         }
         return;
     }
-    let diff = Diff {
-        balancer,
-        owner,
-        names: &have.names,
-        features: have.features,
-        body_limit: have.body_limit,
-        graph,
-    };
-    diff.leave(plan);
+    if let Some(diff) = diff(have, balancer, owner) {
+        diff.leave(plan);
+    }
 }
 
 /// Nothing to send traffic to.

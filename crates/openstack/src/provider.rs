@@ -22,7 +22,7 @@ use crate::objects::{
 use crate::observed::{Found, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
-use crate::{plan, standing};
+use crate::{drift, plan, standing};
 
 /// Load balancers of Octavia.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct OpenStack {
     pub(crate) settings: Settings,
     pub(crate) lists: Lists,
     memory: Mutex<Memory>,
+    /// The group that all nodes share is made by one pass at a time.
+    pub(crate) group_making: tokio::sync::Mutex<()>,
     capabilities: Capabilities,
 }
 
@@ -63,6 +65,7 @@ impl OpenStack {
             settings,
             lists: Lists::default(),
             memory: Mutex::default(),
+            group_making: tokio::sync::Mutex::default(),
         }
     }
 
@@ -135,18 +138,19 @@ impl OpenStack {
                 .filter(|it| failed(it.provisioning_status))
                 .flat_map(|it| &it.loadbalancers)
                 .collect();
-            let pools = pools.iter().filter(|it| failed(it.provisioning_status));
-            broken.extend(pools.flat_map(|it| &it.loadbalancers));
+            let failed = pools.iter().filter(|it| failed(it.provisioning_status));
+            broken.extend(failed.flat_map(|it| &it.loadbalancers));
             for row in &roster {
                 if memory.balancers.contains_key(&row.id) {
                     memory.seen(row, at);
                 }
             }
-            let of: Vec<(Uid, crate::objects::Id)> = memory
+            let mut of: Vec<(Uid, crate::objects::Id)> = memory
                 .of
                 .iter()
                 .map(|(uid, id)| (uid.clone(), id.clone()))
                 .collect();
+            of.sort();
             for (uid, id) in of {
                 let row = roster.iter().find(|it| it.id == id);
                 let known = memory.balancers.get(&id);
@@ -162,10 +166,19 @@ impl OpenStack {
                 let repeated = roster
                     .iter()
                     .any(|row| row.id != id && row.tags.contains(&tag));
-                if child_failed {
+                // The time of its last change does not tell of everything.
+                let listed = drift::Listed::of(&id, &listeners, &pools);
+                let other = same
+                    && known.is_some_and(|known| {
+                        let sketch = memory.sketches.get(&uid);
+                        let as_sketched = sketch.is_none_or(|it| listed.has(&it.listeners));
+                        let as_known = known.graph.as_ref().is_none_or(|it| listed.is(it));
+                        known.dirty.is_none() && !(as_sketched && as_known)
+                    });
+                if child_failed || other {
                     memory.doubt(&id, now);
                 }
-                if !same || child_failed || repeated {
+                if !same || child_failed || other || repeated {
                     changed.push(uid);
                 }
             }

@@ -12,7 +12,8 @@ use landfall_model::{Code, Intent, Reason};
 use crate::address::is_floating;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::{in_error, is_given};
-use crate::observed::{Content, Found, Goal, Observed, Target};
+use crate::observed::{Found, Goal, Observed, Target};
+use crate::plan::is_as_wanted;
 use crate::record::Record;
 use crate::settings::Settings;
 use crate::wanted::fingerprint;
@@ -159,7 +160,8 @@ fn marks(
         marks.insert(LOAD_BALANCER_ADDRESS.to_owned(), address.to_string());
     }
     let before = Record::of(intent);
-    let seen = !have.assumed && !matches!(have.content, Content::Unread);
+    // What is still to be changed is not vouched for: whoever comes after us has to look.
+    let seen = !have.assumed && is_as_wanted(have, target, balancer, owner);
     let record = match (&balancer.updated_at, before) {
         (Some(token), _) if seen => Record {
             balancer: balancer.id.to_string(),

@@ -122,6 +122,15 @@ pub enum Step {
         #[serde(skip)]
         leaves: Vec<Member>,
     },
+    /// Add one member to a pool.
+    AddMember {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// To which pool.
+        pool: Id,
+        /// The request.
+        member: Value,
+    },
     /// Take one member out of a pool.
     DeleteMember {
         /// On which load balancer.
@@ -245,6 +254,7 @@ impl Step {
             | Self::UpdatePool { load_balancer, .. }
             | Self::DeletePool { load_balancer, .. }
             | Self::SetMembers { load_balancer, .. }
+            | Self::AddMember { load_balancer, .. }
             | Self::DeleteMember { load_balancer, .. }
             | Self::CreateMonitor { load_balancer, .. }
             | Self::UpdateMonitor { load_balancer, .. }
@@ -327,6 +337,9 @@ impl fmt::Display for Step {
             }
             Self::SetMembers { pool, members, .. } => {
                 write!(f, "set {} members of pool {pool}", members.len())
+            }
+            Self::AddMember { pool, member, .. } => {
+                write!(f, "add member {} to pool {pool}", member["address"])
             }
             Self::DeleteMember {
                 pool,

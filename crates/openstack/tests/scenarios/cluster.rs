@@ -245,6 +245,13 @@ impl Report for Cluster {
         service: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
+        {
+            let mut state = self.state();
+            if state.refusals > 0 {
+                state.refusals -= 1;
+                return Err(ReportError::Conflict { what: "status" });
+            }
+        }
         let change = |row: &mut ServiceRow| {
             for key in row.status.marks.keys() {
                 row.annotations.remove(key);

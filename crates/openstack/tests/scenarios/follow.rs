@@ -218,12 +218,19 @@ async fn c29_one_call_at_a_time_takes_out_one_member() {
     rig.apply(web()).await;
     let picture = rig.picture().await;
     assert_eq!(picture.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
+    let batches = rig.writes().into_iter().filter(|it| it.starts_with("PUT"));
+    assert_eq!(batches.count(), 0);
+    let pool = &picture.pool_at(80).id;
+    let mut names: Vec<_> = picture.members[pool.as_str()].iter().map(|it| &it.name).collect();
+    names.sort();
+    assert_eq!(names, ["member_a_10.0.0.4_30080", "member_b_10.0.0.5_30080"]);
     rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
     rig.cluster.remove_node("b");
     rig.settle().await;
     assert_eq!(rig.picture().await.members_at(80), ["10.0.0.4:30080"]);
     let writes = rig.writes();
-    let pool = &picture.pool_at(80).id;
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert!(
         writes[0].starts_with(&format!("DELETE /v2/lbaas/pools/{pool}/members/")),

@@ -261,7 +261,7 @@ async fn r14_a_status_that_could_not_be_written_is_written_later() {
 #[tokio::test(start_paused = true)]
 async fn r14_the_load_balancer_is_found_by_name_where_nothing_could_be_written() {
     let mut rig = Rig::new("");
-    rig.cluster.refuse_status(1000);
+    rig.cluster.refuse_status(usize::MAX);
     rig.cluster.apply(&web().row());
     rig.start();
     rig.wait(Duration::from_secs(60)).await;
