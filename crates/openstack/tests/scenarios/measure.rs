@@ -48,10 +48,22 @@ fn is_poll(call: &Call) -> bool {
     call.route() == "GET /v2/lbaas/loadbalancers"
 }
 
-async fn rig(conf: &str, groups: Groups, ports: bool) -> Rig {
+/// Whether members name their subnet. Octavia's worker asks Neutron for the subnet of every member of the load
+/// balancer that names one, at every change of members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Members {
+    InSubnet,
+    InNetwork,
+}
+
+async fn rig(conf: &str, groups: Groups, ports: bool, members: Members) -> Rig {
     let project = wait_for(async { Stack::shared().await.project("cost").await.unwrap() });
     let mut rig = Rig::in_real(Real::within(project, "amphora"), conf);
     rig.settings.groups = groups;
+    if members == Members::InNetwork {
+        rig.settings.conf.subnet_id = None;
+        rig.settings.conf.network_id = Some(rig.sim.network());
+    }
     let names: Vec<_> = (0..80_u8)
         .map(|n| (format!("n{n}"), format!("10.0.9.{}", n + 1)))
         .collect();
@@ -82,7 +94,13 @@ async fn rig(conf: &str, groups: Groups, ports: bool) -> Rig {
 
 #[tokio::test]
 async fn real_cost_of_a_service_with_groups_at_80_nodes() {
-    let mut rig = rig("manage-security-groups=true", Groups::PerCluster, true).await;
+    let mut rig = rig(
+        "manage-security-groups=true",
+        Groups::PerCluster,
+        true,
+        Members::InSubnet,
+    )
+    .await;
     for (name, attached) in [("first", true), ("second", false)] {
         let since = mark();
         let begun = Instant::now();
@@ -104,9 +122,18 @@ async fn real_cost_of_a_service_with_groups_at_80_nodes() {
 }
 
 #[tokio::test]
-async fn real_cost_of_a_node_that_comes_of_a_port_that_changes_and_of_a_restart() {
+async fn real_cost_of_a_node_of_a_port_and_of_a_restart_where_members_name_their_subnet() {
+    node_port_and_restart(Members::InSubnet).await;
+}
+
+#[tokio::test]
+async fn real_cost_of_a_node_of_a_port_and_of_a_restart_where_members_name_none() {
+    node_port_and_restart(Members::InNetwork).await;
+}
+
+async fn node_port_and_restart(members: Members) {
     const SERVICES: usize = 10;
-    let mut rig = rig("", Groups::PerCluster, false).await;
+    let mut rig = rig("", Groups::PerCluster, false, members).await;
     let begun = Instant::now();
     for number in 0..SERVICES {
         rig.cluster.apply(&three_ports(&format!("s{number}")).row());
