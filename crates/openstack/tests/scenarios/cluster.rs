@@ -249,7 +249,11 @@ impl Report for Cluster {
             let mut state = self.state();
             if state.refusals > 0 {
                 state.refusals -= 1;
-                return Err(ReportError::Conflict { what: "status" });
+                let why = "forbidden".to_owned();
+                return Err(ReportError::Failed {
+                    what: "status",
+                    why,
+                });
             }
         }
         let change = |row: &mut ServiceRow| {
