@@ -103,7 +103,12 @@ pub fn wrong_addresses(rig: &Rig) -> Vec<String> {
             continue;
         };
         let balancer = balancers.iter().find(|it| it["id"] == **id);
+        let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+        let internal = row.annotations.get(key).is_some_and(|it| it == "true");
         let reached = balancer.map(|it| {
+            if internal {
+                return text(it, "vip_address").to_owned();
+            }
             let port = &it["vip_port_id"];
             let leading = floating.iter().find(|ip| ip["port_id"] == *port);
             leading.map_or_else(
