@@ -357,6 +357,10 @@ impl Scene<'_> {
             Some(_) if features.ovn => {
                 self.refuse("the provider ovn writes no PROXY headers".to_owned());
             }
+            Some(_) if key.protocol != Protocol::Tcp => self.refuse(format!(
+                "Octavia writes PROXY headers ahead of TCP only, and port {key} is {}",
+                key.protocol
+            )),
             Some(ProxyProtocol::V2) if !features.proxy_v2() => self.refuse(format!(
                 "PROXY headers of version 2 need version 2.22 of Octavia's API, which here is {}",
                 features.version()

@@ -393,7 +393,7 @@ impl Look {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn step_by_step_the_graph_becomes_what_is_wanted(
