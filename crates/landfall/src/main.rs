@@ -4,6 +4,7 @@
 //! endpoint together, and prints.
 
 mod account;
+mod adopt;
 mod check;
 mod cli;
 mod client;
@@ -20,6 +21,7 @@ mod get;
 mod instance;
 mod logging;
 mod muted;
+mod orphans;
 mod plan;
 mod planning;
 mod platform;
@@ -85,6 +87,14 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Explain(args) => explain::run(args).await.map(|()| true),
         Command::Plan(args) => plan::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Adopt(args) => {
+            logging::start(cli::LogFormat::Text, "warn");
+            adopt::run(args).await
+        }
+        Command::Orphans(args) => {
+            logging::start(cli::LogFormat::Text, "warn");
+            orphans::run(args).await
+        }
         Command::Completion { shell } => shell::completion(shell).map(|()| true),
         Command::Man { dir } => shell::man(&dir).map(|()| true),
     }

@@ -6,6 +6,7 @@
     reason = "a failure here is a failed test"
 )]
 
+mod adopt;
 mod backend;
 mod broken_files;
 mod client;
@@ -20,6 +21,7 @@ mod manifest;
 mod members;
 mod openstack;
 mod operating;
+mod orphans;
 mod planning;
 mod pools;
 mod process;

@@ -1,0 +1,273 @@
+//! `landfall adopt`: what a controller that started now would take over from cloud-provider-openstack, what it
+//! would write, and, with `--apply`, one run of it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use landfall_engine::select::Belongs;
+use landfall_engine::{World, resolve};
+use landfall_files::Loaded;
+use landfall_model::ServiceKey;
+use landfall_model::intent::Intent;
+use landfall_model::plan::PlannedStep;
+use landfall_model::provider::Provider as _;
+use landfall_model::reason::{Reason, Severity};
+use landfall_model::rows::Fact;
+use landfall_openstack::{Adopted, Step as CloudStep};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::cli::{AdoptArgs, TextOutput};
+use crate::fleet::Fleet;
+use crate::planning;
+use crate::platform::{Observed, Platform, Step};
+
+mod apply;
+
+/// Said on standard error, whatever is printed.
+const WARNING: &str = "two controllers must never work on the same Services: stop cloud-provider-openstack's first \
+                       (enabled = false in [LoadBalancer] of its cloud.conf); whether it still runs can't be seen \
+                       from here";
+
+/// What is taken over, Service by Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Survey {
+    /// What is wrong with manifests or cluster as a whole.
+    problems: Vec<Reason>,
+    services: Vec<Takeover>,
+}
+
+/// What is taken over for one Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Takeover {
+    service: ServiceKey,
+    /// The instance that would serve it.
+    instance: String,
+    /// What is in the cloud for it already.
+    adopted: Vec<Adopted>,
+    /// What would be written to the cloud.
+    steps: Vec<PlannedStep>,
+    /// What has to end first in the cloud: more than this can't be said until then.
+    waits: Vec<PlannedStep>,
+    reasons: Vec<Reason>,
+}
+
+/// Runs the command; says whether every Service can be served as it is.
+pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
+    let mut fleet = Fleet::read(&args.instances).await?;
+    anyhow::ensure!(
+        fleet.active().next().is_some(),
+        "no instance on OpenStack is configured; name its files with --cloud-config or --config"
+    );
+    writeln!(std::io::stderr(), "warning: {WARNING}")?;
+    for account in fleet.active() {
+        account.log_warnings();
+        account.check().await?;
+    }
+    let loaded = if args.filename.is_empty() {
+        let connection = args.cluster.connect().await?;
+        let origin = args.cluster.origin();
+        fleet.learn_cluster(&connection, &origin).await?;
+        args.cluster.load().await?
+    } else {
+        planning::read(args.filename.clone(), args.recursive).await?
+    };
+    let survey = survey(&fleet, loaded).await?;
+    let text = match args.output {
+        TextOutput::Text => describe(&survey),
+        TextOutput::Json => serde_json::to_string_pretty(&survey)?,
+    };
+    writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    let sound = survey.problems.iter().all(|it| !is_error(it))
+        && survey.services.iter().all(|it| !it.is_refused());
+    if !args.apply {
+        return Ok(sound);
+    }
+    let keys = survey.services.into_iter();
+    let keys = keys.filter(|it| !it.is_refused()).map(|it| it.service);
+    Ok(apply::run(&args, fleet, keys.collect()).await? && sound)
+}
+
+fn is_error(reason: &Reason) -> bool {
+    reason.severity == Severity::Error
+}
+
+/// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so that they
+/// share the lists of the cloud.
+async fn survey(fleet: &Fleet, loaded: Loaded) -> anyhow::Result<Survey> {
+    let mut world = World::default();
+    for fact in loaded.facts {
+        world.apply(fact);
+    }
+    for pool in fleet.pools() {
+        world.apply(Fact::Pool(Arc::new(pool)));
+    }
+    let classes = fleet.classes();
+    let providers = Arc::new(fleet.sandboxes());
+    let references: Vec<&Platform> = providers.iter().collect();
+    let claims = landfall_engine::claims(&world, &classes, &references);
+    for (provider, claims) in providers.iter().zip(claims) {
+        provider.recall(&claims);
+    }
+    let mut services = Vec::new();
+    let mut looking = JoinSet::new();
+    for row in world.services() {
+        let namespace = world.namespace(row.key.namespace());
+        let belongs = classes.judge(&row, namespace.map(AsRef::as_ref));
+        let Belongs::Ours(instance) = belongs else {
+            continue;
+        };
+        let Some(provider @ Platform::Glimpse(_)) = providers.get(instance) else {
+            continue;
+        };
+        let name = classes.names().get(instance).cloned();
+        let mut takeover = Takeover::of(row.key.clone(), name.unwrap_or_default());
+        match resolve(&row, &world, provider.capabilities()) {
+            Ok(intent) => {
+                let providers = providers.clone();
+                looking.spawn(async move {
+                    if let Some(provider) = providers.get(instance) {
+                        takeover.look(provider, &intent).await;
+                    }
+                    takeover
+                });
+            }
+            Err(reasons) => {
+                takeover.reasons = reasons;
+                services.push(takeover);
+            }
+        }
+    }
+    while let Some(takeover) = looking.join_next().await {
+        services.push(takeover?);
+    }
+    services.sort_by(|one, other| one.service.cmp(&other.service));
+    for takeover in &mut services {
+        let Some(row) = world.service(&takeover.service) else {
+            continue;
+        };
+        for reason in &mut takeover.reasons {
+            if let (None, Some(field)) = (&reason.origin, &reason.field) {
+                reason.origin = row.origin_of(field);
+            }
+        }
+    }
+    Ok(Survey {
+        problems: loaded.reasons,
+        services,
+    })
+}
+
+// === impl Takeover ===
+
+impl Takeover {
+    fn of(service: ServiceKey, instance: String) -> Self {
+        Self {
+            service,
+            instance,
+            adopted: Vec::new(),
+            steps: Vec::new(),
+            waits: Vec::new(),
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Asks the cloud, and changes nothing.
+    async fn look(&mut self, provider: &Platform, intent: &Intent) {
+        self.reasons.extend(intent.remarks.clone());
+        let observed = match provider.observe(intent).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                self.reasons.push(Reason {
+                    severity: Severity::Error,
+                    ..error.reason
+                });
+                return;
+            }
+        };
+        if let Observed::OpenStack(observed) = &observed {
+            self.adopted = observed.adopted();
+        }
+        match provider.plan(intent, &observed) {
+            Ok(plan) => {
+                let described = plan.describe();
+                for (planned, described) in plan.steps.iter().zip(described) {
+                    let list = if is_wait(&planned.step) {
+                        &mut self.waits
+                    } else {
+                        &mut self.steps
+                    };
+                    list.push(described);
+                }
+            }
+            Err(reasons) => self.reasons.extend(reasons),
+        }
+        let standing = provider.standing(intent, &observed);
+        for reason in standing.waiting.into_iter().chain(standing.remarks) {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+        }
+    }
+
+    /// Whether the wish can't be had as it stands.
+    fn is_refused(&self) -> bool {
+        self.reasons.iter().any(is_error)
+    }
+
+    /// Whether a controller would find everything as it wants it.
+    fn is_free(&self) -> bool {
+        !self.adopted.is_empty()
+            && self.steps.is_empty()
+            && self.waits.is_empty()
+            && !self.is_refused()
+    }
+}
+
+fn is_wait(step: &Step) -> bool {
+    matches!(step, Step::OpenStack(step) if matches!(**step, CloudStep::Await { .. }))
+}
+
+/// The survey for people.
+fn describe(survey: &Survey) -> String {
+    let mut text = String::new();
+    for problem in &survey.problems {
+        let _ = writeln!(text, "{}: {problem}", problem.severity);
+    }
+    for takeover in &survey.services {
+        let _ = writeln!(text, "{} ({})", takeover.service, takeover.instance);
+        for Adopted { kind, id, name } in &takeover.adopted {
+            let _ = writeln!(text, "  takes over {kind} {name} ({id})");
+        }
+        if takeover.is_free() {
+            text.push_str("  writes nothing to the cloud\n");
+        }
+        for step in takeover.waits.iter().chain(&takeover.steps) {
+            let _ = writeln!(text, "  {}\n      because {}", step.step, step.because);
+        }
+        for reason in &takeover.reasons {
+            let _ = writeln!(text, "  {}: {reason}", reason.severity);
+        }
+    }
+    let services = &survey.services;
+    let free = services.iter().filter(|it| it.is_free()).count();
+    let steps: usize = services.iter().map(|it| it.steps.len()).sum();
+    let others = services.iter().filter(|it| !it.steps.is_empty()).count();
+    let _ = write!(
+        text,
+        "{} Services, {free} taken over with no write, {steps} steps for {others} others",
+        services.len()
+    );
+    let unclear = services.len() - free - others;
+    if unclear > 0 {
+        let _ = write!(
+            text,
+            "; of {unclear} it can't be said, for the reasons above"
+        );
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,187 @@
+//! `landfall orphans`: what nobody owns, found and removed by the real binary in the simulated cloud.
+
+use std::collections::BTreeSet;
+
+use landfall_testkit::openstack::{Fault, Service};
+use serde_json::{Value, json};
+
+use crate::adopt::{Scene, text};
+use crate::manifest::svc;
+
+/// Leaked objects of this cluster, and beside them what must never be touched.
+struct Leak {
+    scene: Scene,
+    /// Ids of the leaked ones: floating IP, load balancer, spare floating IP, group.
+    leaked: [String; 4],
+}
+
+// === impl Leak ===
+
+impl Leak {
+    async fn set() -> Self {
+        let scene = Scene::set().await;
+        let id = |object: &Value| text(&object["id"]).to_owned();
+        scene.write("web", &svc("web").tcp(80));
+        let group = |uid: &str, cluster: &str, service: &str| {
+            let description = format!(
+                "Security Group for default/{service} Service LoadBalancer in cluster {cluster}"
+            );
+            let body = json!({"name": format!("lb-sg-{uid}-default-{service}"), "description": description});
+            let path = "/v2.0/security-groups";
+            scene.make(Service::Network, path, "security_group", &body)
+        };
+        let (web, web_address) = scene.reference_makes("c1", "web");
+        let (theirs, their_address) = scene.reference_makes("c2", "gone");
+        let (of_same_name, its_address) = scene.reference_makes("c1", "elsewhere");
+        let mark = "kube_cluster_id_00000000-0000-0000-0000-000000000001";
+        scene.sim.edit(text(&of_same_name["id"]), |row| {
+            row["tags"].as_array_mut().unwrap().push(json!(mark));
+        });
+        let body = json!({"name": "by-hand", "vip_subnet_id": scene.sim.subnet()});
+        let path = "/v2/lbaas/loadbalancers";
+        let by_hand = scene.make(Service::LoadBalancer, path, "loadbalancer", &body);
+        let body =
+            json!({"floating_network_id": scene.sim.external_network(), "description": "mine"});
+        let path = "/v2.0/floatingips";
+        let mine = scene.make(Service::Network, path, "floatingip", &body);
+        let body = json!({"name": "lb-sg-of-people", "description": "mine"});
+        let path = "/v2.0/security-groups";
+        let my_group = scene.make(Service::Network, path, "security_group", &body);
+        for object in [
+            &web,
+            &web_address,
+            &theirs,
+            &their_address,
+            &of_same_name,
+            &its_address,
+            &by_hand,
+            &mine,
+            &my_group,
+            &group("u1", "c1", "web"),
+            &group("u2", "c2", "gone"),
+        ] {
+            scene.sim.mark_foreign(text(&object["id"]));
+        }
+        let (gone, its_address) = scene.reference_makes("c1", "gone");
+        let spare = scene.floating_ip("c1", "older", &Value::Null);
+        let leaked = [
+            id(&its_address),
+            id(&gone),
+            id(&spare),
+            id(&group("u2", "c1", "gone")),
+        ];
+        Self { scene, leaked }
+    }
+
+    async fn listed(&self) -> BTreeSet<String> {
+        let ended = self.scene.run("orphans", &["-o", "json"]).await;
+        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let orphans = told["orphans"].as_array().unwrap();
+        let expected = i32::from(!orphans.is_empty());
+        assert_eq!(ended.code(), Some(expected), "{}", ended.stderr);
+        orphans
+            .iter()
+            .map(|it| text(&it["id"]).to_owned())
+            .collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
+    let Leak { scene, leaked } = Leak::set().await;
+    let ended = scene.run("orphans", &[]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    let told = ended.stdout;
+    for id in &leaked {
+        assert!(told.contains(id), "{id}\n{told}");
+    }
+    assert!(told.starts_with("KIND"), "{told}");
+    assert_eq!(told.matches("of default/gone").count(), 3, "{told}");
+    let summary = "4 orphans; looked at 5 load balancers, 6 floating IPs and ";
+    assert!(told.contains(summary), "{told}");
+    assert!(told.ends_with("security groups for 1 Services\n"), "{told}");
+    assert!(scene.sim.writes().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_yes_deletes_exactly_these() {
+    let leak = Leak::set().await;
+    let Leak { scene, leaked } = &leak;
+    let before = scene.sim.snapshot_foreign();
+    let told = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    assert_eq!(told.matches("\ndeleted ").count(), 4, "{told}");
+    assert!(told.ends_with("4 deleted, 0 could not be\n"), "{told}");
+    assert_eq!(scene.sim.snapshot_foreign(), before);
+    let writes = scene.sim.writes();
+    assert_eq!(writes.len(), 4, "{writes:?}");
+    for id in leaked {
+        assert!(writes.iter().any(|call| call.path.ends_with(id)), "{id}");
+    }
+    assert_eq!(leak.listed().await, BTreeSet::new());
+    // Nothing to do is nothing done.
+    let told = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    assert!(told.starts_with("0 orphans; "), "{told}");
+    assert_eq!(scene.sim.writes().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floating_ips_stay_where_that_is_asked_for() {
+    let leak = Leak::set().await;
+    let options = ["--delete", "--yes", "--keep-floating-ips"];
+    let told = leak.scene.run("orphans", &options).await.good();
+    assert!(told.ends_with("2 deleted, 0 could not be\n"), "{told}");
+    // Both are without a load balancer now, and are told.
+    let [one, _, other, _] = &leak.leaked;
+    let left = BTreeSet::from([one.clone(), other.clone()]);
+    assert_eq!(leak.listed().await, left);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_asked_without_a_terminal_and_nothing_deleted() {
+    let Leak { scene, .. } = Leak::set().await;
+    let ended = scene.run("orphans", &["--delete"]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    assert!(ended.stderr.contains("--yes"), "{}", ended.stderr);
+    let ended = scene.run("orphans", &["--yes"]).await;
+    assert_eq!(ended.code(), Some(2), "{}", ended.stdout);
+    assert!(scene.sim.calls().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_can_not_be_deleted_keeps_no_other_from_it() {
+    let leak = Leak::set().await;
+    let Leak { scene, leaked } = &leak;
+    let stuck = leaked[1].clone();
+    scene.sim.on_call(move |call| {
+        let refused = call.is_write() && call.path.ends_with(&stuck);
+        refused.then(|| Fault::status(call.service, 403, "Policy does not allow this request"))
+    });
+    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    let told = ended.stdout;
+    assert!(told.contains("not deleted: load balancer"), "{told}");
+    assert!(told.contains("Policy does not allow"), "{told}");
+    assert!(told.ends_with("3 deleted, 1 could not be\n"), "{told}");
+    assert_eq!(leak.listed().await, BTreeSet::from([leaked[1].clone()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_that_can_not_be_read_end_the_command_before_the_cloud_is_asked() {
+    let Leak { scene, .. } = Leak::set().await;
+    scene
+        .lab
+        .write("broken.yaml", "kind: Service\n  metadata:\n");
+    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    assert!(
+        ended.stderr.contains("what can't be read"),
+        "{}",
+        ended.stderr
+    );
+    scene.lab.remove("broken.yaml");
+    scene.lab.remove("web.yaml");
+    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    assert!(ended.stderr.contains("no Service"), "{}", ended.stderr);
+    assert!(scene.sim.calls().is_empty());
+}
