@@ -37,11 +37,12 @@ impl Scene {
         for (name, address) in NODES {
             let address = IpAddr::from(address);
             sim.add_node(name, address);
-            nodes.push_str(&format!(
+            let node = format!(
                 "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
                  status:\n  addresses: [{{type: InternalIP, address: {address}}}]\n  \
                  conditions: [{{type: Ready, status: \"True\"}}]\n"
-            ));
+            );
+            nodes.push_str(&node);
         }
         lab.write("nodes.yaml", &nodes);
         let conf = format!(
