@@ -70,7 +70,8 @@ pub(crate) fn plan(
         } else {
             plan.push(detach(attached), because);
         }
-        return attach(other, balancer, plan);
+        attach(other, balancer, plan);
+        return Ok(());
     }
     if !owner {
         return Err(vec![
@@ -87,10 +88,12 @@ pub(crate) fn plan(
         if there.port_id.is_some() {
             return Err(vec![in_use(intent, there)]);
         }
-        return attach(there, balancer, plan);
+        attach(there, balancer, plan);
+        return Ok(());
     }
     if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_none()) {
-        return attach(spare, balancer, plan);
+        attach(spare, balancer, plan);
+        return Ok(());
     }
     if let Some(problem) = &view.problem {
         return Err(vec![problem.clone()]);
@@ -139,14 +142,10 @@ pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
     }
 }
 
-fn attach(
-    floating_ip: &FloatingIp,
-    balancer: &LoadBalancer,
-    plan: &mut Plan<Step>,
-) -> Result<(), Vec<Reason>> {
+fn attach(floating_ip: &FloatingIp, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     // Without the port, Neutron would take the request for its opposite.
     let Some(port) = &balancer.vip_port_id else {
-        return Ok(());
+        return;
     };
     let step = Step::AttachFloatingIp {
         floating_ip: floating_ip.id.clone(),
@@ -154,7 +153,6 @@ fn attach(
         port: port.clone(),
     };
     plan.push(step, "it is the Service's, and leads nowhere");
-    Ok(())
 }
 
 fn delete(floating_ip: &FloatingIp) -> Step {

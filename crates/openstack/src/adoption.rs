@@ -32,7 +32,12 @@ impl Observed {
                 name: balancer.name.clone(),
             });
         }
-        if let Some(floating_ip) = self.addressing.attached.as_ref().or(self.addressing.spare.as_ref()) {
+        if let Some(floating_ip) = self
+            .addressing
+            .attached
+            .as_ref()
+            .or(self.addressing.spare.as_ref())
+        {
             adopted.push(Adopted {
                 kind: "floating IP",
                 id: floating_ip.id.to_string(),

@@ -39,17 +39,14 @@ pub fn load_balancer(
     if features.tags() {
         body.insert("tags".into(), tags_of_new(names, extra_tags).into());
     }
-    match &choice.port {
-        Some(port) => {
-            body.insert("vip_port_id".into(), port.as_str().into());
+    if let Some(port) = &choice.port {
+        body.insert("vip_port_id".into(), port.as_str().into());
+    } else {
+        if let Some(subnet) = &choice.vip_subnet {
+            body.insert("vip_subnet_id".into(), subnet.as_str().into());
         }
-        None => {
-            if let Some(subnet) = &choice.vip_subnet {
-                body.insert("vip_subnet_id".into(), subnet.as_str().into());
-            }
-            if let Some(network) = &choice.vip_network {
-                body.insert("vip_network_id".into(), network.as_str().into());
-            }
+        if let Some(network) = &choice.vip_network {
+            body.insert("vip_network_id".into(), network.as_str().into());
         }
     }
     let own_address = choice.internal || choice.family() == landfall_model::rows::Family::V6;

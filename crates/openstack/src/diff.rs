@@ -202,21 +202,18 @@ impl Diff<'_> {
         let serving = self.graph.pool_of(old);
         let stays = serving
             .filter(|pool| pool.protocol == wanted.pool.protocol && pool.name == wanted.pool.name);
-        let next = match stays.or_else(|| self.waiting_pool(&wanted.pool)) {
-            Some(pool) => {
-                self.change_pool(pool, &wanted.pool, plan);
-                pool.id.clone()
-            }
-            None => {
-                let step = Step::CreatePool {
-                    load_balancer: self.lb(),
-                    listener: None,
-                    pool: wanted.pool.clone(),
-                };
-                plan.push(step, "the next listener needs a pool");
-                self.fill(&new(), &wanted.pool, plan);
-                new()
-            }
+        let next = if let Some(pool) = stays.or_else(|| self.waiting_pool(&wanted.pool)) {
+            self.change_pool(pool, &wanted.pool, plan);
+            pool.id.clone()
+        } else {
+            let step = Step::CreatePool {
+                load_balancer: self.lb(),
+                listener: None,
+                pool: wanted.pool.clone(),
+            };
+            plan.push(step, "the next listener needs a pool");
+            self.fill(&new(), &wanted.pool, plan);
+            new()
         };
         let because = format!("the listener is {}, and can't change that", old.protocol);
         let step = Step::DeleteListener {
@@ -287,10 +284,11 @@ impl Diff<'_> {
     }
 
     fn delete(&self, listener: &Listener, kept: &[Id], because: &str, plan: &mut Plan<Step>) {
-        if let Some(pool) = self.graph.pool_of(listener) {
-            if !self.serves_another(pool, listener) && !kept.contains(&pool.id) {
-                self.delete_pool(pool, because, plan);
-            }
+        if let Some(pool) = self.graph.pool_of(listener)
+            && !self.serves_another(pool, listener)
+            && !kept.contains(&pool.id)
+        {
+            self.delete_pool(pool, because, plan);
         }
         plan.push(
             Step::DeleteListener {

@@ -96,5 +96,5 @@ fn same_pool(known: &Pool, now: &Pool, graph: &Graph) -> bool {
         && known.session_persistence == now.session_persistence
         && graph.members_of(known).len() == now.members.len()
         // Some versions leave the monitor out of lists, so that only one that is there is to be trusted.
-        && (now.healthmonitor_id.is_none() == !monitored || known.healthmonitor_id == now.healthmonitor_id)
+        && (now.healthmonitor_id.is_none() != monitored || known.healthmonitor_id == now.healthmonitor_id)
 }

@@ -54,7 +54,7 @@ pub(crate) fn plan(
             let key = key_of(it);
             let member =
                 key.and_then(|(address, port)| Some((wanted.members.get(&address)?, port)));
-            !member.is_some_and(|(member, port)| member.port == port)
+            member.is_none_or(|(member, port)| member.port != port)
         })
         .collect();
     if added.is_empty() && gone.is_empty() && !changed && moved == 0 {

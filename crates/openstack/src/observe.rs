@@ -1,5 +1,10 @@
 //! Reading the cloud: as little as will do, and lists before single objects.
 
+#![expect(
+    clippy::similar_names,
+    reason = "names of a Service, and what a Service names, are the words here"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -436,7 +441,7 @@ impl OpenStack {
     async fn children(&self, balancer: &LoadBalancer) -> Result<Graph, ApiError> {
         let of = |parents: &[crate::objects::Ref]| parents.iter().any(|it| it.id == balancer.id);
         let few = self.memory().balancers.len().clamp(1, FEW + 1);
-        if few < 3 || few > FEW {
+        if !(3..=FEW).contains(&few) {
             let listeners = self.cloud.listeners(Some(&balancer.id)).await?;
             let pools = self.cloud.pools(Some(&balancer.id)).await?;
             let monitored = pools.iter().any(|pool| pool.healthmonitor_id.is_some());

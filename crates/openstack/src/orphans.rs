@@ -3,6 +3,11 @@
 //! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in names and
 //! descriptions. What another cluster has marked is never an orphan of this one.
 
+#![expect(
+    clippy::similar_names,
+    reason = "names of a Service, and what a Service names, are the words here"
+)]
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -66,7 +71,11 @@ struct Project {
 ///
 /// # Errors
 /// The cloud can't be asked.
-pub async fn find(cloud: &Cloud, settings: &Settings, owners: &[Owner]) -> Result<Vec<Orphan>, ApiError> {
+pub async fn find(
+    cloud: &Cloud,
+    settings: &Settings,
+    owners: &[Owner],
+) -> Result<Vec<Orphan>, ApiError> {
     let project = cloud.project_id().await?;
     let query = project.as_ref().map(|id| ("project_id", id.as_str()));
     let project = Project {
@@ -92,7 +101,9 @@ pub async fn delete(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
                 let mut groups = port.security_groups.clone();
                 groups.retain(|it| *it != orphan.id);
                 let body = serde_json::json!({"security_groups": groups});
-                cloud.update_port(&port.id, &body, port.revision_number).await?;
+                cloud
+                    .update_port(&port.id, &body, port.revision_number)
+                    .await?;
             }
             cloud.delete_security_group(&orphan.id).await
         }
@@ -106,7 +117,10 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
     };
     let owned: Vec<Names> = owners.iter().map(names).collect();
     let uids: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
-    let named: BTreeSet<&str> = owners.iter().filter_map(|it| it.load_balancer.as_deref()).collect();
+    let named: BTreeSet<&str> = owners
+        .iter()
+        .filter_map(|it| it.load_balancer.as_deref())
+        .collect();
     let mut orphans = Vec::new();
     for balancer in &project.balancers {
         let owned = named.contains(balancer.id.as_str())
@@ -125,10 +139,14 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
             });
         }
     }
-    let in_cluster = |text: &str, before: &str| text.ends_with(&format!("{before}{}", settings.cluster));
+    let in_cluster =
+        |text: &str, before: &str| text.ends_with(&format!("{before}{}", settings.cluster));
     for floating_ip in &project.floating_ips {
-        let known = owned.iter().any(|names| names.floating_ip == floating_ip.description);
-        if is_made(floating_ip) && in_cluster(&floating_ip.description, " from cluster ") && !known {
+        let known = owned
+            .iter()
+            .any(|names| names.floating_ip == floating_ip.description);
+        if is_made(floating_ip) && in_cluster(&floating_ip.description, " from cluster ") && !known
+        {
             orphans.push(Orphan {
                 kind: OrphanKind::FloatingIp,
                 id: floating_ip.id.clone(),
@@ -138,7 +156,8 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
         }
     }
     for group in &project.groups {
-        let of_service = group.name.starts_with("lb-sg-") && in_cluster(&group.description, " in cluster ");
+        let of_service =
+            group.name.starts_with("lb-sg-") && in_cluster(&group.description, " in cluster ");
         if of_service && !owned.iter().any(|names| names.group == group.name) {
             orphans.push(Orphan {
                 kind: OrphanKind::SecurityGroup,
@@ -169,11 +188,16 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
 
 /// Made by a Service controller of this cluster, as far as marks tell; of those without, by its name.
 fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
-    let made = balancer.name.starts_with(SERVICE_PREFIX) || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
+    let made = balancer.name.starts_with(SERVICE_PREFIX)
+        || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
     if !made {
         return false;
     }
-    let mut marks = balancer.tags.iter().filter_map(|tag| tag.strip_prefix(CLUSTER_PREFIX)).peekable();
+    let mut marks = balancer
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix(CLUSTER_PREFIX))
+        .peekable();
     if marks.peek().is_some() {
         return marks.any(|mark| Some(mark) == settings.cluster_id.as_deref());
     }
@@ -183,9 +207,10 @@ fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
 /// `of default/web`, from a description.
 fn whose(description: &str) -> String {
     let mut words = description.split(' ').filter(|word| word.contains('/'));
-    words
-        .next()
-        .map_or_else(|| "of a Service that is not named".to_owned(), |word| format!("of {word}"))
+    words.next().map_or_else(
+        || "of a Service that is not named".to_owned(),
+        |word| format!("of {word}"),
+    )
 }
 
 impl fmt::Display for OrphanKind {
@@ -201,7 +226,11 @@ impl fmt::Display for OrphanKind {
 
 impl fmt::Display for Orphan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({}), {}", self.kind, self.name, self.id, self.whose)
+        write!(
+            f,
+            "{} {} ({}), {}",
+            self.kind, self.name, self.id, self.whose
+        )
     }
 }
 
@@ -239,7 +268,10 @@ mod tests {
 
     fn orphans(project: &Project) -> Vec<String> {
         let found = judge(project, &settings(), &[web()]);
-        found.iter().map(|it| format!("{} {}", it.kind, it.name)).collect()
+        found
+            .iter()
+            .map(|it| format!("{} {}", it.kind, it.name))
+            .collect()
     }
 
     #[test]
@@ -251,7 +283,10 @@ mod tests {
                 balancer("kube_service_c2_default_gone", &[]),
                 balancer("kube_service_c1_default_theirs", &["kube_cluster_id_other"]),
                 balancer("kube_service_old_default_gone", &["kube_cluster_id_ks"]),
-                balancer("kube_service_c1_default_shared", &["kube_service_c1_default_web"]),
+                balancer(
+                    "kube_service_c1_default_shared",
+                    &["kube_service_c1_default_web"],
+                ),
                 balancer("by-hand", &["kube_service_c1_default_gone"]),
             ],
             ..Project::default()
@@ -301,7 +336,11 @@ mod tests {
                 group("lb-sg-u1-default-web", &format!("{of} c1"), Vec::new()),
                 group("lb-sg-u2-default-gone", &format!("{of} c1"), Vec::new()),
                 group("lb-sg-u2-default-theirs", &format!("{of} c2"), Vec::new()),
-                group("landfall-nodes-c1", "", vec![rule("landfall u1"), rule("landfall u2"), rule("ssh")]),
+                group(
+                    "landfall-nodes-c1",
+                    "",
+                    vec![rule("landfall u1"), rule("landfall u2"), rule("ssh")],
+                ),
             ],
             ..Project::default()
         };

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::bodies::{self, Extent};
 use crate::diff::Diff;
+use crate::find::would_be_ours;
 use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed, Target};
 use crate::settings::Settings;
 use crate::step::Step;
-use crate::find::would_be_ours;
 use crate::{address, groups};
 
 /// What the members of a load balancer take of a request, besides the rest.
@@ -451,9 +451,10 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
     }
     take_apart(have, balancer, *owner, false, &mut plan);
     if balancer.tags.iter().any(|tag| own.contains(&tag)) {
-        let tags = balancer.tags.iter().filter(|tag| {
-            !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag
-        });
+        let tags = balancer
+            .tags
+            .iter()
+            .filter(|tag| !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag);
         let tags: Vec<&String> = tags.collect();
         plan.push(
             Step::UpdateLoadBalancer {

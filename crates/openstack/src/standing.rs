@@ -39,9 +39,8 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
         return standing;
     };
     // Until it is joined it is not said to be the Service's.
-    let joined = *owner
-        || !have.features.tags()
-        || balancer.tags.contains(&have.names.load_balancer);
+    let joined =
+        *owner || !have.features.tags() || balancer.tags.contains(&have.names.load_balancer);
     let address = address(have, target, balancer).filter(|_| joined);
     match balancer.provisioning_status {
         Provisioning::PendingCreate => {

@@ -23,9 +23,7 @@ fn make(sim: &Sim, service: Service, path: &str, kind: &str, body: Value) -> Val
 
 /// A load balancer of default/web as cloud-provider-openstack makes it, with nodes a and b, under a name.
 fn reference_makes(sim: &Sim, cluster: &str, name: &str) -> Value {
-    let member = |name: &str, address: &str| {
-        json!({"name": name, "address": address, "protocol_port": 30080, "subnet_id": sim.subnet()})
-    };
+    let member = |name: &str, address: &str| json!({"name": name, "address": address, "protocol_port": 30080, "subnet_id": sim.subnet()});
     let monitor = json!({"name": format!("monitor_0_{name}"), "type": "TCP", "delay": 5, "timeout": 3,
         "max_retries": 1, "max_retries_down": 3});
     let pool = json!({"name": format!("pool_0_{name}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
@@ -57,7 +55,11 @@ fn reference_exposes(sim: &Sim, cluster: &str, balancer: &Value) -> IpAddr {
         "floatingip",
         body,
     );
-    made["floating_ip_address"].as_str().unwrap().parse().unwrap()
+    made["floating_ip_address"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// Conf with which the reference has made it.

@@ -160,6 +160,10 @@ fn not_in_ovn(test: &str) -> bool {
         .any(|(row, _)| of_ovn.iter().any(|id| id == row))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process can't be waited for with a limit"
+)]
 fn play(test: &str, side: &str) -> Outcome {
     let folder = env::temp_dir().join(format!("landfall-row-{}", std::process::id()));
     let log = fs::File::create(&folder).unwrap();

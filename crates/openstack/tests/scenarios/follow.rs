@@ -221,9 +221,15 @@ async fn c29_one_call_at_a_time_takes_out_one_member() {
     let batches = rig.writes().into_iter().filter(|it| it.starts_with("PUT"));
     assert_eq!(batches.count(), 0);
     let pool = &picture.pool_at(80).id;
-    let mut names: Vec<_> = picture.members[pool.as_str()].iter().map(|it| &it.name).collect();
+    let mut names: Vec<_> = picture.members[pool.as_str()]
+        .iter()
+        .map(|it| &it.name)
+        .collect();
     names.sort();
-    assert_eq!(names, ["member_a_10.0.0.4_30080", "member_b_10.0.0.5_30080"]);
+    assert_eq!(
+        names,
+        ["member_a_10.0.0.4_30080", "member_b_10.0.0.5_30080"]
+    );
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());

@@ -53,7 +53,8 @@ async fn c17_one_that_fails_while_it_is_made_is_made_anew() {
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_while_it_serves_is_failed_over_where_that_is_allowed() {
     let mut rig = Rig::new("");
-    rig.sim.configure(|settings| settings.failover_allowed = true);
+    rig.sim
+        .configure(|settings| settings.failover_allowed = true);
     rig.apply(web()).await;
     let before = rig.picture().await;
     let id = before.balancers[0].id.to_string();
@@ -86,7 +87,10 @@ async fn one_that_may_not_be_failed_over_is_made_anew_behind_the_same_floating_i
     assert_ne!(after.balancers[0].id, before.balancers[0].id);
     assert_eq!(after.floating_ips.len(), 1);
     assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
-    assert_eq!(after.floating_ips[0].port_id, after.balancers[0].vip_port_id);
+    assert_eq!(
+        after.floating_ips[0].port_id,
+        after.balancers[0].vip_port_id
+    );
     assert_eq!(after.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
     assert_eq!(
         rig.published("web"),
@@ -101,7 +105,8 @@ async fn one_that_may_not_be_failed_over_is_made_anew_behind_the_same_floating_i
 #[tokio::test(start_paused = true)]
 async fn a_failover_that_fails_ends_in_a_new_one() {
     let mut rig = Rig::new("");
-    rig.sim.configure(|settings| settings.failover_allowed = true);
+    rig.sim
+        .configure(|settings| settings.failover_allowed = true);
     rig.apply(web()).await;
     let before = rig.picture().await;
     rig.sim.set_status(before.balancers[0].id.as_str(), "ERROR");
@@ -148,7 +153,8 @@ async fn c18_one_that_never_ends_is_told() {
     let told = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(told.len(), 1, "{:?}", rig.cluster.events());
     assert!(told[0].contains("PENDING_CREATE"), "{told:?}");
-    rig.sim.release(rig.picture().await.balancers[0].id.as_str());
+    rig.sim
+        .release(rig.picture().await.balancers[0].id.as_str());
     rig.settle().await;
     assert_eq!(rig.published("web").len(), 1);
     assert_eq!(rig.writes().len(), 2, "{:?}", rig.writes());
@@ -214,9 +220,7 @@ async fn c23_without_cascade_it_is_taken_apart() {
     let picture = rig.picture().await;
     rig.forget();
     rig.delete("web").await;
-    let line = |kind: &str, id: &Id| {
-        format!("DELETE /v2/lbaas/{kind}/{id}")
-    };
+    let line = |kind: &str, id: &Id| format!("DELETE /v2/lbaas/{kind}/{id}");
     assert_eq!(
         rig.writes(),
         [
@@ -322,7 +326,10 @@ async fn c27_a_lost_one_is_made_anew_behind_the_same_floating_ip() {
     assert_eq!(after.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
     assert_eq!(after.floating_ips.len(), 1);
     assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
-    assert_eq!(after.floating_ips[0].port_id, after.balancers[0].vip_port_id);
+    assert_eq!(
+        after.floating_ips[0].port_id,
+        after.balancers[0].vip_port_id
+    );
     assert_eq!(
         rig.published("web"),
         [before.floating_ips[0].floating_ip_address.to_string()]
@@ -345,7 +352,10 @@ async fn c27_the_same_after_a_restart() {
     assert_eq!(after.balancers.len(), 1);
     assert_eq!(after.floating_ips.len(), 1);
     assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
-    assert_eq!(after.floating_ips[0].port_id, after.balancers[0].vip_port_id);
+    assert_eq!(
+        after.floating_ips[0].port_id,
+        after.balancers[0].vip_port_id
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,15 @@
 //! The scenarios of the specification, on a simulated cloud: a controller, a cluster in memory, and what
 //! becomes of the cloud. A test is called after its row.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::needless_pass_by_value,
+    clippy::format_push_string,
+    clippy::type_complexity,
+    reason = "tests"
+)]
 
 mod addresses;
 mod adopt;

@@ -270,6 +270,7 @@ fn same(service: Simulated) -> Service {
 }
 
 impl Drop for Real {
+    #[expect(clippy::print_stderr, reason = "whoever reads the test's output")]
     fn drop(&mut self) {
         let Some(project) = self.project.take().and_then(Arc::into_inner) else {
             return;

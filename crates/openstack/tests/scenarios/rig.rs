@@ -257,9 +257,9 @@ impl Rig {
         }
         let mut quiet = 0;
         for _ in 0..240 {
-            let before = (self.calls().len(), self.cluster.writes());
+            let before = (self.sim.call_count(), self.cluster.writes());
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if before == (self.calls().len(), self.cluster.writes()) {
+            if before == (self.sim.call_count(), self.cluster.writes()) {
                 quiet += 1;
             } else {
                 quiet = 0;

@@ -24,7 +24,9 @@ async fn r03_a_token_that_expires_is_renewed_once() {
         ["10.0.0.4:30090", "10.0.0.5:30090"]
     );
     let calls = rig.sim.calls();
-    let ours = calls.iter().filter(|call| !call.user_agent.contains("looker"));
+    let ours = calls
+        .iter()
+        .filter(|call| !call.user_agent.contains("looker"));
     let ours: Vec<_> = ours.collect();
     assert_eq!(ours.iter().filter(|call| call.status == 401).count(), 1);
     let logins = ours
@@ -163,7 +165,11 @@ async fn r08_one_that_is_stuck_keeps_nobody_else_waiting() {
     while rig.published("third").is_empty() {
         rig.wait(Duration::from_secs(1)).await;
     }
-    assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() <= Duration::from_secs(6),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use landfall_testkit::openstack::{Refusal, Service, Sim};
 use serde_json::Value;
 
 /// What a row says that needs the simulator.
+#[cfg(feature = "stack")]
 pub const ONLY_SIMULATED: &str = "this row needs the simulator";
 
 /// The cloud of a scenario.

@@ -153,7 +153,10 @@ async fn a_busy_pass_tells_a_service_without_an_address_that_one_is_made() {
 
 #[tokio::test]
 async fn marks_are_written_with_the_status_and_once() {
-    let marks = BTreeMap::from([("state.landfall.dev/load-balancer".to_owned(), "v1".to_owned())]);
+    let marks = BTreeMap::from([(
+        "state.landfall.dev/load-balancer".to_owned(),
+        "v1".to_owned(),
+    )]);
     let lab = Lab {
         marks: marks.clone(),
         ..Lab::serving(80).await

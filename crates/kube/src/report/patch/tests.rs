@@ -202,16 +202,20 @@ fn conditions_go_when_nothing_is_wanted_any_more() {
 fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted() {
     let mut there = live(json!([]), Vec::new());
     there.marks = BTreeMap::from([
-        ("state.landfall.dev/load-balancer".to_owned(), "old".to_owned()),
+        (
+            "state.landfall.dev/load-balancer".to_owned(),
+            "old".to_owned(),
+        ),
         (
             "loadbalancer.openstack.org/load-balancer-id".to_owned(),
             "1".to_owned(),
         ),
     ]);
     let mut wanted = ServiceStatus::default();
-    wanted
-        .marks
-        .insert("state.landfall.dev/load-balancer".to_owned(), "new".to_owned());
+    wanted.marks.insert(
+        "state.landfall.dev/load-balancer".to_owned(),
+        "new".to_owned(),
+    );
     let patch = status_patch("u", &there, &wanted).unwrap();
     assert_eq!(
         patch["metadata"]["annotations"],
