@@ -305,9 +305,9 @@ mod tests {
                 ("loadbalancer.openstack.org/lb-method", "SOURCE_IP"),
             ]),
             owned(&[
-                (RECORD, "v1 abc"),
                 (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
                 (LOAD_BALANCER_ID, "lb-1"),
+                (RECORD, "v1 abc"),
             ])
         );
     }
@@ -321,8 +321,8 @@ mod tests {
                 (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
             ]),
             owned(&[
-                (RECORD, "v1 abc given"),
                 (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
+                (RECORD, "v1 abc given"),
             ])
         );
         let forgiven = marks(&[(RECORD, "v1 forgiven"), (LOAD_BALANCER_ID, "lb-1")]);

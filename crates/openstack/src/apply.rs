@@ -109,7 +109,9 @@ impl OpenStack {
                 // It was not done yet with the last change, or somebody else is changing it.
                 let known = memory.balancers.entry(id).or_default();
                 known.dirty.get_or_insert(now);
-                known.assume = false;
+                if std::mem::take(&mut known.assume) {
+                    memory.guessed_wrong(now);
+                }
                 drop(memory);
                 Ok(Applied::Busy { after: self.pace() })
             }

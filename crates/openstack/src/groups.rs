@@ -47,7 +47,13 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         .collect();
     let missing: Vec<Value> = wanted
         .iter()
-        .filter(|rule| !there.iter().any(|it| rule.is(it)))
+        // Neutron keeps no two equal rules in a group: that of another Service will do.
+        .filter(|rule| {
+            !group
+                .rules
+                .iter()
+                .any(|it| it.direction == "ingress" && rule.is(it))
+        })
         .map(|rule| rule.body(Some(&group.id), mark.as_deref()))
         .collect();
     if !missing.is_empty() {

@@ -30,6 +30,8 @@ pub(crate) struct Memory {
     pub(crate) sketches: HashMap<Uid, Sketch>,
     /// How long Octavia takes for a change.
     pub(crate) settle: Duration,
+    /// Until then nothing is taken to be done: a guess was wrong a moment ago.
+    pub(crate) cautious_until: Option<Instant>,
     pub(crate) subnets: HashMap<Id, Subnet>,
     /// The subnet of a node's address.
     pub(crate) node_subnets: HashMap<Arc<str>, Id>,
@@ -79,6 +81,8 @@ pub(crate) struct Sketch {
 
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
+/// How long nothing is guessed after a wrong guess.
+const CAUTION: Duration = Duration::from_secs(30);
 /// The longest that is ever waited before looking.
 const LONGEST_GUESS: Duration = Duration::from_secs(10);
 /// A change that took longer than so many usual ones counts as so many.
@@ -94,6 +98,7 @@ impl Default for Memory {
             attempts: HashMap::new(),
             sketches: HashMap::new(),
             settle: FIRST_GUESS,
+            cautious_until: None,
             subnets: HashMap::new(),
             node_subnets: HashMap::new(),
             certificates: HashSet::new(),
@@ -145,6 +150,12 @@ impl Memory {
         known.token = None;
         self.sketches.retain(|_, sketch| sketch.balancer != *id);
         self.doubted.insert(id.clone());
+    }
+
+    /// A guess was wrong. Many load balancers that are changed at the same time queue up in Octavia: for a while
+    /// it is looked at how far they are.
+    pub(crate) fn guessed_wrong(&mut self, now: Instant) {
+        self.cautious_until = Some(now + CAUTION);
     }
 
     /// A load balancer is busy although it was taken to be done.

@@ -221,7 +221,9 @@ impl OpenStack {
             if let Some(known) = known
                 && let Some(dirty) = known.dirty
             {
-                if known.assume && known.graph.is_some() && now >= dirty + memory.settle {
+                let guessing = memory.cautious_until.is_none_or(|until| now >= until);
+                let done = guessing && known.assume && now >= dirty + memory.settle;
+                if done && known.graph.is_some() {
                     let mut row = known.row.clone();
                     row.provisioning_status = Provisioning::Active;
                     let row = [row];
