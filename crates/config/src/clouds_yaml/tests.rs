@@ -179,7 +179,7 @@ fn files_are_looked_for_as_the_tools_do() {
     assert_eq!(
         candidates("clouds.yaml", None, &here),
         [
-            "/work/clouds.yaml",
+            "/srv/clouds.yaml",
             "/home/ada/.config/openstack/clouds.yaml",
             "/etc/openstack/clouds.yaml"
         ]
