@@ -171,7 +171,7 @@ fn files_are_looked_for_as_the_tools_do() {
         "OS_CLIENT_CONFIG_FILE" => Some(String::new()),
         _ => None,
     };
-    let here = Surroundings::new(Some(PathBuf::from("/work")), env);
+    let here = Surroundings::new(Some(PathBuf::from("/srv")), env);
     assert_eq!(
         (here.cloud.as_deref(), &here.clouds_file),
         (Some("mine"), &None)
