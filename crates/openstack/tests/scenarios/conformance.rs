@@ -1,13 +1,16 @@
 //! Plays the rows on every side, each in a process of its own, and writes the table of what passes where.
 //!
 //! `LANDFALL_ROWS=c01,l07` chooses rows, `all` takes every one: the real sides take a minute a row on a small machine.
+//! `LANDFALL_ROWS_AT_ONCE` of them play side by side, each in a project of its own: they wait more than they work.
 //! `UPDATE_DOCS=1` writes docs/openstack-conformance.md; cells of rows that were not played keep what an earlier run
 //! left there. A record of runs (`LANDFALL_ROWS_RECORD`) with lines `SIDE TEST OUTCOME` counts as earlier runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -29,6 +32,9 @@ const SIDES: [&str; 3] = ["simulator", "amphora", "ovn"];
 
 /// Played on the real sides where nothing is said.
 const SAMPLE: &str = "c01,c03,c04,c11";
+
+/// Rows that play side by side where nothing is said.
+const AT_ONCE: usize = 3;
 
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -78,21 +84,12 @@ fn the_rows_hold_on_every_side() {
         })
         .collect();
     let mut table = earlier(&tests);
-    for test in &tests {
-        let outcome = play(test, "simulator");
-        table.insert((test.clone(), "simulator"), outcome);
-    }
-    for side in ["amphora", "ovn"] {
-        for test in &chosen {
-            let outcome = if side == "ovn" && not_in_ovn(test) {
-                Outcome::Not
-            } else {
-                play(test, side)
-            };
-            println!("{side} {test} {outcome:?}");
-            table.insert(((*test).clone(), side), outcome);
-        }
-    }
+    let simulated = tests.iter().map(|test| (test.clone(), "simulator"));
+    let real = SIDES[1..].iter().flat_map(|side| {
+        let of_side = chosen.iter().map(|test| ((*test).clone(), *side));
+        of_side.collect::<Vec<_>>()
+    });
+    table.extend(play_all(simulated.chain(real).collect()));
     if env::var_os("UPDATE_DOCS").is_some() {
         fs::write(page(), text(&tests, &table)).unwrap();
     }
@@ -160,18 +157,42 @@ fn not_in_ovn(test: &str) -> bool {
         .any(|(row, _)| of_ovn.iter().any(|id| id == row))
 }
 
+/// Plays them side by side, in their order.
+fn play_all(rows: Vec<(String, &'static str)>) -> Table {
+    let at_once = env::var("LANDFALL_ROWS_AT_ONCE").map_or(AT_ONCE, |it| it.parse().unwrap());
+    let (rows, table) = (Mutex::new(rows.into_iter()), Mutex::new(Table::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let Some((test, side)) = rows.lock().unwrap().next() else {
+                        return;
+                    };
+                    let outcome = if side == "ovn" && not_in_ovn(&test) {
+                        Outcome::Not
+                    } else {
+                        play(&test, side)
+                    };
+                    println!("{side} {test} {}", outcome.word().replace(' ', "-"));
+                    table.lock().unwrap().insert((test, side), outcome);
+                }
+            });
+        }
+    });
+    table.into_inner().unwrap()
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "a process can't be waited for with a limit"
 )]
 fn play(test: &str, side: &str) -> Outcome {
-    let folder = env::temp_dir().join(format!("landfall-row-{}", std::process::id()));
-    let log = fs::File::create(&folder).unwrap();
+    let mut log = tempfile::tempfile().unwrap();
     let mut child = this()
         .args(["--exact", test])
         .env("LANDFALL_SIDE", side)
         .stdout(log.try_clone().unwrap())
-        .stderr(log)
+        .stderr(log.try_clone().unwrap())
         .spawn()
         .unwrap();
     let begun = Instant::now();
@@ -186,8 +207,9 @@ fn play(test: &str, side: &str) -> Outcome {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    let said = fs::read_to_string(&folder).unwrap_or_default();
-    let _ = fs::remove_file(&folder);
+    let mut said = String::new();
+    log.rewind().unwrap();
+    log.read_to_string(&mut said).unwrap();
     if status.success() {
         Outcome::Passed
     } else if said.contains(ONLY_SIMULATED) {
