@@ -281,6 +281,26 @@ impl OpenStack {
                 graph.members.entry(pool.clone()).or_default().push(added);
                 Ok(())
             }
+            Step::UpdateMember {
+                pool,
+                address,
+                port,
+                changes,
+                ..
+            } => {
+                // What is in memory need not know the ids.
+                let mut there = self.cloud.members(pool).await?;
+                let key = Some((*address, *port));
+                for member in there.iter_mut().filter(|it| key_of(it) == key) {
+                    let updated = self
+                        .cloud
+                        .update_member(pool, &member.id, &json!(changes))
+                        .await?;
+                    *member = settled(updated, |it| &mut it.provisioning_status);
+                }
+                graph.members.insert(pool.clone(), there);
+                Ok(())
+            }
             Step::DeleteMember {
                 pool,
                 address,

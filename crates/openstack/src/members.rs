@@ -3,6 +3,8 @@
 //! What somebody set by hand on a member (weight, backup, administrative state) stays. A member's subnet can't
 //! change: it is taken out and added again, one half of them at a time.
 
+mod gradual;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -19,6 +21,8 @@ use crate::wanted::{WantedMember, WantedPool};
 
 /// What the envelope of a batch takes of the limit.
 const ENVELOPE: usize = 64;
+/// So many members are taken out of a large pool one by one.
+const FEW: usize = 32;
 
 /// Appends what makes a pool have these members.
 pub(crate) fn plan(
@@ -33,7 +37,7 @@ pub(crate) fn plan(
         .filter_map(|it| Some((key_of(it)?, it)))
         .collect();
     let find =
-        |address: &IpAddr, member: &WantedMember| index.get(&(*address, member.port)).copied();
+        &|address: &IpAddr, member: &WantedMember| index.get(&(*address, member.port)).copied();
     if diff.serial {
         one_by_one(diff, pool, wanted, there, plan);
         return;
@@ -78,6 +82,10 @@ pub(crate) fn plan(
         batch.add(bodies.collect(), plan);
         return;
     }
+    if !diff.features.additive() && !fits(&all_unnamed(wanted, find), diff.body_limit) {
+        gradual::plan(diff, pool, wanted, find, &gone, plan);
+        return;
+    }
     // With members that move, and none to add before, half of all go now and come back in the next batch.
     let mut going = if added.is_empty() {
         moved.min(wanted.members.len().div_ceil(2))
@@ -92,19 +100,7 @@ pub(crate) fn plan(
             going -= 1;
             continue;
         }
-        let mut body = bodies::member(*address, member, there);
-        let mut after = as_member(*address, member, there);
-        if let Some(it) = there.filter(|it| is_elsewhere(it, member)) {
-            after.subnet_id.clone_from(&it.subnet_id);
-            match &it.subnet_id {
-                Some(subnet) => body["subnet_id"] = subnet.as_str().into(),
-                None => {
-                    if let Some(fields) = body.as_object_mut() {
-                        fields.remove("subnet_id");
-                    }
-                }
-            }
-        }
+        let (body, after) = as_it_stays(*address, member, there);
         list.push(body);
         leaves.push(after);
     }
@@ -115,8 +111,13 @@ pub(crate) fn plan(
             member.name.clear();
         }
     }
-    // Of more members than one batch can carry, as many go as it takes.
-    if moved > 0 && added.is_empty() {
+    // Of more members than one batch can carry, as many go as it takes. So it is where very many are gone, which
+    // one request each would take out too late: as far as a batch can carry them, those that serve stay.
+    if (moved > 0 && added.is_empty()) || gone.len() > FEW {
+        let serves = |after: &Member| key_of(after).is_some_and(|key| index.contains_key(&key));
+        let mut both: Vec<_> = list.into_iter().zip(leaves).collect();
+        both.sort_by_key(|(_, after)| !serves(after));
+        (list, leaves) = both.into_iter().unzip();
         let carried = carried(&list, diff.body_limit);
         list.truncate(carried);
         leaves.truncate(carried);
@@ -245,6 +246,38 @@ impl Batch<'_, '_> {
             plan.push_members(step, format!("{total} nodes came"));
         }
     }
+}
+
+/// Who is there for a member that is wanted.
+type Find<'a> = dyn Fn(&IpAddr, &WantedMember) -> Option<&'a Member> + 'a;
+
+/// The request for a member that stays where it is, though it may be wanted in another subnet; and what is there
+/// afterwards.
+fn as_it_stays(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> (Value, Member) {
+    let mut body = bodies::member(address, wanted, there);
+    let mut after = as_member(address, wanted, there);
+    if let Some(it) = there.filter(|it| is_elsewhere(it, wanted)) {
+        after.subnet_id.clone_from(&it.subnet_id);
+        match &it.subnet_id {
+            Some(subnet) => body["subnet_id"] = subnet.as_str().into(),
+            None => {
+                if let Some(fields) = body.as_object_mut() {
+                    fields.remove("subnet_id");
+                }
+            }
+        }
+    }
+    (body, after)
+}
+
+/// The requests for all members, as small as they can be.
+fn all_unnamed(wanted: &WantedPool, find: &Find<'_>) -> Vec<Value> {
+    let members = wanted.members.iter();
+    let mut all: Vec<Value> = members
+        .map(|(address, member)| as_it_stays(*address, member, find(address, member)).0)
+        .collect();
+    all.iter_mut().for_each(unnamed);
+    all
 }
 
 /// As Octavia would tell of it afterwards.

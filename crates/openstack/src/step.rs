@@ -135,6 +135,19 @@ pub enum Step {
         /// The request.
         member: Value,
     },
+    /// Change one member of a pool.
+    UpdateMember {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// Of which pool.
+        pool: Id,
+        /// Its address.
+        address: IpAddr,
+        /// Its port.
+        port: u16,
+        /// What.
+        changes: Map<String, Value>,
+    },
     /// Take one member out of a pool.
     DeleteMember {
         /// On which load balancer.
@@ -259,6 +272,7 @@ impl Step {
             | Self::DeletePool { load_balancer, .. }
             | Self::SetMembers { load_balancer, .. }
             | Self::AddMember { load_balancer, .. }
+            | Self::UpdateMember { load_balancer, .. }
             | Self::DeleteMember { load_balancer, .. }
             | Self::CreateMonitor { load_balancer, .. }
             | Self::UpdateMonitor { load_balancer, .. }
@@ -344,6 +358,19 @@ impl fmt::Display for Step {
             }
             Self::AddMember { pool, member, .. } => {
                 write!(f, "add member {} to pool {pool}", member["address"])
+            }
+            Self::UpdateMember {
+                pool,
+                address,
+                port,
+                changes,
+                ..
+            } => {
+                let keys = keys(changes);
+                write!(
+                    f,
+                    "update member {address} port {port} of pool {pool}: {keys}"
+                )
             }
             Self::DeleteMember {
                 pool,

@@ -20,6 +20,8 @@ use crate::wanted::WantedMember;
 struct Cloud {
     graph: Graph,
     serial: usize,
+    /// `None`: as Octavia's.
+    body_limit: Option<usize>,
 }
 
 fn names() -> Names {
@@ -154,6 +156,33 @@ impl Cloud {
                     .members
                     .insert(pool.clone(), after.into_values().collect());
             }
+            Step::AddMember { pool, member, .. } => {
+                let member: Member = serde_json::from_value(member.clone()).unwrap();
+                let there = self.graph.members.entry(pool.clone()).or_default();
+                assert!(!there.iter().any(|it| key_of(it) == key_of(&member)));
+                there.push(member);
+            }
+            Step::UpdateMember {
+                pool,
+                address,
+                port,
+                changes,
+                ..
+            } => {
+                let there = self.graph.members.get_mut(pool).unwrap().iter_mut();
+                let mut same = there.filter(|it| key_of(it) == Some((*address, *port)));
+                let row = same.next().unwrap();
+                *row = merged(row, changes);
+            }
+            Step::DeleteMember {
+                pool,
+                address,
+                port,
+                ..
+            } => {
+                let there = self.graph.members.get_mut(pool).unwrap();
+                there.retain(|it| key_of(it) != Some((*address, *port)));
+            }
             Step::CreateMonitor { pool, monitor, .. } => {
                 let id = self.id();
                 let mut body = crate::bodies::monitor(monitor);
@@ -192,7 +221,7 @@ impl Cloud {
             owner: true,
             names: &names,
             features: Features::new(ApiVersion::new(2, minor), "amphora"),
-            body_limit: 114_688,
+            body_limit: self.body_limit.unwrap_or(114_688),
             serial: false,
             graph: &self.graph,
         };
@@ -241,6 +270,28 @@ impl Cloud {
             }
         }
         panic!("it never ends: {:?}", self.next(wanted, minor));
+    }
+
+    /// Members that are as wanted, by pool.
+    fn good_members(&self, wanted: &[WantedListener]) -> BTreeSet<(Id, IpAddr, u16)> {
+        let mut good = BTreeSet::new();
+        for it in wanted {
+            let mut listeners = self.graph.listeners.iter();
+            let Some(listener) = listeners.find(|there| same_port(it, there)) else {
+                continue;
+            };
+            let pool = self.graph.pool_of(listener);
+            for pool in pool.filter(|pool| pool.protocol == it.pool.protocol) {
+                for member in self.graph.members_of(pool) {
+                    let (address, port) = key_of(member).unwrap();
+                    let shall = it.pool.members.get(&address);
+                    if shall.is_some_and(|it| it.port == port && it.subnet == member.subnet_id) {
+                        good.insert((pool.id.clone(), address, port));
+                    }
+                }
+            }
+        }
+        good
     }
 
     fn is(&self, wanted: &[WantedListener]) {
@@ -421,5 +472,39 @@ proptest! {
             cloud.apply(&step);
         }
         cloud.become_as(&third, 27);
+    }
+
+    /// Before 2.11 a batch says all that shall be in a pool. One that is too large for a request is filled
+    /// otherwise, and nobody who is as wanted goes meanwhile.
+    #[test]
+    fn a_pool_too_large_for_a_request_is_filled_and_loses_nobody(
+        wishes in vec(wanted(), 1..4),
+        minor in select(vec![10_u16, 27]),
+        body_limit in 200_usize..400,
+    ) {
+        let mut cloud = Cloud { body_limit: Some(body_limit), ..Cloud::default() };
+        for wish in &wishes {
+            for _ in 0..300 {
+                let before = cloud.good_members(wish);
+                let Some(step) = cloud.next(wish, minor) else { break };
+                let of_members = matches!(
+                    step,
+                    Step::SetMembers { .. }
+                        | Step::AddMember { .. }
+                        | Step::UpdateMember { .. }
+                        | Step::DeleteMember { .. }
+                );
+                if let Step::SetMembers { additive: true, .. } = step {
+                    prop_assert!(minor >= 11);
+                }
+                cloud.apply(&step);
+                if minor < 11 && of_members {
+                    let after = cloud.good_members(wish);
+                    prop_assert!(before.is_subset(&after), "{step}: {before:?} {after:?}");
+                }
+            }
+            prop_assert_eq!(cloud.next(wish, minor), None);
+            cloud.is(wish);
+        }
     }
 }

@@ -20,6 +20,7 @@ mod create;
 mod follow;
 mod groups;
 mod image;
+mod large;
 mod listeners;
 mod lost;
 mod monitors;

@@ -1,0 +1,122 @@
+//! Members of a pool that is too large for one request, where Octavia can't add to those that are there (before
+//! version 2.11 of its API): a batch says all that shall be in the pool then, and what it leaves out goes.
+//!
+//! As many as one request carries are set by a batch, as long as it says all that are there and stay. The others
+//! come one by one.
+
+use std::net::IpAddr;
+
+use landfall_model::plan::Plan;
+use serde_json::{Map, Value};
+
+use super::{Find, as_it_stays, carried, differs, is_elsewhere, unnamed};
+use crate::bodies;
+use crate::diff::Diff;
+use crate::graph::key_of;
+use crate::objects::{Id, Member};
+use crate::step::Step;
+use crate::wanted::{WantedMember, WantedPool};
+
+/// Appends what brings the pool nearer to these members. Nobody who serves and stays is taken out meanwhile.
+pub(super) fn plan(
+    diff: &Diff<'_>,
+    pool: &Id,
+    wanted: &WantedPool,
+    find: &Find<'_>,
+    gone: &[&Member],
+    plan: &mut Plan<Step>,
+) {
+    let members = || wanted.members.iter();
+    let (staying, coming): (Vec<_>, Vec<_>) =
+        members().partition(|(address, member)| find(address, member).is_some());
+    let changed: Vec<_> = staying
+        .iter()
+        .filter_map(|(address, member)| Some((*address, *member, find(address, member)?)))
+        .collect();
+    let elsewhere = changed
+        .iter()
+        .filter(|(_, member, it)| is_elsewhere(it, member));
+    let different = changed
+        .iter()
+        .filter(|(_, member, it)| differs(it, member) && !is_elsewhere(it, member));
+    // A batch that carries all who stay.
+    let (mut list, mut leaves) = (Vec::new(), Vec::new());
+    for (address, member) in staying.iter().chain(&coming) {
+        let (mut body, mut after) = as_it_stays(**address, member, find(address, member));
+        unnamed(&mut body);
+        after.name.clear();
+        list.push(body);
+        leaves.push(after);
+    }
+    let carried = carried(&list, diff.body_limit);
+    let helps = carried > staying.len() || !gone.is_empty() || different.clone().next().is_some();
+    if carried >= staying.len() && helps {
+        list.truncate(carried);
+        leaves.truncate(carried);
+        let because = format!(
+            "{} members are wanted, and {carried} fit into a request",
+            wanted.members.len()
+        );
+        plan.push_members(set(diff, pool, list, leaves), because);
+    } else {
+        for member in gone {
+            if let Some((address, port)) = key_of(member) {
+                let step = delete(diff, pool, address, port);
+                plan.push_members(step, "no node of the Service has this address");
+            }
+        }
+        for (address, member, _) in different {
+            let step = update(diff, pool, **address, member);
+            plan.push_members(step, "the member is not as its node is");
+        }
+    }
+    for (address, member) in coming
+        .into_iter()
+        .skip(carried.saturating_sub(staying.len()))
+    {
+        let step = Step::AddMember {
+            load_balancer: diff.balancer.id.clone(),
+            pool: pool.clone(),
+            member: bodies::member(*address, member, None),
+        };
+        plan.push_members(step, "a node came, and the pool is too large for a batch");
+    }
+    // It comes back as one that is not there.
+    for (address, member, _) in elsewhere {
+        let step = delete(diff, pool, **address, member.port);
+        plan.push_members(step, "the member has another subnet");
+    }
+}
+
+fn set(diff: &Diff<'_>, pool: &Id, members: Vec<Value>, leaves: Vec<Member>) -> Step {
+    Step::SetMembers {
+        load_balancer: diff.balancer.id.clone(),
+        pool: pool.clone(),
+        members,
+        additive: false,
+        leaves,
+    }
+}
+
+fn delete(diff: &Diff<'_>, pool: &Id, address: IpAddr, port: u16) -> Step {
+    Step::DeleteMember {
+        load_balancer: diff.balancer.id.clone(),
+        pool: pool.clone(),
+        address,
+        port,
+    }
+}
+
+fn update(diff: &Diff<'_>, pool: &Id, address: IpAddr, member: &WantedMember) -> Step {
+    let changes = Map::from_iter([
+        ("name".to_owned(), member.name.as_str().into()),
+        ("monitor_port".to_owned(), member.monitor_port.into()),
+    ]);
+    Step::UpdateMember {
+        load_balancer: diff.balancer.id.clone(),
+        pool: pool.clone(),
+        address,
+        port: member.port,
+        changes,
+    }
+}

@@ -1,0 +1,145 @@
+//! Pools that are too large for one request, on Octavias that can't add to what is there (before 2.11).
+
+use std::collections::BTreeSet;
+
+use landfall_testkit::openstack::Sim;
+use serde_json::Value;
+
+use crate::create::web;
+use crate::rig::Rig;
+
+/// About ten members.
+const LIMIT: usize = 1_200;
+
+fn small(minor: u16) -> Rig {
+    let sim = Sim::new();
+    sim.configure(|settings| {
+        settings.api_minor = minor;
+        settings.body_limit = LIMIT;
+    });
+    let mut rig = Rig::in_world(sim, "");
+    rig.body_limit = Some(LIMIT);
+    rig
+}
+
+fn more(rig: &mut Rig, nodes: std::ops::Range<u8>) {
+    for index in nodes {
+        rig.add_node(&format!("n{index}"), &format!("10.0.0.{}", 100 + index));
+    }
+}
+
+/// The addresses that each batch of members leaves, in the order of the batches.
+fn batches(rig: &Rig) -> Vec<BTreeSet<String>> {
+    let writes = rig.sim.writes();
+    let batches = writes
+        .iter()
+        .filter(|call| call.method == "PUT" && call.path.ends_with("/members"));
+    batches
+        .map(|call| {
+            let body: Value = serde_json::from_slice(&call.body).unwrap();
+            let members = body["members"].as_array().unwrap().iter();
+            members
+                .map(|it| it["address"].as_str().unwrap().to_owned())
+                .collect()
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_2_11_a_pool_too_large_for_a_request_is_filled_one_by_one_at_last() {
+    let mut rig = small(10);
+    more(&mut rig, 0..28);
+    rig.apply(web()).await;
+    rig.settle().await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 30);
+    let writes = rig.writes();
+    assert!(!writes.iter().any(|it| it.contains("additive_only")));
+    let sent = batches(&rig);
+    assert_eq!(sent.len(), 1, "{writes:?}");
+    let single = writes
+        .iter()
+        .filter(|it| it.starts_with("POST") && it.ends_with("/members"));
+    assert_eq!(single.count(), 30 - sent[0].len(), "{writes:?}");
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_2_11_a_large_pool_follows_its_nodes_and_nobody_leaves_who_stays() {
+    let mut rig = small(10);
+    more(&mut rig, 0..28);
+    rig.apply(web()).await;
+    rig.settle().await;
+    rig.forget();
+    more(&mut rig, 28..30);
+    rig.cluster.remove_node("n3");
+    rig.settle().await;
+    rig.settle().await;
+    let members = rig.picture().await.members_at(80);
+    assert_eq!(members.len(), 31);
+    assert!(!members.contains(&"10.0.0.103:30080".to_owned()));
+    assert_eq!(batches(&rig), Vec::<BTreeSet<String>>::new());
+    let writes = rig.writes();
+    assert_eq!(writes.len(), 3, "{writes:?}");
+    // Of another NodePort all are new, and none of the old ones serves any more.
+    rig.forget();
+    rig.edit("web", |row| row.ports[0].node_port = 30099.try_into().ok())
+        .await;
+    rig.settle().await;
+    let members = rig.picture().await.members_at(80);
+    assert_eq!(members.len(), 31);
+    assert!(members.iter().all(|it| it.ends_with(":30099")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_2_11_a_pool_that_grows_too_large_keeps_who_is_there() {
+    let mut rig = small(10);
+    rig.apply(web()).await;
+    rig.forget();
+    more(&mut rig, 0..20);
+    rig.settle().await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 22);
+    for batch in batches(&rig) {
+        assert!(
+            batch.contains("10.0.0.4") && batch.contains("10.0.0.5"),
+            "{batch:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_2_11_on_the_same_is_a_few_batches() {
+    let mut rig = small(11);
+    more(&mut rig, 0..28);
+    rig.apply(web()).await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 30);
+    let writes = rig.writes();
+    assert!(
+        !writes
+            .iter()
+            .any(|it| it.starts_with("POST") && it.ends_with("/members"))
+    );
+    assert!(batches(&rig).len() <= 5, "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_2_11_on_another_node_port_of_a_large_pool_is_a_few_batches() {
+    let mut rig = small(27);
+    more(&mut rig, 0..60);
+    rig.apply(web()).await;
+    rig.settle().await;
+    rig.forget();
+    rig.edit("web", |row| row.ports[0].node_port = 30099.try_into().ok())
+        .await;
+    rig.settle().await;
+    let members = rig.picture().await.members_at(80);
+    assert_eq!(members.len(), 62);
+    assert!(members.iter().all(|it| it.ends_with(":30099")));
+    let writes = rig.writes();
+    assert!(writes.len() <= 8, "{writes:?}");
+    assert!(!writes[0].contains("additive_only"), "{writes:?}");
+}
