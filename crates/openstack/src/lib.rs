@@ -26,6 +26,7 @@ mod find;
 mod graph;
 mod groups;
 mod listed;
+mod live;
 mod members;
 mod memory;
 pub mod names;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use crate::apply::{is_refused, refused_method};
 use crate::client::{ApiError, Cloud};
 use crate::errors::failure;
 use crate::listed::Listed;
+use crate::live::Shown;
 use crate::memory::Memory;
 use crate::names::UID_PREFIX;
 use crate::objects::{
@@ -31,6 +33,7 @@ pub struct OpenStack {
     pub(crate) settings: Settings,
     pub(crate) lists: Lists,
     memory: Mutex<Memory>,
+    shown: Shown,
     /// The group that all nodes share is made by one pass at a time.
     pub(crate) group_making: tokio::sync::Mutex<()>,
     capabilities: Capabilities,
@@ -65,6 +68,7 @@ impl OpenStack {
             settings,
             lists: Lists::default(),
             memory: Mutex::default(),
+            shown: Shown::default(),
             group_making: tokio::sync::Mutex::default(),
         }
     }
@@ -290,6 +294,7 @@ impl Provider for OpenStack {
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
         let mut have = self.look(want).await?;
+        self.shown.note(want, &have);
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);
         }
@@ -323,6 +328,10 @@ impl Provider for OpenStack {
 
     fn standing(&self, want: &Intent, have: &Observed) -> Standing {
         standing::standing(want, have, &self.settings)
+    }
+
+    fn live(&self, service: &Uid) -> Vec<ListenerView> {
+        self.shown.listeners(service, &self.memory())
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {

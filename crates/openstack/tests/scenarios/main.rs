@@ -22,6 +22,7 @@ mod groups;
 mod image;
 mod large;
 mod listeners;
+mod live;
 mod lost;
 mod monitors;
 mod pools;

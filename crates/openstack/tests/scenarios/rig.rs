@@ -39,6 +39,8 @@ pub struct Rig {
     /// A client of our own, whose calls are not the controller's.
     cloud: Cloud,
     controller: Option<Controller>,
+    /// Of the controller that runs.
+    pub provider: Option<Arc<OpenStack>>,
     /// Where the controller takes bodies to end; `None`: where the cloud does.
     pub body_limit: Option<usize>,
     /// Ids of the nodes' servers.
@@ -163,6 +165,7 @@ impl Rig {
             cluster: Cluster::default(),
             settings,
             controller: None,
+            provider: None,
             body_limit: None,
             servers: BTreeMap::new(),
         }
@@ -185,7 +188,8 @@ impl Rig {
             #[cfg(feature = "stack")]
             Stage::Real(real) => real.controller(self.body_limit),
         };
-        let provider = OpenStack::new(provider, self.settings.clone());
+        let provider = Arc::new(OpenStack::new(provider, self.settings.clone()));
+        self.provider = Some(provider.clone());
         let classes = Classes::new(vec!["openstack".to_owned()], Some("openstack"));
         let mut config = EngineConfig::new(classes);
         config.backoff = Backoff {
@@ -194,7 +198,7 @@ impl Rig {
         };
         let engine = Engine::new(
             config,
-            vec![Arc::new(provider)],
+            vec![provider],
             Arc::new(self.cluster.clone()),
         );
         let mut watch = self.cluster.watch();
