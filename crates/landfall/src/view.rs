@@ -35,15 +35,17 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
             services: pages
                 .records
                 .values()
-                .map(|record| service(handle, record))
+                .map(|record| {
+                    let provider = handle.providers.get(record.instance);
+                    service(provider.map(AsRef::as_ref), record)
+                })
                 .collect(),
         }
     })
 }
 
-fn service(handle: &EngineHandle<Platform>, record: &Record) -> ServiceView {
+fn service(provider: Option<&Platform>, record: &Record) -> ServiceView {
     let row = &record.row;
-    let provider = handle.providers.get(record.instance);
     ServiceView {
         key: row.key.clone(),
         uid: row.uid.clone(),
@@ -72,4 +74,96 @@ fn placed(reasons: &[Reason], record: &Record) -> Vec<Reason> {
         reason.clone().origin(origin)
     };
     reasons.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use landfall_config::cloud_conf;
+    use landfall_engine::{World, resolve};
+    use landfall_model::rows::Fact;
+    use landfall_model::status::ServiceStatus;
+    use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
+    use landfall_openstack::client::{Cloud, CloudConfig, NoAnswer, Transport};
+    use landfall_openstack::{OpenStack, Settings};
+    use landfall_testkit::openstack::{Logins, Settle, Sim};
+    use landfall_testkit::{node, svc};
+
+    use super::*;
+    use crate::{explain, get};
+
+    fn simulated(sim: &Sim) -> Platform {
+        let logins = Logins::default();
+        let domain = DomainRef::Name(logins.domain);
+        let auth = Auth::Password {
+            user: UserRef::Name {
+                name: logins.user,
+                domain: domain.clone(),
+            },
+            password: logins.password.into(),
+            scope: Scope::Project(ProjectRef::Name {
+                name: logins.project,
+                domain,
+            }),
+        };
+        let answering = sim.clone();
+        let transport = Transport::InProcess(Arc::new(move |request| {
+            let sim = answering.clone();
+            Box::pin(async move {
+                let answer = sim.answer(request).await;
+                answer.map_err(|_| NoAnswer::Lost("simulated".to_owned()))
+            })
+        }));
+        let cloud = Cloud::over(CloudConfig::new(&sim.auth_url(), auth), transport).unwrap();
+        let conf = format!(
+            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\n\
+             floating-network-id={}\nsubnet-id={}\n",
+            sim.auth_url(),
+            sim.external_network(),
+            sim.subnet()
+        );
+        let conf = cloud_conf::parse("cloud.conf", &conf).unwrap();
+        Platform::OpenStack(Box::new(OpenStack::new(cloud, Settings::new(&conf, "c1"))))
+    }
+
+    #[tokio::test]
+    async fn a_service_on_openstack_is_listed_with_its_ports_and_members() {
+        let sim = Sim::new();
+        sim.configure(|settings| settings.settle = Settle::all(Duration::ZERO));
+        let platform = simulated(&sim);
+        let row = svc("web").port(80).node_port(30080).row();
+        let mut world = World::default();
+        world.apply(Fact::Node(node("a", "10.0.0.4").row()));
+        let want = resolve(&row, &world, platform.capabilities()).unwrap();
+        // A pass may end with every write.
+        for _ in 0..10 {
+            let have = platform.observe(&want).await.unwrap();
+            let plan = platform.plan(&want, &have).unwrap();
+            let Some(planned) = plan.steps.first() else {
+                break;
+            };
+            platform.apply(&planned.step).await.unwrap();
+        }
+        let record = Record {
+            row,
+            instance: 0,
+            status: ServiceStatus::default(),
+            reasons: Vec::new(),
+            address: None,
+            left_out: Vec::new(),
+            pending: Vec::new(),
+            handled: true,
+        };
+        let view = service(Some(&platform), &record);
+        let told = explain::explain(&view);
+        assert!(told.contains("Listener 80/TCP"), "{told}");
+        assert!(told.contains("10.0.0.4:30080"), "{told}");
+        let listed = get::list(&[view], false);
+        assert!(
+            listed.contains("80/TCP") && listed.contains("1/1"),
+            "{listed}"
+        );
+    }
 }
