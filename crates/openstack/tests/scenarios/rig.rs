@@ -196,11 +196,7 @@ impl Rig {
             first: Duration::from_secs(1),
             longest: Duration::from_secs(60),
         };
-        let engine = Engine::new(
-            config,
-            vec![provider],
-            Arc::new(self.cluster.clone()),
-        );
+        let engine = Engine::new(config, vec![provider], Arc::new(self.cluster.clone()));
         let mut watch = self.cluster.watch();
         let (facts, told) = mpsc::channel(64);
         let (wakes, woken) = mpsc::channel(1);
