@@ -1,0 +1,60 @@
+//! What is told beside the state: facts that users know as events.
+
+use landfall_model::{Code, LoadBalancerWish, Reason, Severity};
+
+use super::server_of;
+
+/// Groups can't be put on nodes that are not of this cloud.
+pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str, Reason)> {
+    let strange = |it: &&landfall_model::intent::NodeTarget| {
+        it.provider_id.as_deref().and_then(server_of).is_none()
+    };
+    let mut names: Vec<&str> = wish
+        .nodes
+        .iter()
+        .filter(strange)
+        .map(|it| &*it.name)
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let count = names.len();
+    names.truncate(20);
+    Some((
+        "LoadBalancerNodesUnguarded",
+        Reason::warning(
+            Code::InvalidCloudOption,
+            format!(
+                "{count} nodes are no servers of OpenStack by their providerID, and get no security group: {}",
+                names.join(", ")
+            ),
+        )
+        .remedy("let them in on the Service's NodePorts by other means"),
+    ))
+}
+
+pub(super) fn no_nodes_notice() -> Reason {
+    Reason::warning(
+        Code::NoEligibleNodes,
+        "There are no available nodes for LoadBalancer",
+    )
+}
+
+/// What users know as events of cloud-provider-openstack.
+pub(super) fn notices_of(reasons: &mut Vec<Reason>, notices: &mut Vec<(&'static str, Reason)>) {
+    reasons.retain(|reason| {
+        let known =
+            reason.code == Code::SourceRangesNotEnforced && reason.severity != Severity::Error;
+        if known {
+            notices.push(("LoadBalancerSourceRangesIgnored", reason.clone()));
+        }
+        !known
+    });
+}
+
+/// A word for the algorithm that nobody knows: users know this event, too.
+pub(super) fn unknown_method(remark: &Reason) -> Option<(&'static str, Reason)> {
+    let field = remark.field.as_deref()?;
+    let of_value = remark.code == Code::InvalidAnnotation && field.contains("/lb-method");
+    of_value.then(|| ("LoadBalancerLbMethodUnknown", remark.clone()))
+}

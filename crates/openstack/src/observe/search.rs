@@ -1,0 +1,206 @@
+//! Which load balancer is the Service's, and what is wrong with it as a whole.
+
+#![expect(
+    clippy::similar_names,
+    reason = "names of a Service, and what a Service names, are the words here"
+)]
+
+use std::time::Duration;
+
+use landfall_model::{Code, Intent, Reason};
+use tokio::time::Instant;
+
+use super::Trouble;
+use crate::client::ApiError;
+use crate::find::{find, would_be_ours};
+use crate::names::Names;
+use crate::objects::{Id, LoadBalancer, Provisioning};
+use crate::observed::Found;
+use crate::provider::OpenStack;
+
+/// A roster of this age is good enough for a Service of which nothing is being changed. Whoever writes on the
+/// strength of it is corrected by Octavia.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// A load balancer that is busy for longer than this is told of: no change of Octavia takes so long.
+const PATIENCE: Duration = Duration::from_secs(270);
+
+impl OpenStack {
+    /// The Service's load balancer; and whether it is only taken to be done with the last change.
+    pub(super) async fn search(
+        &self,
+        intent: &Intent,
+        names: &Names,
+    ) -> Result<(Found, bool), Trouble> {
+        let now = Instant::now();
+        let given = intent.cloud.load_balancer.as_ref();
+        let given = given.map(|given| Id::new(&given.value));
+        let mut since = now.checked_sub(FRESH).unwrap_or(now);
+        {
+            let memory = self.memory();
+            if let Some(at) = memory.attempts.get(&intent.uid) {
+                since = since.max(*at);
+            }
+            let id = memory.of.get(&intent.uid);
+            let known = id.and_then(|id| memory.balancers.get(id));
+            if let Some(known) = known
+                && let Some(dirty) = known.dirty
+            {
+                let guessing = memory.cautious_until.is_none_or(|until| now >= until);
+                let done = guessing && known.assume && now >= dirty + memory.settle;
+                if done && known.graph.is_some() {
+                    let mut row = known.row.clone();
+                    row.provisioning_status = Provisioning::Active;
+                    let row = [row];
+                    let named = given.as_ref().map(|id| (id, row.first()));
+                    let found = find(intent, names, &self.settings.cluster, named, true, &row);
+                    return Ok((found, true));
+                }
+                let recent = now.checked_sub(self.pace_with(&memory)).unwrap_or(now);
+                since = since.max(dirty).max(recent);
+            } else if known.is_some_and(|it| it.row.provisioning_status.is_pending()) {
+                since = since.max(now.checked_sub(self.pace_with(&memory)).unwrap_or(now));
+            }
+        }
+        let (roster, at) = self.roster(since).await?;
+        let mut named = None;
+        let elsewhere;
+        if let Some(id) = &given {
+            let mut row = roster.iter().find(|it| it.id == *id);
+            if row.is_none() {
+                elsewhere = self.cloud.load_balancer(id).await?;
+                row = elsewhere.as_ref();
+            }
+            named = Some((id, row));
+        }
+        let published;
+        if given.is_none() {
+            published = self.renamed_with_address(intent, names, &roster).await?;
+            named = published.as_ref().map(|row| (&row.id, Some(row)));
+        }
+        let traces = match &named {
+            Some((_, None)) => {
+                let view = self.floating_ips(names, None, None, &[]).await?;
+                view.spare.is_some()
+            }
+            _ => false,
+        };
+        let found = find(
+            intent,
+            names,
+            &self.settings.cluster,
+            named,
+            traces,
+            &roster,
+        );
+        if let Found::One { balancer, .. } = &found {
+            let mut memory = self.memory();
+            memory.of.insert(intent.uid.clone(), balancer.id.clone());
+            memory.seen(balancer, at);
+        }
+        Ok((found, false))
+    }
+
+    /// The load balancer that has the Service's name but for the cluster's, and the address that the Service
+    /// publishes: it was made before the cluster got its name, and nothing else leads to it.
+    pub(super) async fn renamed_with_address(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        roster: &[LoadBalancer],
+    ) -> Result<Option<LoadBalancer>, ApiError> {
+        let wish = intent.load_balancer.as_ref();
+        let held = wish.map_or(&[][..], |wish| &wish.address.held);
+        let cluster = &self.settings.cluster;
+        if held.is_empty() || roster.iter().any(|it| it.name == names.load_balancer) {
+            return Ok(None);
+        }
+        let candidates = roster
+            .iter()
+            .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going());
+        for row in candidates {
+            let port = row.vip_port_id.as_ref();
+            let view = self.floating_ips(names, port, None, held).await?;
+            let floating = view.attached.map(|it| it.floating_ip_address);
+            let mut addresses = row.vip_address.iter().chain(&floating);
+            if addresses.any(|address| held.contains(address)) {
+                return Ok(Some(row.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// That the load balancer is about to get the cluster's new name.
+    pub(super) fn renaming(&self, names: &Names, found: &Found) -> Option<(&'static str, Reason)> {
+        let Found::One {
+            balancer,
+            owner: true,
+            ..
+        } = found
+        else {
+            return None;
+        };
+        would_be_ours(names, &self.settings.cluster, balancer).then(|| {
+            let message = format!(
+                "load balancer {} is renamed from {} to {}",
+                balancer.id, balancer.name, names.load_balancer
+            );
+            (
+                "LoadBalancerRename",
+                Reason::info(Code::Progressing, message),
+            )
+        })
+    }
+
+    /// What is wrong with the load balancer itself.
+    pub(super) fn troubles(&self, found: &Found) -> Option<(&'static str, Reason)> {
+        let Found::One {
+            balancer, owner, ..
+        } = found
+        else {
+            return None;
+        };
+        let reason = match balancer.provisioning_status {
+            Provisioning::Error => in_error(&balancer.id, *owner),
+            status if status.is_pending() => {
+                let waited = self.memory().pending_for(&balancer.id, Instant::now());
+                if waited < PATIENCE {
+                    return None;
+                }
+                stuck(&balancer.id, status)
+            }
+            _ => return None,
+        };
+        Some(("SyncLoadBalancerFailed", reason))
+    }
+}
+
+/// Octavia has given the load balancer up.
+pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
+    let reason = Reason::error(
+        Code::LoadBalancerFailed,
+        format!("Octavia says that load balancer {id} is in ERROR"),
+    );
+    reason.remedy(if owner {
+        "the cloud's operators can see why; it is failed over where that is allowed, and made anew otherwise"
+    } else {
+        "the cloud's operators can see why; it was made for somebody else, who may make it anew"
+    })
+}
+
+/// Octavia does not come to an end with the load balancer, and takes no change meanwhile.
+pub(super) fn stuck(id: &Id, status: Provisioning) -> Reason {
+    let doing = match status {
+        Provisioning::PendingCreate => "PENDING_CREATE",
+        Provisioning::PendingDelete => "PENDING_DELETE",
+        _ => "PENDING_UPDATE",
+    };
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {id} has been in {doing} for more than {} seconds",
+            PATIENCE.as_secs()
+        ),
+    )
+    .remedy("the cloud's operators can see why, and end it")
+}

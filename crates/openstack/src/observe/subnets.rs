@@ -1,0 +1,208 @@
+//! Subnets that nobody named, and those of the second family.
+
+use landfall_model::rows::{Family, FamilyPolicy};
+use landfall_model::{Code, LoadBalancerWish, Reason};
+
+use super::Trouble;
+use crate::choice::Choice;
+use crate::client::ApiError;
+use crate::features::Features;
+use crate::objects::{Id, LoadBalancer, Member};
+use crate::observed::{Content, Target};
+use crate::provider::OpenStack;
+use crate::wanted::WantedListener;
+
+impl OpenStack {
+    /// Fills in the subnets that nobody named.
+    pub(super) async fn complete(
+        &self,
+        choice: &mut Choice,
+        wish: &LoadBalancerWish,
+        balancer: Option<&LoadBalancer>,
+    ) -> Result<(), Trouble> {
+        if !choice.autodetect {
+            return Ok(());
+        }
+        let subnet = match balancer.filter(|_| choice.port.is_none()) {
+            Some(balancer) => balancer.vip_subnet_id.clone(),
+            None => self.node_subnet(wish).await?,
+        };
+        if choice.port.is_none() {
+            choice.vip_subnet.clone_from(&subnet);
+        }
+        if choice.member_subnet.is_none() {
+            choice.member_subnet = subnet;
+        }
+        Ok(())
+    }
+
+    /// The subnet in which the first node has its address.
+    pub(super) async fn node_subnet(&self, wish: &LoadBalancerWish) -> Result<Option<Id>, Trouble> {
+        let Some(node) = wish.nodes.iter().find(|node| node.provider_id.is_some()) else {
+            return match wish.nodes.first() {
+                None => Ok(None),
+                Some(node) => Err(Trouble::Wish(vec![no_subnet(&format!(
+                    "the node {} has no providerID",
+                    node.name
+                ))])),
+            };
+        };
+        let Some(provider_id) = &node.provider_id else {
+            return Ok(None);
+        };
+        if let Some(subnet) = self.memory().node_subnets.get(provider_id) {
+            return Ok(Some(subnet.clone()));
+        }
+        let Some(server) = server_of(provider_id) else {
+            return Err(Trouble::Wish(vec![no_subnet(&format!(
+                "the providerID {provider_id} of node {} is not OpenStack's",
+                node.name
+            ))]));
+        };
+        let ports = self.cloud.ports(&[("device_id", server)]).await?;
+        let fixed = ports.iter().flat_map(|port| &port.fixed_ips);
+        let mut here = fixed.filter(|fixed| fixed.ip_address == node.address);
+        let Some(fixed) = here.next() else {
+            return Err(Trouble::Wish(vec![no_subnet(&format!(
+                "no port of the server of node {} has its address {}",
+                node.name, node.address
+            ))]));
+        };
+        let subnet = fixed.subnet_id.clone();
+        self.memory()
+            .node_subnets
+            .insert(provider_id.clone(), subnet.clone());
+        Ok(Some(subnet))
+    }
+
+    /// A subnet of the second family beside the VIP's, where the Service wants both.
+    pub(super) async fn second_family(
+        &self,
+        target: &mut Target,
+        features: Features,
+    ) -> Result<(), Trouble> {
+        let [_, second, ..] = target.choice.families.as_slice() else {
+            return Ok(());
+        };
+        let second = *second;
+        let problem = if !features.additional_vips() {
+            Some(format!(
+                "two families need version 2.26 of Octavia's API, which here is {}",
+                features.version()
+            ))
+        } else if let Some(network) = self.vip_network(&target.choice).await? {
+            let subnets = self
+                .cloud
+                .subnets(&[("network_id", network.as_str())])
+                .await?;
+            let fits = |v4: bool| (second == Family::V4) == v4;
+            let subnet = subnets.iter().find(|it| fits(it.cidr.addr().is_ipv4()));
+            match subnet {
+                Some(subnet) => {
+                    target.additional.push(subnet.id.clone());
+                    allow_both_families(&mut target.listeners);
+                    None
+                }
+                None => Some(format!("the VIP's network has no {second} subnet")),
+            }
+        } else {
+            Some("the network of the VIP is not known".to_owned())
+        };
+        if let Some(problem) = problem {
+            let required = target.choice.policy == FamilyPolicy::RequireDualStack;
+            let reason = if required {
+                Reason::error(Code::AddressFamilyMismatch, problem)
+            } else {
+                Reason::info(
+                    Code::AddressFamilyMismatch,
+                    format!("one family only: {problem}"),
+                )
+            };
+            target.reasons.push(reason.at("spec.ipFamilies"));
+        }
+        Ok(())
+    }
+
+    /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.
+    pub(super) async fn judge_member_subnet(
+        &self,
+        target: &mut Target,
+        content: &Content,
+    ) -> Result<(), ApiError> {
+        let (Content::Graph(graph), Some(subnet)) = (content, &target.choice.member_subnet) else {
+            return Ok(());
+        };
+        let elsewhere = |member: &Member| member.subnet_id.as_ref().is_some_and(|it| it != subnet);
+        if !graph.members.values().flatten().any(elsewhere) || self.subnet(subnet).await?.is_some()
+        {
+            return Ok(());
+        }
+        target.reasons.push(
+            Reason::error(
+                Code::CloudObjectNotFound,
+                format!("there is no subnet {subnet} for the members"),
+            )
+            .value(subnet.as_str())
+            .remedy("name one that is there in loadbalancer.openstack.org/member-subnet-id or subnet-id"),
+        );
+        Ok(())
+    }
+
+    pub(super) async fn vip_network(&self, choice: &Choice) -> Result<Option<Id>, ApiError> {
+        if let Some(network) = &choice.vip_network {
+            return Ok(Some(network.clone()));
+        }
+        let Some(subnet) = &choice.vip_subnet else {
+            return Ok(None);
+        };
+        Ok(self.subnet(subnet).await?.map(|subnet| subnet.network_id))
+    }
+}
+
+/// The server of a node: `openstack:///UUID`, or `openstack://REGION/UUID`.
+pub(crate) fn server_of(provider_id: &str) -> Option<&str> {
+    let rest = provider_id.strip_prefix("openstack://")?;
+    let (_, server) = rest.rsplit_once('/')?;
+    (!server.is_empty()).then_some(server)
+}
+
+pub(super) fn no_subnet(why: &str) -> Reason {
+    Reason::error(
+        Code::InvalidCloudOption,
+        format!("the subnet can't be taken from the nodes: {why}"),
+    )
+    .remedy("name it in subnet-id of the configuration, or in loadbalancer.openstack.org/subnet-id")
+}
+
+/// Everybody is everybody of both families, where there are VIPs of both.
+pub(super) fn allow_both_families(listeners: &mut [WantedListener]) {
+    for allowed in listeners.iter_mut().filter_map(|it| it.allowed.as_mut()) {
+        if allowed.contains("0.0.0.0/0") || allowed.contains("::/0") {
+            allowed.extend(["0.0.0.0/0", "::/0"].map(str::to_owned));
+        }
+    }
+}
+
+/// The VIPs of a load balancer are chosen when it is made.
+pub(super) fn judge_families(target: &mut Target, balancer: &LoadBalancer) {
+    if !balancer.additional_vips.is_empty() {
+        allow_both_families(&mut target.listeners);
+        return;
+    }
+    if target.choice.families.len() < 2 {
+        return;
+    }
+    let message = format!(
+        "load balancer {} was made with one address, and Octavia adds none later",
+        balancer.id
+    );
+    let reason = match target.choice.policy {
+        FamilyPolicy::RequireDualStack => Reason::warning(Code::AddressFamilyMismatch, message),
+        _ => Reason::info(Code::AddressFamilyMismatch, message),
+    };
+    target.reasons.push(
+        reason
+            .at("spec.ipFamilies")
+            .remedy("make the Service anew to get both addresses"),
+    );
+}
