@@ -1,10 +1,13 @@
 //! Carrying out one step. What the cloud answers is kept in memory, so that it need not be read again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, ProviderError, Scope};
-use landfall_model::{Code, Reason, Uid};
+use landfall_model::{Code, Intent, Reason, Uid};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
@@ -12,17 +15,30 @@ use crate::errors::failure;
 use crate::graph::{Graph, key_of};
 use crate::memory::{Memory, Sketch, afterwards};
 use crate::network::{FRESH, ago};
-use crate::objects::{FloatingIp, Id, Port, Ref, SecurityGroup};
+use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, Ref, SecurityGroup};
+use crate::observed::{Found, Observed};
 use crate::provider::OpenStack;
 use crate::step::Step;
 use crate::wanted::WantedListener;
 
+/// How long after an answer was lost the request may still wait in the cloud, to be carried out at last. A busy
+/// Octavia was seen to take minutes.
+const QUEUED: Duration = Duration::from_secs(120);
+/// From one look to the next at whether a load balancer comes of such a request.
+const UNHURRIED: Duration = Duration::from_secs(5);
+
 impl OpenStack {
     pub(crate) async fn carry_out(&self, step: &Step) -> Result<Applied, ProviderError> {
         if let Step::Await { load_balancer, .. } = step {
+            let mut memory = self.memory();
+            if !memory.balancers.contains_key(load_balancer) {
+                return Ok(Applied::Busy { after: UNHURRIED });
+            }
             // Whether it is done is to be seen, not to be assumed again.
-            self.memory().surprise(load_balancer);
-            return Ok(Applied::Busy { after: self.pace() });
+            memory.surprise(load_balancer);
+            return Ok(Applied::Busy {
+                after: self.pace_with(&memory),
+            });
         }
         let result = match step {
             Step::CreateLoadBalancer {
@@ -56,7 +72,11 @@ impl OpenStack {
         let now = afterwards();
         let mut memory = self.memory();
         memory.attempts.insert(service.clone(), now);
-        let created = outcome?;
+        let created = outcome.inspect_err(|error| {
+            if may_come(error) {
+                memory.expected.insert(service.clone(), now + QUEUED);
+            }
+        })?;
         memory.of.insert(service.clone(), created.id.clone());
         memory.changed(&created.id, now);
         // Nothing is known of it but what was sent: it is waited for, not taken to be done.
@@ -72,6 +92,36 @@ impl OpenStack {
         }
         let after = memory.settle;
         Ok(Applied::Busy { after })
+    }
+
+    /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost: it is not asked
+    /// for a second time, and its Service does not go without it.
+    pub(crate) fn patient(
+        &self,
+        want: &Intent,
+        have: &Observed,
+        mut plan: Plan<Step>,
+    ) -> Plan<Step> {
+        let mut memory = self.memory();
+        let Some(until) = memory.expected.get(&want.uid) else {
+            return plan;
+        };
+        if *until <= Instant::now() || !matches!(have.found, Found::Nothing) {
+            memory.expected.remove(&want.uid);
+            return plan;
+        }
+        plan.steps
+            .retain(|planned| !matches!(planned.step, Step::CreateLoadBalancer { .. }));
+        plan.push_members(
+            Step::Await {
+                load_balancer: Id::new("new"),
+                doing: "perhaps being made".to_owned(),
+            },
+            "the answer to the request for it was lost, and it may yet be carried out",
+        );
+        // The next look must tell.
+        memory.attempts.insert(want.uid.clone(), afterwards());
+        plan
     }
 
     /// A change of a load balancer, which is busy afterwards.
@@ -168,8 +218,14 @@ impl OpenStack {
                     .delete_load_balancer(load_balancer, *cascade)
                     .await?;
                 *graph = Graph::default();
-                let mut memory = self.memory();
-                memory.floating_written = Some(afterwards());
+                self.memory().floating_written = Some(afterwards());
+                // Whose load balancer it was a second one of need not look again.
+                let going = |all: &mut Vec<(LoadBalancer, Instant)>| {
+                    for (row, _) in all.iter_mut().filter(|(row, _)| row.id == *load_balancer) {
+                        row.provisioning_status = Provisioning::PendingDelete;
+                    }
+                };
+                self.lists.roster.amend(going).await;
                 Ok(())
             }
             Step::CreateListener {
@@ -504,6 +560,12 @@ impl OpenStack {
             None => self.cloud.create_floating_ip(&json!({})).await,
         }
     }
+}
+
+/// Whether a request may be carried out after we have stopped waiting for its answer.
+fn may_come(error: &ApiError) -> bool {
+    // A proxy in front of Octavia gives up before Octavia does.
+    error.kind == ErrorKind::Lost || matches!(error.status, Some(502 | 504))
 }
 
 fn with_group(rule: &Value, group: &Id) -> Value {

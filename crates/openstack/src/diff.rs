@@ -597,24 +597,23 @@ pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> 
         }
     }
     if let Some(allowed) = &wanted.allowed
-        && prefixes(listener.allowed_cidrs.as_deref())
-            != prefixes(Some(&allowed.iter().cloned().collect::<Vec<_>>()))
+        && !admits(listener.allowed_cidrs.as_deref(), allowed)
     {
         changes.insert("allowed_cidrs".into(), json!(allowed));
     }
     changes
 }
 
-/// What is allowed, to compare; everybody is nothing.
-fn prefixes(texts: Option<&[String]>) -> BTreeSet<String> {
-    let texts = texts.unwrap_or_default().iter();
-    let normal = texts.map(|text| match text.parse::<IpNet>() {
+/// Whether those are let in that shall be. A list of nobody lets in everybody.
+fn admits(there: Option<&[String]>, wanted: &BTreeSet<String>) -> bool {
+    let normal = |text: &String| match text.parse::<IpNet>() {
         Ok(prefix) => prefix.trunc().to_string(),
         Err(_) => text.clone(),
-    });
-    normal
-        .filter(|text| text != "0.0.0.0/0" && text != "::/0")
-        .collect()
+    };
+    let there: BTreeSet<String> = there.unwrap_or_default().iter().map(normal).collect();
+    let everybody = |text: &String| text == "0.0.0.0/0" || text == "::/0";
+    there == wanted.iter().map(normal).collect()
+        || (there.is_empty() && wanted.iter().all(everybody))
 }
 
 /// The headers, where those that are ours to set are not as wanted. Others stay.

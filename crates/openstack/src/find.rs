@@ -76,7 +76,8 @@ fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) 
         certain
             .sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         if let Some((first, others)) = certain.split_first() {
-            let surplus = others.iter().map(|it| it.id.clone()).collect();
+            let others = others.iter().copied().filter(|it| may_go(it));
+            let surplus = others.map(|it| it.id.clone()).collect();
             return self::one(intent, names, cluster, first, surplus);
         }
         let ids: Vec<&str> = candidates.iter().map(|it| it.id.as_str()).collect();
@@ -114,9 +115,14 @@ fn repeated(
     let ours = others.filter(|it| {
         it.tags.contains(&names.uid_tag)
             && is_owner(intent, names, cluster, it)
-            && !it.provisioning_status.is_going()
+            && may_go(it)
     });
     ours.map(|it| it.id.clone()).collect()
+}
+
+/// What Octavia is busy with can't be deleted yet: the next audit finds it again.
+fn may_go(balancer: &LoadBalancer) -> bool {
+    !balancer.provisioning_status.is_pending() && !balancer.provisioning_status.is_going()
 }
 
 /// Names are cut, so that two Services may have one: the description tells them apart.

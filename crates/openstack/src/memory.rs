@@ -27,6 +27,8 @@ pub(crate) struct Memory {
     pub(crate) of: HashMap<Uid, Id>,
     /// When a load balancer was last asked for, whatever became of it.
     pub(crate) attempts: HashMap<Uid, Instant>,
+    /// Until when a load balancer may come of a request whose answer was lost.
+    pub(crate) expected: HashMap<Uid, Instant>,
     pub(crate) sketches: HashMap<Uid, Sketch>,
     /// How long Octavia takes for a change.
     pub(crate) settle: Duration,
@@ -96,6 +98,7 @@ impl Default for Memory {
             balancers: HashMap::new(),
             of: HashMap::new(),
             attempts: HashMap::new(),
+            expected: HashMap::new(),
             sketches: HashMap::new(),
             settle: FIRST_GUESS,
             cautious_until: None,

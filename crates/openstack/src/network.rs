@@ -1,5 +1,7 @@
 //! Reading Neutron: floating IPs, networks, groups and the ports of nodes.
 
+mod inside;
+
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -254,7 +256,7 @@ impl OpenStack {
             .await
     }
 
-    async fn all_ports(&self, since: Instant) -> Result<Arc<Vec<Port>>, ApiError> {
+    pub(crate) async fn all_ports(&self, since: Instant) -> Result<Arc<Vec<Port>>, ApiError> {
         let written = self.memory().groups_written;
         let since = written.map_or(since, |at| since.max(at));
         let project = self.cloud.project_id().await?;

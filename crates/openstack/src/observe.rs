@@ -113,6 +113,8 @@ impl OpenStack {
         notices.extend(self.renaming(&names, &found));
         self.complete(&mut choice, wish, balancer.as_deref())
             .await?;
+        let inside = self.inside_member_subnet(wish, &choice).await?;
+        let wish = inside.as_ref().unwrap_or(wish);
         let (listeners, mut reasons) = wanted::listeners(
             intent,
             wish,
@@ -145,10 +147,18 @@ impl OpenStack {
             additional: Vec::new(),
             has_nodes: !wish.nodes.is_empty(),
         };
+        if balancer.is_none() {
+            self.second_family(&mut target, features).await?;
+        }
+        let ignored = wanted::keep_of_vips(&mut target, balancer.as_deref());
+        notices.extend(
+            ignored
+                .into_iter()
+                .map(|reason| ("LoadBalancerSourceRangesIgnored", reason)),
+        );
         let mut content = Content::Unread;
         match &balancer {
             None => {
-                self.second_family(&mut target, features).await?;
                 if target.choice.tls.is_some() {
                     self.judge_certificate(&mut target).await?;
                 }

@@ -319,7 +319,7 @@ impl Provider for OpenStack {
                 Err(_) => refused.insert(want.uid.clone()),
             };
         }
-        planned.map(|plan| self.without_refused(plan))
+        planned.map(|plan| self.patient(want, have, self.without_refused(plan)))
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {

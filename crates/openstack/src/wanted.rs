@@ -1,20 +1,24 @@
 //! What shall exist in Octavia for a Service. Pure: from the wish, what is chosen, and what the load balancer's
 //! provider can do.
 
+mod families;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use landfall_model::listener::{Algorithm, AllowedSources, Check, ProxyProtocol};
-use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use families::keep_of_vips;
 
 use crate::choice::Choice;
 use crate::features::Features;
 use crate::names::Names;
 use crate::objects::Id;
 use crate::settings::Settings;
+use families::EVERYBODY;
 
 /// A listener with its pool, as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,7 +204,7 @@ impl Scene<'_> {
             allowed: self
                 .features
                 .allowed_cidrs()
-                .then(|| self.allowed(&listener.allowed)),
+                .then(|| Self::allowed(&listener.allowed)),
             tags: if self.features.tags() {
                 tags
             } else {
@@ -210,20 +214,14 @@ impl Scene<'_> {
         }
     }
 
-    /// Everybody is written as everybody of the VIP's families: so it has always been.
-    fn allowed(&self, allowed: &AllowedSources) -> BTreeSet<String> {
+    /// Of both families: those that the load balancer has no address of are left out later.
+    fn allowed(allowed: &AllowedSources) -> BTreeSet<String> {
         match allowed {
             AllowedSources::Only(prefixes) => prefixes
                 .iter()
                 .map(|prefix| prefix.trunc().to_string())
                 .collect(),
-            AllowedSources::All => {
-                let first = match self.choice.family() {
-                    Family::V4 => "0.0.0.0/0",
-                    Family::V6 => "::/0",
-                };
-                BTreeSet::from([first.to_owned()])
-            }
+            AllowedSources::All => EVERYBODY.map(str::to_owned).into(),
         }
     }
 

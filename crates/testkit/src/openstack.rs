@@ -116,10 +116,19 @@ impl Sim {
             let mut hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
             hook.as_mut().and_then(|hook| hook(&info))
         };
+        if let Some(Fault::NoAnswerAndLater(time)) = fault {
+            let sim = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                let reply = sim.world(|world| world.handle(&request, &url));
+                sim.finish(number, reply.status, false);
+            });
+            return Err(NoAnswer);
+        }
         let apply = || self.world(|world| world.handle(&request, &url));
         let reply = match fault {
             None => apply(),
-            Some(Fault::NoAnswerBefore) => return Err(NoAnswer),
+            Some(Fault::NoAnswerBefore | Fault::NoAnswerAndLater(_)) => return Err(NoAnswer),
             Some(Fault::HangBefore) => std::future::pending().await,
             Some(Fault::Delay(time)) => {
                 tokio::time::sleep(time).await;

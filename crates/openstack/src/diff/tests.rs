@@ -281,7 +281,7 @@ impl Cloud {
                 continue;
             };
             let pool = self.graph.pool_of(listener);
-            for pool in pool.filter(|pool| pool.protocol == it.pool.protocol) {
+            if let Some(pool) = pool.filter(|pool| pool.protocol == it.pool.protocol) {
                 for member in self.graph.members_of(pool) {
                     let (address, port) = key_of(member).unwrap();
                     let shall = it.pool.members.get(&address);

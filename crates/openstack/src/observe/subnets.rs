@@ -10,7 +10,6 @@ use crate::features::Features;
 use crate::objects::{Id, LoadBalancer, Member};
 use crate::observed::{Content, Target};
 use crate::provider::OpenStack;
-use crate::wanted::WantedListener;
 
 impl OpenStack {
     /// Fills in the subnets that nobody named.
@@ -100,7 +99,6 @@ impl OpenStack {
             match subnet {
                 Some(subnet) => {
                     target.additional.push(subnet.id.clone());
-                    allow_both_families(&mut target.listeners);
                     None
                 }
                 None => Some(format!("the VIP's network has no {second} subnet")),
@@ -174,22 +172,9 @@ pub(super) fn no_subnet(why: &str) -> Reason {
     .remedy("name it in subnet-id of the configuration, or in loadbalancer.openstack.org/subnet-id")
 }
 
-/// Everybody is everybody of both families, where there are VIPs of both.
-pub(super) fn allow_both_families(listeners: &mut [WantedListener]) {
-    for allowed in listeners.iter_mut().filter_map(|it| it.allowed.as_mut()) {
-        if allowed.contains("0.0.0.0/0") || allowed.contains("::/0") {
-            allowed.extend(["0.0.0.0/0", "::/0"].map(str::to_owned));
-        }
-    }
-}
-
 /// The VIPs of a load balancer are chosen when it is made.
 pub(super) fn judge_families(target: &mut Target, balancer: &LoadBalancer) {
-    if !balancer.additional_vips.is_empty() {
-        allow_both_families(&mut target.listeners);
-        return;
-    }
-    if target.choice.families.len() < 2 {
+    if !balancer.additional_vips.is_empty() || target.choice.families.len() < 2 {
         return;
     }
     let message = format!(

@@ -51,6 +51,8 @@ pub enum Fault {
     NoAnswerAfter,
     /// It happens, later.
     Delay(Duration),
+    /// No answer comes, and it happens later all the same: the request waits somewhere in the cloud.
+    NoAnswerAndLater(Duration),
     /// Nothing happens, and the call never ends.
     HangBefore,
     /// It happens, and the call never ends.
