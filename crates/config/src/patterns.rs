@@ -1,12 +1,10 @@
-//! The small languages inside values of `cloud.conf` and of annotations: name patterns, tag
-//! expressions and label selectors. Text in, value out; no I/O.
+//! The small languages inside values of `cloud.conf` and of annotations: name patterns and tag
+//! expressions. Text in, value out; no I/O.
 
-mod labels;
 mod name;
 mod regexp;
 mod tags;
 
-pub use labels::LabelSelector;
 pub use name::NamePattern;
 pub use tags::TagExpression;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
-use landfall_model::dialect::{Given, MonitorChoice, NodeSelector, PortOptions};
+use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::listener::Algorithm;
 use landfall_model::provider::{Capabilities, Capability, Target};
 
@@ -95,7 +95,7 @@ impl Settings {
                 ),
             ],
             defaults: self.defaults(),
-            node_selector: self.node_selector(),
+            node_selector: Some(self.conf.node_selector.clone()),
         }
     }
 
@@ -136,14 +136,6 @@ impl Settings {
             ),
             ..PortOptions::default()
         }
-    }
-
-    fn node_selector(&self) -> Option<NodeSelector> {
-        let demands = self.conf.node_selector.demands();
-        let text: Vec<String> = demands
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        NodeSelector::parse(&text.join(",")).ok()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use landfall_model::dialect::{NodeSelector, Refusal};
 use landfall_model::reason::Code;
 
 use super::error::ConfError;
 use super::keys::Keys;
-use crate::patterns::{LabelSelector, NamePattern, TagExpression};
+use crate::patterns::{NamePattern, TagExpression};
 
 /// `[LoadBalancer]`: what holds for Services that don't say otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct LoadBalancerConf {
     /// True: no Service gets a floating IP, whatever it says.
     pub internal_lb: bool,
     /// Which nodes are members.
-    pub node_selector: LabelSelector,
+    pub node_selector: NodeSelector,
     /// Whether security groups let the load balancer through to the nodes.
     pub manage_security_groups: bool,
     /// Whether pools get a monitor, if given; false holds otherwise.
@@ -126,7 +127,15 @@ impl LoadBalancerConf {
             member_subnet_id: keys.text("member-subnet-id")?,
             floating: FloatingConf::read(&mut keys)?,
             internal_lb: keys.flag("internal-lb")?.unwrap_or(default.internal_lb),
-            node_selector: LabelSelector::parse(&keys.raw("node-selector")?.unwrap_or_default()),
+            node_selector: keys
+                .parsed("node-selector", |text| {
+                    NodeSelector::parse(text).map_err(
+                        |Refusal {
+                             message, remedy, ..
+                         }| format!("{message}; {remedy}"),
+                    )
+                })?
+                .unwrap_or_default(),
             manage_security_groups: keys
                 .flag("manage-security-groups")?
                 .unwrap_or(default.manage_security_groups),
@@ -190,7 +199,7 @@ impl Default for LoadBalancerConf {
             member_subnet_id: None,
             floating: FloatingConf::default(),
             internal_lb: false,
-            node_selector: LabelSelector::default(),
+            node_selector: NodeSelector::default(),
             manage_security_groups: false,
             create_monitor: None,
             monitor_delay: Duration::from_secs(5),

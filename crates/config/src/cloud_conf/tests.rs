@@ -1,9 +1,9 @@
+use landfall_model::dialect::NodeSelector;
 use landfall_model::reason::Severity;
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::patterns::LabelSelector;
 
 const FULL: &str = r#"
 [Global]
@@ -108,7 +108,7 @@ fn every_key_is_read() {
             member_subnet_id: Some("m1".to_owned()),
             floating,
             internal_lb: true,
-            node_selector: LabelSelector::parse("gpu,pool=edge"),
+            node_selector: NodeSelector::parse("gpu,pool=edge").unwrap(),
             manage_security_groups: true,
             create_monitor: Some(false),
             monitor_delay: Duration::from_secs(61),
@@ -594,6 +594,15 @@ proptest! {
             let _ = (conf.global.auth(), conf.global.tls(), conf.global.identity_url());
         }
     }
+}
+
+#[test]
+fn a_node_selector_that_names_no_label_is_told_by_line_and_key() {
+    let text = "[LoadBalancer]\nnode-selector = pool=edge, =gpu\n";
+    let error = parse("cloud.conf", text).unwrap_err().to_string();
+    assert!(error.contains("cloud.conf:2"), "{error}");
+    assert!(error.contains("node-selector"), "{error}");
+    assert!(error.contains("\"=gpu\" names no label"), "{error}");
 }
 
 #[test]

@@ -86,6 +86,24 @@ mod tests {
     }
 
     #[test]
+    fn every_demand_must_be_met() {
+        let node = [("pool", "edge"), ("gpu", ""), ("expr", "a=b")];
+        for (selector, expected) in [
+            ("pool=edge , gpu", true),
+            ("pool = edge", true),
+            ("gpu=", true),
+            // Of two demands on one label the last counts.
+            ("pool=core,pool=edge", true),
+            ("expr=a=b", true),
+            ("Pool=edge", false),
+            ("pool=edge,zone", false),
+            ("gpu=yes", false),
+        ] {
+            assert_eq!(chooses(selector, &node), expected, "{selector:?}");
+        }
+    }
+
+    #[test]
     fn an_empty_selector_chooses_every_node() {
         assert!(chooses("", &[]));
         assert!(chooses(" , ", &[]));
