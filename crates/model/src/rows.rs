@@ -20,7 +20,7 @@ use crate::listener::Protocol;
 use crate::reason::Origin;
 use crate::status::ServiceStatus;
 
-pub use packed::{PackedService, PackedSlice};
+pub use packed::{Affiliation, PackedService, PackedSlice};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]

@@ -22,11 +22,37 @@ pub struct PackedService {
     source: Option<Arc<SourceMap>>,
 }
 
+/// What tells whose a Service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affiliation<'a> {
+    /// See [`ServiceRow::wants_load_balancer`].
+    pub wants_load_balancer: bool,
+    /// See [`ServiceRow::finalized`].
+    pub finalized: bool,
+    /// See [`ServiceRow::deleting`].
+    pub deleting: bool,
+    /// See [`ServiceRow::class`].
+    pub class: Option<&'a str>,
+}
+
 /// A [`SliceRow`] without its keys. Equal where the rows are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedSlice {
     bytes: Box<[u8]>,
     source: Option<Arc<SourceMap>>,
+}
+
+// === impl Affiliation ===
+
+impl<'a> From<&'a ServiceRow> for Affiliation<'a> {
+    fn from(row: &'a ServiceRow) -> Self {
+        Self {
+            wants_load_balancer: row.wants_load_balancer,
+            finalized: row.finalized,
+            deleting: row.deleting,
+            class: row.class.as_deref(),
+        }
+    }
 }
 
 // === impl PackedService ===
@@ -72,13 +98,14 @@ impl PackedService {
             *publish_not_ready,
             *allocate_node_ports,
         ]));
+        // First what tells whose it is.
+        to.option(class.as_deref(), Writer::text);
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
         to.option(resource_version.as_deref(), Writer::id);
         to.option(*created, Writer::time);
         to.map(labels);
         to.map(annotations);
-        to.option(class.as_deref(), Writer::text);
         to.list(families, |to, family| to.byte(family_byte(*family)));
         to.byte(match family_policy {
             FamilyPolicy::SingleStack => 0,
@@ -110,6 +137,7 @@ impl PackedService {
             publish_not_ready,
             allocate_node_ports,
         ] = unflag(from.byte()?);
+        let class = from.option(Reader::text)?.map(Into::into);
         Some(ServiceRow {
             key,
             uid: Uid::new(&from.id()?),
@@ -121,7 +149,7 @@ impl PackedService {
             finalized,
             deleting,
             wants_load_balancer,
-            class: from.option(Reader::text)?.map(Into::into),
+            class,
             families: from.list(|from| from.byte().and_then(family_of))?,
             family_policy: match from.byte()? {
                 0 => FamilyPolicy::SingleStack,
@@ -140,6 +168,18 @@ impl PackedService {
             allocate_node_ports,
             status: unpack_status(&mut from)?,
             source: self.source.clone(),
+        })
+    }
+
+    /// What tells whose it is, without unpacking the rest.
+    pub fn affiliation(&self) -> Option<Affiliation<'_>> {
+        let mut from = Reader::new(&self.bytes);
+        let [finalized, deleting, wants_load_balancer] = unflag(from.byte()?);
+        Some(Affiliation {
+            wants_load_balancer,
+            finalized,
+            deleting,
+            class: from.option(Reader::text)?,
         })
     }
 
