@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
-use crate::claims::claims;
+use crate::claims::{claims, lost};
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
 use crate::pulse::Pulse;
@@ -26,6 +26,7 @@ use crate::queue::Queue;
 use crate::report::Report;
 use crate::select::{Belongs, Classes};
 use crate::world::{Affected, World};
+use lost::Lost;
 use tracked::Tracked;
 
 /// How an engine runs.
@@ -54,6 +55,7 @@ pub struct Engine<P, R> {
     pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
+    lost: Lost,
     questions: mpsc::Receiver<oneshot::Sender<World>>,
     leading: watch::Receiver<bool>,
     /// Whether claims were recalled and passes are made.
@@ -161,6 +163,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
+            lost: Lost::default(),
             questions,
             leading: watch::Sender::new(true).subscribe(),
             at_work: false,
@@ -233,6 +236,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
+                Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
                 _ = beat.tick() => self.handle.pulse.beat(clock()),
                 _ = audit.tick(), if self.at_work => self.start_audit(),
                 Some(end) = self.audits.join_next(), if !self.audits.is_empty() => {
@@ -247,7 +251,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     fn take_facts(&mut self, batch: &mut Vec<Fact>) {
         let now = clock();
+        let mut of_note = false;
         for fact in batch.drain(..) {
+            of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
@@ -256,11 +262,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 Affected::Nobody => {}
                 Affected::Services(keys) => {
                     for key in &keys {
-                        self.queue.push_after(key, TOGETHER, now);
+                        if self.concerns_us(key) {
+                            self.queue.push_after(key, TOGETHER, now);
+                        }
                     }
                 }
                 Affected::All => self.push_all(),
                 Affected::Pools => {
+                    of_note = true;
                     self.set_pools();
                     self.push_all();
                 }
@@ -269,13 +278,44 @@ impl<P: Provider, R: Report> Engine<P, R> {
         // First everybody who is still to be handled is noted, and then that all is known: the book
         // must not say "ready" in between.
         self.begin();
-        self.note_problems();
+        if of_note {
+            self.note_problems();
+        }
     }
 
     fn push_all(&mut self) {
-        for key in self.world.keys() {
-            self.queue.push(&key);
+        let ours: Vec<ServiceKey> = self
+            .world
+            .keys()
+            .filter(|it| self.concerns_us(it))
+            .collect();
+        for key in &ours {
+            self.queue.push(key);
         }
+    }
+
+    /// Whether a fact about a Service may have to be acted upon. Most Services of a cluster are
+    /// nobody's business here, and their facts should cost next to nothing.
+    fn concerns_us(&self, key: &ServiceKey) -> bool {
+        let Some(affiliation) = self.world.affiliation(key) else {
+            return self.is_remembered(key);
+        };
+        let namespace = self.world.namespace(key.namespace());
+        let classes = &self.config.classes;
+        match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+            Belongs::Ours(_) | Belongs::UnknownClass => true,
+            // It may be ours to clear away.
+            Belongs::NotOurs => affiliation.finalized || self.is_remembered(key),
+        }
+    }
+
+    fn is_remembered(&self, key: &ServiceKey) -> bool {
+        self.tracked.contains_key(key)
+            || self.lost.remembers(key)
+            || self
+                .handle
+                .book
+                .read(|pages| pages.records.contains_key(key))
     }
 
     /// Goes to work as soon as everything is known and this replica leads.
@@ -309,6 +349,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         for (provider, claims) in self.handle.providers.iter().zip(&claims) {
             provider.recall(claims);
         }
+        // After what is ours: where both are on record with an address, ours goes on being served.
+        self.lost.claims = lost(&self.world, &self.config.classes);
+        self.reserve();
         let unhandled = self.world.services().filter_map(|row| {
             let Belongs::Ours(instance) = self.judge(&row) else {
                 return None;
@@ -560,6 +603,7 @@ fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+mod lost;
 mod prepare;
 mod tracked;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use landfall_model::rows::{NamespaceRow, PoolRow, ServiceRow};
+use landfall_model::rows::{Affiliation, NamespaceRow, PoolRow, ServiceRow};
+use landfall_model::status::FINALIZER;
 use landfall_model::{Code, Reason};
 
 /// The domain of every class that Landfall may serve.
@@ -58,10 +59,19 @@ impl Classes {
 
     /// Whose a Service is, whether or not it is being deleted. `namespace` is the Service's.
     pub fn judge(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Belongs {
+        self.judge_affiliation(service.into(), namespace)
+    }
+
+    /// The same by what tells it.
+    pub fn judge_affiliation(
+        &self,
+        service: Affiliation<'_>,
+        namespace: Option<&NamespaceRow>,
+    ) -> Belongs {
         if !service.wants_load_balancer {
             return Belongs::NotOurs;
         }
-        if let Some(class) = service.class.as_deref() {
+        if let Some(class) = service.class {
             return match class.strip_prefix(CLASS_DOMAIN) {
                 None => Belongs::NotOurs,
                 Some(name) => self.named(name),
@@ -107,6 +117,51 @@ impl Classes {
             }
         };
         reason.remedy(format!("this process serves {}", known.join(", ")))
+    }
+
+    /// Whether a Service was ours to serve, and no instance is left that does: its class, or the
+    /// default one, was taken from the configuration. Of a Service without a class only our conditions
+    /// tell, for others serve these, too.
+    pub fn has_lost(&self, service: &ServiceRow, belongs: Belongs) -> bool {
+        let marked = !service.status.conditions.is_empty();
+        match belongs {
+            Belongs::Ours(_) => false,
+            Belongs::UnknownClass => service.class.is_some() || marked,
+            Belongs::NotOurs => service.wants_load_balancer && service.class.is_none() && marked,
+        }
+    }
+
+    /// Why a Service that [was ours](Self::has_lost) is not deleted although it was asked for.
+    pub fn stranded(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Reason {
+        let of_namespace =
+            namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
+        let class = match (service.class.as_deref(), of_namespace) {
+            (Some(class), _) => Some(class),
+            (None, of_namespace) => of_namespace.map(String::as_str),
+        };
+        let (whose, missing) = match class {
+            Some(class) => (
+                format!("the class {class}"),
+                format!("the instance of the class {class}"),
+            ),
+            None => (
+                "Services without a class".to_owned(),
+                "a default instance".to_owned(),
+            ),
+        };
+        Reason::error(
+            Code::UnknownClass,
+            format!(
+                "it can't be deleted: no provider of this process serves {whose}, so what was made for it \
+                 stays where it is"
+            ),
+        )
+        .at("spec.loadBalancerClass")
+        .value(class.unwrap_or_default())
+        .remedy(format!(
+            "bring {missing} back into the configuration; or, if nothing of it is left, take the finalizer \
+             {FINALIZER} off the Service"
+        ))
     }
 
     /// Each instance's pools. Those that name no instance are the default one's (the first one's

@@ -12,7 +12,8 @@ use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
-    Fact, NamespaceRow, NodeRow, PackedService, PoolRow, SecretRow, ServiceRow, SliceRow,
+    Affiliation, Fact, NamespaceRow, NodeRow, PackedService, PoolRow, SecretRow, ServiceRow,
+    SliceRow,
 };
 
 use slices::Slices;
@@ -140,6 +141,11 @@ impl World {
     pub fn service(&self, key: &ServiceKey) -> Option<Arc<ServiceRow>> {
         let packed = self.services.get(key)?;
         packed.row(key.clone()).map(Arc::new)
+    }
+
+    /// What tells whose a Service is.
+    pub fn affiliation(&self, key: &ServiceKey) -> Option<Affiliation<'_>> {
+        self.services.get(key)?.affiliation()
     }
 
     /// The keys of all Services, in order.

@@ -137,6 +137,14 @@ impl Provider for Platform {
         }
     }
 
+    fn reserve(&self, claims: &[Claim]) {
+        match self {
+            Self::Local(local) => local.reserve(claims),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.reserve(claims),
+            Self::Paper(_) => {}
+        }
+    }
+
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         match self {
             Self::Local(local) => local.set_pools(pools),

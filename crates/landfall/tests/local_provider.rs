@@ -288,18 +288,7 @@ async fn a_service_that_shares_tells_its_new_port_before_it_opens_it() {
 async fn claims_on_record_come_back_as_they_were() {
     let local = machine(&["127.77.0.0/29"]);
     let row = svc("web").port(80).row();
-    local.recall(&[Claim {
-        service: row.key.clone(),
-        uid: row.uid.clone(),
-        addresses: vec!["127.77.0.6".parse().unwrap()],
-        requested: Vec::new(),
-        sharing_key: None,
-        backend_key: String::new(),
-        ports: vec![ListenerKey {
-            protocol: landfall_model::Protocol::Tcp,
-            port: 80.try_into().unwrap(),
-        }],
-    }]);
+    local.recall(&[claim_of(&row, "127.77.0.6")]);
     assert_eq!(
         settle(&local, &wish(&row, &local)).await.unwrap(),
         ["open 127.77.0.6:80/TCP (stream, 0 members)"]
@@ -373,4 +362,59 @@ proptest! {
             }
         });
     }
+}
+
+fn claim_of(row: &ServiceRow, address: &str) -> Claim {
+    let ports = row.ports.iter().map(|port| ListenerKey {
+        protocol: port.protocol,
+        port: port.port,
+    });
+    Claim {
+        service: row.key.clone(),
+        uid: row.uid.clone(),
+        addresses: vec![address.parse().expect("an address")],
+        requested: Vec::new(),
+        sharing_key: None,
+        backend_key: String::new(),
+        ports: ports.collect(),
+    }
+}
+
+#[tokio::test]
+async fn what_services_hold_that_nobody_serves_is_neither_given_away_nor_given_back() {
+    let local = machine(&["127.77.0.1-127.77.0.2"]);
+    let (lost, web, api) = (
+        svc("lost").port(80).row(),
+        svc("web").port(80).row(),
+        svc("api").port(80).row(),
+    );
+    local.reserve(&[claim_of(&lost, "127.77.0.1")]);
+    let (wish_web, wish_api) = (wish(&web, &local), wish(&api, &local));
+    settle(&local, &wish_web)
+        .await
+        .expect("one address is left");
+    assert_eq!(held(&local, &wish_web).await, ["127.77.0.2"]);
+    let refused = plan(&local, &wish_api).await.expect_err("nothing is left");
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(plan(&local, &removal(&lost)).await, Ok(Vec::new()));
+
+    // It is gone.
+    local.reserve(&[]);
+    settle(&local, &wish_api)
+        .await
+        .expect("one address is left");
+    assert_eq!(held(&local, &wish_api).await, ["127.77.0.1"]);
+}
+
+#[tokio::test]
+async fn a_service_that_nobody_served_and_that_comes_back_has_its_address() {
+    let local = machine(&["127.77.0.1-127.77.0.9"]);
+    let lost = svc("lost").port(80).row();
+    let claim = claim_of(&lost, "127.77.0.5");
+    local.reserve(std::slice::from_ref(&claim));
+    local.recall(&[claim]);
+    local.reserve(&[]);
+    let want = wish(&lost, &local);
+    settle(&local, &want).await.expect("it has an address");
+    assert_eq!(held(&local, &want).await, ["127.77.0.5"]);
 }

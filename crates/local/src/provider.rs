@@ -1,5 +1,6 @@
 //! The provider itself: the shell around planning, the allocator and the data plane.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -174,7 +175,10 @@ impl Provider for Local {
         let members = live::members(self, &want.uid);
         let state = self.state();
         let held = state.allocator.held(&want.uid);
+        // Of a Service that nobody here serves, nothing is to be given back.
+        let foreign = want.load_balancer.is_none() && state.reserved.contains(&want.uid);
         let addresses: Vec<IpAddr> = held
+            .filter(|_| !foreign)
             .map(|claim| claim.addresses.iter().collect())
             .unwrap_or_default();
         let terms = held.map(|claim| claim.claimant.terms.clone());
@@ -264,19 +268,15 @@ impl Provider for Local {
     }
 
     fn recall(&self, claims: &[Claim]) {
-        let restores = claims.iter().map(|claim| {
-            let mut requested = Addresses::NONE;
-            for address in &claim.requested {
-                requested.insert(*address);
+        let refused = {
+            let mut state = self.state();
+            for claim in claims {
+                state.reserved.remove(&claim.uid);
             }
-            Restore {
-                claimant: Arc::new(claimant(claim)),
-                addresses: claim.addresses.clone(),
-                pool: None,
-                requested,
-            }
-        });
-        let refused = self.state().allocator.restore_all(restores.collect());
+            state
+                .allocator
+                .restore_all(claims.iter().map(restore).collect())
+        };
         for (claimant, refusal) in refused {
             tracing::warn!(
                 service = %claimant.service,
@@ -284,6 +284,19 @@ impl Provider for Local {
                 "an address on record could not be restored"
             );
         }
+    }
+
+    fn reserve(&self, claims: &[Claim]) {
+        let mut state = self.state();
+        let claimed: BTreeSet<Uid> = claims.iter().map(|claim| claim.uid.clone()).collect();
+        let before = std::mem::replace(&mut state.reserved, claimed);
+        for uid in before.difference(&state.reserved.clone()) {
+            state.allocator.release(uid);
+        }
+        // What a Service of ours holds, too, it goes on holding.
+        state
+            .allocator
+            .restore_all(claims.iter().map(restore).collect());
     }
 
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
@@ -348,6 +361,20 @@ impl Provider for Local {
             }
         };
         counters.iter().map(view).collect()
+    }
+}
+
+/// What is on record of a Service, as the allocator takes it.
+fn restore(claim: &Claim) -> Restore {
+    let mut requested = Addresses::NONE;
+    for address in &claim.requested {
+        requested.insert(*address);
+    }
+    Restore {
+        claimant: Arc::new(claimant(claim)),
+        addresses: claim.addresses.clone(),
+        pool: None,
+        requested,
     }
 }
 

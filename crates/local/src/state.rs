@@ -1,6 +1,6 @@
 //! What this provider holds: claims, and listeners as they were last applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use landfall_ipam::Allocator;
@@ -16,6 +16,8 @@ use crate::plan::Opened;
 pub struct State {
     /// Who holds which address.
     pub allocator: Allocator,
+    /// Services of others, of which the allocator knows what they hold.
+    pub reserved: BTreeSet<Uid>,
     listeners: BTreeMap<Uid, BTreeMap<ListenerId, Opened>>,
 }
 

@@ -52,9 +52,16 @@ pub trait Provider: Send + Sync + 'static {
     /// What can be said of a Service in the observed state.
     fn standing(&self, want: &Intent, have: &Self::Observed) -> Standing;
 
-    /// Told once, before the first pass: every claim that is on record. What a Service holds is
-    /// known before anything is given to another. Providers whose cloud remembers need nothing here.
+    /// Told before the first pass: every claim that is on record. What a Service holds is known
+    /// before anything is given to another. Told later of a Service that comes to this instance with
+    /// addresses. Providers whose cloud remembers need nothing here.
     fn recall(&self, _claims: &[Claim]) {}
+
+    /// Told when these change: the claims of Services that no instance of this process serves, which
+    /// are given to nobody else. Replaces what was told before. Nothing of these Services is ever
+    /// planned: their claims are none of this provider's. Providers that take no addresses from pools
+    /// need nothing here.
+    fn reserve(&self, _claims: &[Claim]) {}
 
     /// Told before the first pass and whenever the address pools change, with all of them. Returns
     /// what is wrong with them; then the pools from before stay in force. Providers that take no

@@ -22,6 +22,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<Errand> {
         let row = self.world.service(key);
         let wanted = row.as_ref().map_or(Belongs::NotOurs, |row| self.judge(row));
+        self.follow_lost(key, row.as_deref(), wanted);
+        let stranded = self.follow_stranded(key, row.as_ref(), wanted);
         if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
             return Some(errand);
         }
@@ -40,8 +42,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
             _ => {
                 self.forget(key);
-                if wanted == Belongs::UnknownClass {
-                    self.note_unknown_class(&row);
+                let unknown = || self.unknown_class(&row, wanted);
+                if let Some(reason) = stranded.or_else(unknown) {
+                    self.note_unserved(row, reason);
                 }
                 None
             }
@@ -151,16 +154,20 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    fn note_unknown_class(&self, row: &Arc<ServiceRow>) {
+    fn unknown_class(&self, row: &ServiceRow, wanted: Belongs) -> Option<Reason> {
         let namespace = self.world.namespace(row.key.namespace());
-        let reason = self
-            .config
-            .classes
-            .unknown(row, namespace.map(AsRef::as_ref));
+        let classes = &self.config.classes;
+        (wanted == Belongs::UnknownClass)
+            .then(|| classes.unknown(row, namespace.map(AsRef::as_ref)))
+    }
+
+    /// Notes a Service that no instance serves.
+    fn note_unserved(&self, row: Arc<ServiceRow>, reason: Reason) {
+        let key = row.key.clone();
         let record = Record {
-            row: row.clone(),
-            instance: 0,
             status: row.status.clone(),
+            row,
+            instance: 0,
             reasons: vec![reason],
             address: None,
             left_out: Vec::new(),
@@ -168,7 +175,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             handled: true,
         };
         self.handle.book.write(|pages| {
-            pages.records.insert(row.key.clone(), record);
+            pages.records.insert(key, record);
         });
     }
 }

@@ -17,6 +17,7 @@ use super::*;
 use crate::report::{Event, ReportError};
 
 mod audit;
+mod lost;
 mod removal;
 
 /// Addresses 127.77.0.1, .2, ... by Service; at most `size` of them.
@@ -24,6 +25,8 @@ mod removal;
 struct Shelf {
     held: Mutex<BTreeMap<Uid, u8>>,
     recalled: Mutex<Vec<(String, usize)>>,
+    /// Held by Services that nobody serves.
+    reserved: Mutex<BTreeMap<Uid, u8>>,
     size: u8,
     capabilities: Capabilities,
     /// What removals were asked for with.
@@ -50,6 +53,8 @@ struct Source {
     rows: Mutex<BTreeMap<ServiceKey, ServiceRow>>,
     facts: mpsc::Sender<Fact>,
     writes: Mutex<Vec<String>>,
+    /// Warnings.
+    warnings: Mutex<Vec<String>>,
 }
 
 struct Lab {
@@ -68,6 +73,7 @@ impl Shelf {
         Self {
             held: Mutex::default(),
             recalled: Mutex::default(),
+            reserved: Mutex::default(),
             size,
             capabilities: Capabilities::default(),
             removals: Mutex::default(),
@@ -101,7 +107,9 @@ impl Provider for Shelf {
             self.removals.lock().unwrap().push(want.clone());
         }
         let held = self.held.lock().unwrap();
-        let free = (1..=self.size).find(|last| !held.values().any(|taken| taken == last));
+        let reserved = self.reserved.lock().unwrap();
+        let taken = held.values().chain(reserved.values());
+        let free = (1..=self.size).find(|last| taken.clone().all(|it| it != last));
         Ok((held.get(&want.uid).copied(), free))
     }
 
@@ -162,24 +170,27 @@ impl Provider for Shelf {
         Ok(answer.unwrap().clone().unwrap_or_default())
     }
 
+    fn reserve(&self, claims: &[Claim]) {
+        *self.reserved.lock().unwrap() = on_record(claims);
+    }
+
     fn recall(&self, claims: &[Claim]) {
-        for claim in claims {
-            for address in &claim.addresses {
-                let std::net::IpAddr::V4(address) = address else {
-                    continue;
-                };
-                self.held
-                    .lock()
-                    .unwrap()
-                    .insert(claim.uid.clone(), address.octets()[3]);
-            }
-        }
+        self.held.lock().unwrap().extend(on_record(claims));
         let held = self.held.lock().unwrap().len();
         self.recalled
             .lock()
             .unwrap()
             .push(("recall".to_owned(), held));
     }
+}
+
+/// The last number of each address.
+fn on_record(claims: &[Claim]) -> BTreeMap<Uid, u8> {
+    let of = |claim: &Claim| match claim.addresses.first() {
+        Some(std::net::IpAddr::V4(address)) => Some((claim.uid.clone(), address.octets()[3])),
+        _ => None,
+    };
+    claims.iter().filter_map(of).collect()
 }
 
 fn ingress(last: u8) -> Vec<IngressAddress> {
@@ -242,7 +253,12 @@ impl Report for Source {
             .await
     }
 
-    async fn event(&self, _: &ServiceRow, _: &Event) {}
+    async fn event(&self, row: &ServiceRow, event: &Event) {
+        if event.warning {
+            let told = format!("{}: {}: {}", row.key, event.reason, event.message);
+            self.warnings.lock().unwrap().push(told);
+        }
+    }
 }
 
 // === impl Lab ===
@@ -253,6 +269,15 @@ impl Lab {
     }
 
     async fn start_led(
+        size: u8,
+        rows: Vec<Arc<ServiceRow>>,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
+        Self::start_with(Classes::only("local"), size, rows, leading).await
+    }
+
+    async fn start_with(
+        classes: Classes,
         size: u8,
         rows: Vec<Arc<ServiceRow>>,
         leading: watch::Receiver<bool>,
@@ -268,10 +293,11 @@ impl Lab {
             ),
             facts: facts.clone(),
             writes: Mutex::default(),
+            warnings: Mutex::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
-            ..EngineConfig::new(Classes::only("local"))
+            ..EngineConfig::new(classes)
         };
         let engine = Engine::new(config, vec![shelf.clone()], source.clone()).led_by(leading);
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
@@ -359,7 +385,7 @@ fn programmed(rows: &BTreeMap<ServiceKey, ServiceRow>, name: &str) -> bool {
         .is_some_and(|condition| condition.status)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -380,7 +406,7 @@ async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
     let holder = svc("z-holder").port(80).holding("127.77.0.1").row();
     let lab = Lab::start(9, vec![web("a"), holder]).await;
@@ -406,7 +432,7 @@ async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
     let lab = Lab::start(1, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -428,7 +454,7 @@ async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -445,7 +471,7 @@ async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namesake_with_another_identity_does_not_inherit() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -464,7 +490,7 @@ async fn a_namesake_with_another_identity_does_not_inherit() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -501,7 +527,7 @@ async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn services_of_other_classes_are_never_touched() {
     let foreign = svc("foreign")
         .port(80)
@@ -526,7 +552,7 @@ async fn services_of_other_classes_are_never_touched() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_services_converge_whatever_the_order_and_each_holds_one_address() {
     let rows = (0..100).map(|number| web(&format!("s{number}"))).collect();
     let lab = Lab::start(100, rows).await;
@@ -540,7 +566,7 @@ async fn many_services_converge_whatever_the_order_and_each_holds_one_address() 
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
     let (lead, leading) = watch::channel(false);
     let lab = Lab::start_led(9, vec![web("a")], leading).await;
@@ -557,7 +583,7 @@ async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
     assert_eq!(source.writes.lock().unwrap().len(), writes);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first() {
     let (edge, inner) = (Arc::new(Shelf::new(9)), Arc::new(Shelf::new(9)));
     let (facts, receiver) = mpsc::channel(64);
@@ -566,6 +592,7 @@ async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first(
         rows: Mutex::default(),
         facts: facts.clone(),
         writes: Mutex::default(),
+        warnings: Mutex::default(),
     });
     let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
     let providers = vec![edge.clone(), inner.clone()];

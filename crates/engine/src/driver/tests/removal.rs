@@ -38,7 +38,7 @@ async fn until_empty(lab: &Lab) {
         .expect("everything is given back in 20 s");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_that_is_deleted_goes_with_its_cloud_options_and_marks() {
     let lab = keeping().await;
     lab.delete(&key("a")).await;
@@ -48,7 +48,7 @@ async fn a_service_that_is_deleted_goes_with_its_cloud_options_and_marks() {
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_that_vanished_goes_with_the_cloud_options_and_marks_it_was_last_seen_with() {
     let lab = keeping().await;
     lab.source.rows.lock().unwrap().remove(&key("a"));
@@ -59,7 +59,7 @@ async fn a_service_that_vanished_goes_with_the_cloud_options_and_marks_it_was_la
     lab.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namesake_does_not_lend_its_options_to_the_removal_of_the_earlier_one() {
     let lab = keeping().await;
     let namesake = svc("a").port(80).with(|row| row.uid = Uid::new("another"));

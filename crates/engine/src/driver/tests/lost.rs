@@ -1,0 +1,184 @@
+//! Services of a class that was taken from the configuration.
+
+use landfall_model::rows::NamespaceRow;
+use landfall_model::status::Condition;
+
+use super::*;
+use crate::select::DEFAULT_CLASS_ANNOTATION;
+
+const OLD: &str = "landfall.dev/old";
+
+/// A Service of the class that nobody serves any more. It holds 127.77.0.1.
+fn old() -> ServiceRow {
+    let row = svc("old").port(80).holding("127.77.0.1");
+    let row = row.with(|row| row.class = Some(OLD.into()));
+    Arc::unwrap_or_clone(row.row())
+}
+
+fn address(lab: &Lab, name: &str) -> String {
+    let rows = lab.source.rows.lock().unwrap();
+    let addresses: Vec<_> = rows[&key(name)].status.addresses().collect();
+    assert_eq!(addresses.len(), 1, "{name}");
+    addresses[0].to_string()
+}
+
+fn warnings(lab: &Lab) -> Vec<String> {
+    lab.source.warnings.lock().unwrap().clone()
+}
+
+fn accepted(now: Timestamp) -> Condition {
+    Condition::met(ConditionType::Accepted, Code::Accepted, "valid", now)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_a_removed_class_is_given_to_nobody_as_long_as_its_service_is_there() {
+    let lab = Lab::start(9, vec![Arc::new(old()), web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(address(&lab, "a"), "127.77.0.2");
+    assert!(lab.writes().iter().all(|write| write.ends_with("/a")));
+
+    lab.source.rows.lock().unwrap().remove(&key("old"));
+    let gone = Fact::ServiceGone(key("old"));
+    lab.source.facts.send(gone).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lab.apply(web("b")).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    assert_eq!(address(&lab, "b"), "127.77.0.1");
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_address_gets_that_of_a_lost_service_once_it_is_gone() {
+    let lab = Lab::start(1, vec![Arc::new(old()), web("a")]).await;
+    lab.until("a is told that nothing is left", |rows| {
+        let status = &rows[&key("a")].status;
+        let addressed = status.condition(ConditionType::Addressed);
+        addressed.is_some_and(|condition| condition.reason == Code::PoolExhausted)
+    })
+    .await;
+    let gone = Fact::ServiceGone(key("old"));
+    lab.source.facts.send(gone).await.unwrap();
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_service_that_finds_its_way_back_keeps_its_address() {
+    let mut row = old();
+    row.class = None;
+    let namespace = |class: &str| {
+        let annotation = (DEFAULT_CLASS_ANNOTATION.to_owned(), class.to_owned());
+        Fact::Namespace(Arc::new(NamespaceRow {
+            name: "default".into(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::from([annotation]),
+        }))
+    };
+    row.status.conditions = vec![accepted(Timestamp::UNIX_EPOCH)];
+    let lab = Lab::start(9, Vec::new()).await;
+    lab.source.facts.send(namespace("typo")).await.unwrap();
+    lab.apply(Arc::new(row)).await;
+    lab.apply(web("b")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(
+        lab.shelf.held.lock().unwrap().is_empty(),
+        "nobody is served"
+    );
+    let uid = Uid::new("uid-old");
+    assert_eq!(lab.shelf.reserved.lock().unwrap().get(&uid), Some(&1));
+    lab.source.facts.send(namespace("local")).await.unwrap();
+    lab.until("both programmed", |rows| {
+        programmed(rows, "old") && programmed(rows, "b")
+    })
+    .await;
+    assert_eq!(address(&lab, "old"), "127.77.0.1");
+    assert_eq!(address(&lab, "b"), "127.77.0.2");
+    assert!(lab.shelf.reserved.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
+    let mut row = old();
+    (row.deleting, row.finalized) = (true, true);
+    let lab = Lab::start(9, vec![Arc::new(row)]).await;
+    // Another process may be clearing it away.
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(warnings(&lab), [] as [&str; 0]);
+    let reasons = lab.handle.book.read(|pages| {
+        let record = pages.records.get(&key("old"));
+        record
+            .map(|record| record.reasons.clone())
+            .unwrap_or_default()
+    });
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    assert!(reasons[0].message.starts_with("it can't be deleted"));
+    assert_eq!(reasons[0].value.as_deref(), Some(OLD));
+
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let told = warnings(&lab);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("default/old: SyncLoadBalancerFailed: "));
+    for words in [
+        OLD,
+        "bring the instance of the class",
+        "load-balancer-cleanup",
+    ] {
+        assert!(told[0].contains(words), "{words}: {}", told[0]);
+    }
+    tokio::time::sleep(Duration::from_secs(40 * 60)).await;
+    assert_eq!(warnings(&lab).len(), 2);
+    assert_eq!(lab.writes(), [] as [&str; 0], "it is not ours to write to");
+
+    // Somebody took the finalizer off.
+    let gone = Fact::ServiceGone(key("old"));
+    lab.source.facts.send(gone).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+    assert_eq!(warnings(&lab).len(), 2);
+    assert!(lab.handle.book.read(|pages| pages.records.is_empty()));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_another_process_clears_away_in_time_is_not_spoken_of() {
+    let mut row = old();
+    (row.deleting, row.finalized) = (true, true);
+    let lab = Lab::start(9, vec![Arc::new(row)]).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let gone = Fact::ServiceGone(key("old"));
+    lab.source.facts.send(gone).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+    assert_eq!(warnings(&lab), [] as [&str; 0]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_default_instance_only_services_with_our_conditions_are_spoken_of() {
+    let waiting = |name: &str, ours: bool| {
+        let row = svc(name).port(80).with(|row| {
+            (row.deleting, row.finalized) = (true, true);
+            if ours {
+                row.status.conditions = vec![accepted(Timestamp::UNIX_EPOCH)];
+            }
+        });
+        row.row()
+    };
+    let rows = vec![waiting("ours", true), waiting("theirs", false)];
+    let classes = Classes::new(vec!["local".to_owned()], None);
+    let leading = watch::Sender::new(true).subscribe();
+    let lab = Lab::start_with(classes, 9, rows, leading).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let told = warnings(&lab);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("default/ours: "), "{}", told[0]);
+    assert!(
+        told[0].contains("bring a default instance back"),
+        "{}",
+        told[0]
+    );
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    lab.stop().await;
+}
