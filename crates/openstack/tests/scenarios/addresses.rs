@@ -6,11 +6,11 @@ use std::time::Duration;
 use landfall_model::status::{IpMode, LOAD_BALANCER_ADDRESS};
 use landfall_openstack::objects::{FloatingIp, Id};
 use landfall_testkit::build::ServiceBuilder;
-use landfall_testkit::openstack::Sim;
 use serde_json::json;
 
 use crate::create::web;
 use crate::rig::Rig;
+use crate::rig::stage::Stage;
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
@@ -107,7 +107,7 @@ async fn f04_a_floating_ip_that_a_person_made_is_only_detached() {
     assert_eq!(picture.floating_ips.len(), 1);
     assert_eq!(picture.floating_ips[0].id, by_hand.id);
     assert_eq!(picture.floating_ips[0].port_id, None);
-    let calls = rig.sim.writes();
+    let calls = rig.sent();
     assert_eq!(
         rig.writes(),
         [format!("PUT /v2.0/floatingips/{}", by_hand.id)]
@@ -289,29 +289,15 @@ async fn f12_an_internal_service_gets_the_vip_it_asks_for() {
 }
 
 /// A configuration without anything about networks.
-fn bare(sim: &Sim) -> String {
-    format!(
-        "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n",
-        sim.auth_url()
-    )
-}
-
-/// The default world, with this configuration of load balancers and classes instead.
-fn configured(sim: &Sim, rest: &str) -> Rig {
-    let mut rig = Rig::with_conf(sim.clone(), &format!("{}{rest}\n", bare(sim)));
-    rig.add_node("a", "10.0.0.4");
-    rig.add_node("b", "10.0.0.5");
-    rig
-}
-
 #[tokio::test(start_paused = true)]
 async fn f13_the_only_external_network_is_found() {
-    let sim = Sim::new();
-    let mut rig = configured(&sim, &format!("[LoadBalancer]\nsubnet-id={}", sim.subnet()));
+    let sim = Stage::new();
+    let conf = format!("[LoadBalancer]\nsubnet-id={}", sim.subnet());
+    let mut rig = Rig::configured(sim, &conf);
     rig.apply(web()).await;
     let picture = rig.picture().await;
     let network = picture.floating_ips[0].floating_network_id.as_str();
-    assert_eq!(network, sim.external_network());
+    assert_eq!(network, rig.sim.external_network());
     assert_eq!(
         rig.published("web"),
         [picture.floating_ips[0].floating_ip_address.to_string()]
@@ -320,14 +306,15 @@ async fn f13_the_only_external_network_is_found() {
 
 #[tokio::test(start_paused = true)]
 async fn f14_an_external_network_of_ipv6_only_is_passed_over() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.delete(&sim.external_subnet());
     sim.delete(&sim.external_network());
     let six = sim.add_network("a-six", true);
     sim.add_subnet(&six, "six", net("2001:db8:1::/64"), &[]);
     let four = sim.add_network("b-four", true);
     sim.add_subnet(&four, "four", net("198.19.0.0/16"), &[]);
-    let mut rig = configured(&sim, &format!("[LoadBalancer]\nsubnet-id={}", sim.subnet()));
+    let conf = format!("[LoadBalancer]\nsubnet-id={}", sim.subnet());
+    let mut rig = Rig::configured(sim, &conf);
     rig.apply(web()).await;
     let picture = rig.picture().await;
     assert_eq!(picture.floating_ips[0].floating_network_id.as_str(), four);
@@ -335,10 +322,11 @@ async fn f14_an_external_network_of_ipv6_only_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn f15_without_an_external_network_the_vip_is_published_and_told_of() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.delete(&sim.external_subnet());
     sim.delete(&sim.external_network());
-    let mut rig = configured(&sim, &format!("[LoadBalancer]\nsubnet-id={}", sim.subnet()));
+    let conf = format!("[LoadBalancer]\nsubnet-id={}", sim.subnet());
+    let mut rig = Rig::configured(sim, &conf);
     rig.apply(web()).await;
     is_internal(&rig).await;
     let events = rig.cluster.events();
@@ -375,7 +363,7 @@ async fn f16_a_floating_subnet_of_another_network_is_refused() {
 /// An external network with subnets `pub-a` (198.19.1.0/24), `pub-b` (198.19.2.0/24) and `other` (198.19.3.0/24),
 /// and a rig that takes floating IPs there.
 fn many_subnets() -> Rig {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let network = sim.add_network("many", true);
     for (name, cidr, tag) in [
         ("pub-a", "198.19.1.0/24", "a"),
@@ -388,7 +376,7 @@ fn many_subnets() -> Rig {
         "[LoadBalancer]\nsubnet-id={}\nfloating-network-id={network}",
         sim.subnet()
     );
-    configured(&sim, &conf)
+    Rig::configured(sim, &conf)
 }
 
 /// In which of the subnets the floating IP is with these annotations, and what was asked for.
@@ -478,7 +466,7 @@ async fn f18_a_pattern_that_fits_nothing_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn f21_a_class_with_floating_options_wins_over_annotations() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let network = sim.add_network("classy", true);
     let one = sim.add_subnet(&network, "one", net("198.19.1.0/24"), &[]);
     sim.add_subnet(&network, "two", net("198.19.2.0/24"), &[]);
@@ -488,10 +476,10 @@ async fn f21_a_class_with_floating_options_wins_over_annotations() {
         sim.subnet(),
         sim.external_network()
     );
-    let mut rig = configured(&sim, &conf);
+    let mut rig = Rig::configured(sim, &conf);
     let service = web()
         .annotated(&lb("class"), "Gold")
-        .annotated(&lb("floating-network-id"), &sim.external_network())
+        .annotated(&lb("floating-network-id"), &rig.sim.external_network())
         .annotated(&lb("floating-subnet"), "two");
     rig.apply(service).await;
     let published = rig.published("web");
@@ -514,7 +502,7 @@ async fn f22_an_unknown_class_is_refused_before_anything_is_made() {
 #[tokio::test(start_paused = true)]
 async fn f23_the_class_places_external_vips_and_the_annotation_internal_ones() {
     for (is_internal, cidr) in [(false, "10.1.0."), (true, "10.2.0.")] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         let network = sim.network();
         let of_class = sim.add_subnet(&network, "class", net("10.1.0.0/24"), &[]);
         let annotated = sim.add_subnet(&network, "annotated", net("10.2.0.0/24"), &[]);
@@ -523,7 +511,7 @@ async fn f23_the_class_places_external_vips_and_the_annotation_internal_ones() {
             sim.subnet(),
             sim.external_network()
         );
-        let mut rig = configured(&sim, &conf);
+        let mut rig = Rig::configured(sim, &conf);
         let service = web()
             .annotated(&lb("class"), "c")
             .annotated(&lb("subnet-id"), &annotated)
@@ -536,11 +524,11 @@ async fn f23_the_class_places_external_vips_and_the_annotation_internal_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn f25_the_subnet_is_that_of_the_nodes_where_none_is_named() {
-    let sim = Sim::new();
-    let mut rig = configured(&sim, "[LoadBalancer]\n");
+    let sim = Stage::new();
+    let mut rig = Rig::configured(sim, "[LoadBalancer]\n");
     rig.apply(web()).await;
     let picture = rig.picture().await;
-    let subnet = sim.subnet();
+    let subnet = rig.sim.subnet();
     let of_vip = picture.balancers[0].vip_subnet_id.as_ref().unwrap();
     assert_eq!(of_vip.as_str(), subnet);
     assert_eq!(picture.members_at(80).len(), 2);
@@ -552,8 +540,8 @@ async fn f25_the_subnet_is_that_of_the_nodes_where_none_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn f25_nodes_that_tell_no_subnet_are_told_of() {
-    let sim = Sim::new();
-    let mut rig = Rig::with_conf(sim.clone(), &format!("{}[LoadBalancer]\n", bare(&sim)));
+    let sim = Stage::new();
+    let mut rig = Rig::bare(sim, "[LoadBalancer]\n");
     let row = landfall_testkit::node("metal", "192.0.2.7");
     rig.cluster.put_node(row.row());
     rig.apply(web()).await;
@@ -564,22 +552,22 @@ async fn f25_nodes_that_tell_no_subnet_are_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn f26_with_a_network_only_octavia_chooses_the_subnet() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let conf = format!(
         "[LoadBalancer]\nnetwork-id={}\nfloating-network-id={}\nmanage-security-groups=true",
         sim.network(),
         sim.external_network()
     );
-    let mut rig = configured(&sim, &conf);
+    let mut rig = Rig::configured(sim, &conf);
     rig.apply(web()).await;
-    let writes = rig.sim.writes();
+    let writes = rig.sent();
     let body = writes
         .iter()
-        .find(|it| it.path == "/v2/lbaas/loadbalancers")
+        .find(|it| it.line == "POST /v2/lbaas/loadbalancers")
         .map(|it| serde_json::from_slice::<serde_json::Value>(&it.body).unwrap())
         .unwrap();
     let balancer = &body["loadbalancer"];
-    assert_eq!(balancer["vip_network_id"], json!(sim.network()));
+    assert_eq!(balancer["vip_network_id"], json!(rig.sim.network()));
     assert_eq!(balancer["vip_subnet_id"], json!(null));
     let member = &balancer["listeners"][0]["default_pool"]["members"][0];
     assert_eq!(member["subnet_id"], json!(null), "{member}");

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use landfall_model::Protocol;
 use landfall_testkit::build::{ServiceBuilder, svc};
-use landfall_testkit::openstack::Sim;
+
 use serde_json::{Value, json};
 
 use crate::create::web;
 use crate::rig::Rig;
+use crate::rig::stage::Stage;
 use crate::written::{annotate, bodies, refusal, remove, short};
 
 fn ranges(rig_picture: &crate::rig::Picture, port: u16) -> Vec<String> {
@@ -298,13 +299,13 @@ fn barbican_reads(rig: &Rig) -> usize {
 #[tokio::test(start_paused = true)]
 async fn l13_a_certificate_is_looked_for_and_ends_tls() {
     for secret in [true, false] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         let reference = if secret {
             sim.add_secret()
         } else {
             sim.add_container()
         };
-        let mut rig = Rig::in_world(sim, "");
+        let mut rig = Rig::on(sim, "");
         rig.apply(web().annotated(&short(TLS), &reference)).await;
         let picture = rig.picture().await;
         let listener = picture.listener_at(80);
@@ -321,9 +322,9 @@ async fn l13_a_certificate_is_looked_for_and_ends_tls() {
 
 #[tokio::test(start_paused = true)]
 async fn l14_a_certificate_and_x_forwarded_for_go_together() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let reference = sim.add_secret();
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(
         web()
             .annotated(&short(TLS), &reference)
@@ -339,9 +340,9 @@ async fn l14_a_certificate_and_x_forwarded_for_go_together() {
 
 #[tokio::test(start_paused = true)]
 async fn l15_another_certificate_is_one_write() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let (first, second) = (sim.add_secret(), sim.add_container());
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(web().annotated(&short(TLS), &first)).await;
     rig.forget();
     annotate(&mut rig, &[(TLS, &second)]).await;
@@ -355,9 +356,9 @@ async fn l15_another_certificate_is_one_write() {
 
 #[tokio::test(start_paused = true)]
 async fn tls_comes_and_goes_behind_the_same_address() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let reference = sim.add_secret();
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(web()).await;
     let before = rig.picture().await;
     annotate(&mut rig, &[(TLS, &reference)]).await;
@@ -374,13 +375,13 @@ async fn tls_comes_and_goes_behind_the_same_address() {
 
 #[tokio::test(start_paused = true)]
 async fn l16_a_certificate_that_is_not_there_is_refused_and_nothing_is_written() {
-    let gone = |sim: &Sim| {
+    let gone = |sim: &Stage| {
         let reference = sim.add_secret();
         sim.remove_secret(&reference);
         reference
     };
-    let order = |sim: &Sim| sim.add_secret().replace("/secrets/", "/orders/");
-    let no_service = |sim: &Sim| {
+    let order = |sim: &Stage| sim.add_secret().replace("/secrets/", "/orders/");
+    let no_service = |sim: &Stage| {
         let reference = sim.add_secret();
         sim.configure(|settings| {
             settings
@@ -389,15 +390,15 @@ async fn l16_a_certificate_that_is_not_there_is_refused_and_nothing_is_written()
         });
         reference
     };
-    let cases: [(&dyn Fn(&Sim) -> String, &str); 3] = [
+    let cases: [(&dyn Fn(&Stage) -> String, &str); 3] = [
         (&gone, "Barbican"),
         (&order, "neither a secret nor a container"),
         (&no_service, "key-manager"),
     ];
     for (make, says) in cases {
-        let sim = Sim::new();
+        let sim = Stage::new();
         let reference = make(&sim);
-        let mut rig = Rig::in_world(sim, "");
+        let mut rig = Rig::on(sim, "");
         rig.apply(web().annotated(&short(TLS), &reference)).await;
         assert_eq!(rig.writes(), Vec::<String>::new(), "{says}");
         let why = refusal(&rig, "web");
@@ -414,11 +415,11 @@ async fn l16_a_certificate_that_is_not_there_is_refused_and_nothing_is_written()
 
 #[tokio::test(start_paused = true)]
 async fn l16_a_load_balancer_that_works_goes_on_when_a_wrong_certificate_is_named() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let reference = sim.add_secret();
     let wrong = sim.add_secret();
     sim.remove_secret(&wrong);
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(web().annotated(&short(TLS), &reference)).await;
     let published = rig.published("web");
     rig.forget();
@@ -433,13 +434,13 @@ async fn l16_a_load_balancer_that_works_goes_on_when_a_wrong_certificate_is_name
 
 #[tokio::test(start_paused = true)]
 async fn l17_an_external_store_is_not_asked() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.configure(|settings| {
         settings
             .services
             .retain(|service| service.name() != "key-manager");
     });
-    let mut rig = Rig::in_world(sim, "container-store=external");
+    let mut rig = Rig::on(sim, "container-store=external");
     rig.apply(web().annotated(&short(TLS), "some free text"))
         .await;
     let sent = bodies(&rig, "POST", "loadbalancers");
@@ -452,9 +453,9 @@ async fn l17_an_external_store_is_not_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn l18_an_empty_annotation_overrules_the_configured_certificate() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let reference = sim.add_secret();
-    let mut rig = Rig::in_world(sim, &format!("default-tls-container-ref={reference}"));
+    let mut rig = Rig::on(sim, &format!("default-tls-container-ref={reference}"));
     rig.apply(web().annotated(&short(TLS), "")).await;
     let picture = rig.picture().await;
     assert_eq!(picture.listener_at(80).protocol, "TCP");
@@ -670,7 +671,7 @@ fn ovn() -> Rig {
 
 #[tokio::test(start_paused = true)]
 async fn ovn_refuses_what_it_has_not_and_nothing_is_written() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let reference = sim.add_secret();
     drop(sim);
     for (key, value, says) in [
@@ -763,15 +764,15 @@ async fn source_ranges_that_nothing_enforces_keep_a_service_from_being_exposed()
 #[tokio::test(start_paused = true)]
 async fn source_ranges_are_refused_by_an_octavia_that_is_too_old() {
     let old = || {
-        let sim = Sim::new();
+        let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = 11);
         sim
     };
-    let mut rig = Rig::in_world(old(), "");
+    let mut rig = Rig::on(old(), "");
     rig.apply(web().source_range("10.0.0.0/8")).await;
     assert_eq!(rig.writes(), Vec::<String>::new());
     assert!(refusal(&rig, "web").contains("2.12"));
-    let mut rig = Rig::in_world(old(), "");
+    let mut rig = Rig::on(old(), "");
     rig.apply(web()).await;
     assert_eq!(rig.picture().await.listener_at(80).allowed_cidrs, None);
 }

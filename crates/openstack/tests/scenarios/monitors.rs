@@ -2,10 +2,11 @@
 
 use landfall_model::Protocol;
 use landfall_testkit::build::{ServiceBuilder, number, svc};
-use landfall_testkit::openstack::Sim;
+
 use serde_json::json;
 
 use crate::create::web;
+use crate::rig::stage::Stage;
 use crate::rig::{Picture, Rig};
 use crate::written::{annotate, bodies, refusal, remove, short};
 
@@ -92,9 +93,9 @@ async fn h03_nodes_are_asked_whether_they_have_an_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn h04_nodes_are_asked_for_datagrams_where_octavia_can() {
     for (minor, asks) in [(15, false), (16, true)] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = minor);
-        let mut rig = Rig::in_world(sim, "create-monitor=true");
+        let mut rig = Rig::on(sim, "create-monitor=true");
         rig.apply(local(udp())).await;
         let picture = rig.picture().await;
         if asks {

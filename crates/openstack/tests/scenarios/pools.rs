@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use landfall_model::status::IpMode;
 use landfall_testkit::build::{ServiceBuilder, node, svc};
-use landfall_testkit::openstack::{Settle, Sim};
+use landfall_testkit::openstack::Settle;
 use serde_json::{Value, json};
 
 use crate::create::web;
+use crate::rig::stage::Stage;
 use crate::rig::{Picture, Rig};
 use crate::written::{Watch, annotate, bodies, refusal, remove, short};
 
@@ -44,9 +45,9 @@ async fn l19_proxy_headers_are_the_pools_protocol() {
 
 #[tokio::test(start_paused = true)]
 async fn l19_version_2_needs_an_octavia_that_has_it() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.configure(|settings| settings.api_minor = 21);
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(web().annotated(&short("proxy-protocol"), "v2"))
         .await;
     assert_eq!(rig.writes(), Vec::<String>::new());
@@ -168,9 +169,9 @@ async fn l25_an_unknown_algorithm_is_told_of_and_the_rest_goes_on() {
     );
     assert!(!events.contains(&"web InvalidAnnotation".to_owned()));
     // And one that only the cloud refuses.
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.configure(|settings| settings.api_minor = 12);
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(web()).await;
     annotate(
         &mut rig,
@@ -268,9 +269,9 @@ async fn l28_a_weight_set_by_hand_is_no_difference() {
 async fn l29_weights_set_by_hand_outlive_nodes_that_come_and_go() {
     // Below 2.11 a batch replaces all members; from then on members can be added to those that are there.
     for minor in [10, 27] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = minor);
-        let mut rig = Rig::in_world(sim, "");
+        let mut rig = Rig::on(sim, "");
         rig.apply(web()).await;
         let picture = rig.picture().await;
         member_by_hand(&rig, &picture, "10.0.0.4", json!({"weight": 7}));
@@ -292,9 +293,9 @@ async fn l29_weights_set_by_hand_outlive_nodes_that_come_and_go() {
 #[tokio::test(start_paused = true)]
 async fn members_are_added_by_themselves_from_2_11_on() {
     for (minor, additive) in [(10, false), (11, true)] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = minor);
-        let mut rig = Rig::in_world(sim, "");
+        let mut rig = Rig::on(sim, "");
         rig.apply(web()).await;
         rig.forget();
         rig.add_node("c", "10.0.0.6");
@@ -353,11 +354,11 @@ async fn l31_and_l32_a_node_has_an_address_of_its_own_or_is_left_out() {
 #[tokio::test(start_paused = true)]
 async fn l33_members_move_to_another_subnet_half_at_a_time() {
     for minor in [10, 27] {
-        let sim = Sim::new();
+        let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = minor);
         let network = sim.network();
         let other = sim.add_subnet(&network, "other", "10.0.1.0/24".parse().unwrap(), &[]);
-        let mut rig = Rig::in_world(sim, "");
+        let mut rig = Rig::on(sim, "");
         rig.add_node("c", "10.0.0.6");
         rig.add_node("d", "10.0.0.7");
         rig.apply(web()).await;
@@ -376,10 +377,10 @@ async fn l33_members_move_to_another_subnet_half_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn l33_the_only_member_moves_too() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     let network = sim.network();
     let other = sim.add_subnet(&network, "other", "10.0.1.0/24".parse().unwrap(), &[]);
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.cluster.remove_node("b");
     rig.apply(web()).await;
     annotate(&mut rig, &[("member-subnet-id", &other)]).await;
@@ -525,8 +526,8 @@ fn ports(count: u16) -> ServiceBuilder {
 }
 
 fn largest_body(rig: &Rig) -> usize {
-    let writes = rig.sim.writes();
-    writes.iter().map(|call| call.body_bytes).max().unwrap()
+    let writes = rig.sent();
+    writes.iter().map(|call| call.body.len()).max().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -551,9 +552,9 @@ async fn l42_two_hundred_nodes_and_four_ports_are_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn l43_a_node_on_ten_ports_is_ten_writes_as_fast_as_the_cloud_takes_them() {
-    let sim = Sim::new();
+    let sim = Stage::new();
     sim.configure(|settings| settings.settle = Settle::all(Duration::from_secs(2)));
-    let mut rig = Rig::in_world(sim, "");
+    let mut rig = Rig::on(sim, "");
     rig.apply(ports(10)).await;
     rig.forget();
     rig.add_node("c", "10.0.0.6");

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -14,6 +14,8 @@ use landfall_testkit::openstack::{Refusal, Service as Simulated};
 use landfall_testkit::stack::{Project, Service, Stack, StackError};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+
+use super::stage::Sent;
 
 /// Names the provider of load balancers, and that the cloud is to be real.
 const SIDE: &str = "LANDFALL_SIDE";
@@ -31,9 +33,16 @@ pub struct Calls(Arc<CallsState>);
 
 #[derive(Default)]
 struct CallsState {
-    lines: Mutex<Vec<String>>,
+    lines: Mutex<Vec<Line>>,
     forgotten: AtomicUsize,
     under_way: AtomicUsize,
+}
+
+/// A call, and whether it was refused because Octavia was not done yet with the change before: that changes nothing.
+struct Line {
+    call: String,
+    body: bytes::Bytes,
+    too_early: bool,
 }
 
 /// Where the test's own hands work, while the test's thread waits.
@@ -45,8 +54,10 @@ static HANDS: LazyLock<Runtime> = LazyLock::new(|| {
 /// Octavia's own words for a load balancer that is in the works.
 const PENDING: &str = "PENDING_";
 
-/// As long as a row may wait for something to happen.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Rows wait for an audit, or that nothing happens however long it takes: here audits are as frequent as this, and
+/// no row waits longer than for two.
+pub const AUDIT: Duration = Duration::from_secs(15);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(35);
 
 /// A load balancer takes seconds; many at once take many.
 const SOON: Duration = Duration::from_secs(180);
@@ -72,8 +83,9 @@ pub fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'stati
 impl Real {
     /// A new project, with the subnet of the simulator's default world.
     pub fn new(provider: &'static str) -> Self {
-        // The clock stands still where scenarios begin.
-        tokio::time::resume();
+        // The clock stands still where scenarios begin, each in a process of its own here.
+        static RESUMED: Once = Once::new();
+        RESUMED.call_once(tokio::time::resume);
         let project = wait_for(async {
             let stack = Stack::shared().await;
             let pools = json!([{"start": "10.0.0.100", "end": "10.0.0.250"}]);
@@ -98,11 +110,22 @@ impl Real {
 
     /// `cloud.conf` up to and into `[LoadBalancer]`.
     pub fn conf(&self) -> String {
-        let mut conf = self.project().cloud_conf();
-        if self.provider == "ovn" {
-            conf.push_str("lb-provider=ovn\nlb-method=SOURCE_IP_PORT\n");
+        format!("{}{}", self.project().cloud_conf(), self.always())
+    }
+
+    /// The section `[Global]`.
+    pub fn global(&self) -> String {
+        let conf = self.project().cloud_conf();
+        let (global, _) = conf.split_once("[LoadBalancer]").unwrap();
+        global.to_owned()
+    }
+
+    /// What `[LoadBalancer]` says of this provider.
+    pub fn always(&self) -> &'static str {
+        match self.provider {
+            "ovn" => "lb-provider=ovn\nlb-method=SOURCE_IP_PORT\n",
+            _ => "",
         }
-        conf
     }
 
     fn config(&self) -> CloudConfig {
@@ -135,9 +158,9 @@ impl Real {
         let calls = self.calls.clone();
         let transport = Transport::InProcess(Arc::new(move |request| {
             let client = client.clone();
-            let ticket = calls.begin(request.method(), request.uri());
+            let ticket = calls.begin(&request);
             Box::pin(async move {
-                let _ticket = ticket;
+                let ticket = ticket;
                 let lost = |error: reqwest::Error| NoAnswer::Lost(error.to_string());
                 let request = reqwest::Request::try_from(request).map_err(lost)?;
                 let mut answer = client.execute(request).await.map_err(lost)?;
@@ -145,6 +168,9 @@ impl Real {
                 *head.status_mut() = answer.status();
                 *head.headers_mut() = std::mem::take(answer.headers_mut());
                 *head.body_mut() = answer.bytes().await.map_err(lost)?;
+                if head.status() == http::StatusCode::CONFLICT {
+                    ticket.refused(head.body());
+                }
                 Ok(head)
             })
         }));
@@ -187,6 +213,100 @@ impl Real {
         }
     }
 
+    /// A request of the project's user that must succeed.
+    fn done(&self, service: Simulated, method: &Method, path: &str, body: &Value) -> Value {
+        self.hand(service, method, path, body).unwrap()
+    }
+
+    pub fn add_subnet(
+        &self,
+        network: &str,
+        name: &str,
+        cidr: ipnet::IpNet,
+        tags: &[&str],
+    ) -> String {
+        let version = if cidr.addr().is_ipv4() { 4 } else { 6 };
+        let mut subnet =
+            json!({"network_id": network, "name": name, "cidr": cidr, "ip_version": version});
+        // Nodes have the first addresses.
+        if let ipnet::IpNet::V6(cidr) = cidr {
+            let at = |offset: u128| std::net::Ipv6Addr::from(u128::from(cidr.network()) + offset);
+            subnet["allocation_pools"] = json!([{"start": at(0x1000), "end": at(0x1fff)}]);
+        }
+        let body = json!({"subnet": subnet});
+        let made = self.done(Simulated::Network, &Method::POST, "/v2.0/subnets", &body);
+        let id = made["subnet"]["id"].as_str().unwrap().to_owned();
+        if !tags.is_empty() {
+            let path = format!("/v2.0/subnets/{id}/tags");
+            let tags = json!({"tags": tags});
+            self.done(Simulated::Network, &Method::PUT, &path, &tags);
+        }
+        id
+    }
+
+    pub fn add_secret(&self) -> String {
+        let (certificate, key) = certificate();
+        let bundle = pkcs12(&certificate, &key);
+        self.secret(&json!({
+            "name": "bundle",
+            "payload": bundle.trim(),
+            "payload_content_type": "application/octet-stream",
+            "payload_content_encoding": "base64",
+        }))
+    }
+
+    fn secret(&self, body: &Value) -> String {
+        let made = self.done(Simulated::KeyManager, &Method::POST, "/v1/secrets", body);
+        made["secret_ref"].as_str().unwrap().to_owned()
+    }
+
+    pub fn add_container(&self) -> String {
+        let (certificate, key) = certificate();
+        let text = |name: &str, payload: &str| {
+            let body =
+                json!({"name": name, "payload": payload, "payload_content_type": "text/plain"});
+            json!({"name": name, "secret_ref": self.secret(&body)})
+        };
+        let secrets = [text("certificate", &certificate), text("private_key", &key)];
+        let body = json!({"type": "certificate", "name": "pair", "secret_refs": secrets});
+        let made = self.done(
+            Simulated::KeyManager,
+            &Method::POST,
+            "/v1/containers",
+            &body,
+        );
+        made["container_ref"].as_str().unwrap().to_owned()
+    }
+
+    pub fn remove_secret(&self, reference: &str) {
+        let (_, id) = reference.rsplit_once('/').unwrap();
+        let path = format!("/v1/secrets/{id}");
+        self.done(Simulated::KeyManager, &Method::DELETE, &path, &Value::Null);
+    }
+
+    /// Without what Octavia finds out by itself.
+    pub fn load_balancer(&self, id: &str) -> Value {
+        let path = format!("/v2/lbaas/loadbalancers/{id}");
+        let mut answer = self.done(Simulated::LoadBalancer, &Method::GET, &path, &Value::Null);
+        let mut balancer = answer["loadbalancer"].take();
+        balancer["operating_status"].take();
+        balancer
+    }
+
+    pub fn revoke_tokens(&self) {
+        let project = self.project().clone();
+        wait_for(async move { project.revoke_tokens().await.unwrap() });
+    }
+
+    pub fn limit(&self, service: Simulated, resource: &'static str, limit: Option<usize>) {
+        let project = self.project().clone();
+        let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap());
+        wait_for(async move {
+            let set = project.set_quota(same(service), resource, limit);
+            set.await.unwrap();
+        });
+    }
+
     pub fn delete(&self, id: &str) -> bool {
         let tried = [
             (
@@ -214,7 +334,7 @@ impl Real {
         wait_for(async move {
             let begun = Instant::now();
             while is_busy(&project).await.unwrap() && begun.elapsed() < SOON {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                tokio::time::sleep(Duration::from_millis(700)).await;
             }
         });
     }
@@ -260,6 +380,42 @@ async fn is_busy(project: &Project) -> Result<bool, StackError> {
     Ok(false)
 }
 
+/// A certificate and its key, as PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["web.example.org".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Both in one file, in base64.
+fn pkcs12(certificate: &str, key: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (both, bundle) = (folder.path().join("both.pem"), folder.path().join("p12"));
+    std::fs::write(&both, format!("{certificate}{key}")).unwrap();
+    let run = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = std::process::Command::new("openssl");
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    run(&[
+        "pkcs12".as_ref(),
+        "-export".as_ref(),
+        "-passout".as_ref(),
+        "pass:".as_ref(),
+        "-in".as_ref(),
+        both.as_ref(),
+        "-out".as_ref(),
+        bundle.as_ref(),
+    ]);
+    let text = run(&[
+        "base64".as_ref(),
+        "-A".as_ref(),
+        "-in".as_ref(),
+        bundle.as_ref(),
+    ]);
+    String::from_utf8(text).unwrap()
+}
+
 fn same(service: Simulated) -> Service {
     match service {
         Simulated::Identity => Service::Identity,
@@ -283,19 +439,28 @@ impl Drop for Real {
 
 // === impl Calls ===
 
-/// A call whose answer is awaited.
-struct Ticket(Calls);
+/// A call whose answer is awaited, by its number.
+struct Ticket(Calls, usize);
+
+/// What Octavia says of an object that it is changing.
+const TOO_EARLY: [&str; 2] = ["is immutable", "Invalid state "];
 
 impl Calls {
-    fn lines(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+    fn lines(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, method: &Method, url: &http::Uri) -> Ticket {
+    fn begin(&self, request: &http::Request<bytes::Bytes>) -> Ticket {
+        let (method, url) = (request.method(), request.uri());
         let path = url.path_and_query().map_or("", |path| path.as_str());
-        self.lines().push(format!("{method} {path}"));
+        let mut lines = self.lines();
+        lines.push(Line {
+            call: format!("{method} {path}"),
+            body: request.body().clone(),
+            too_early: false,
+        });
         self.0.under_way.fetch_add(1, Ordering::SeqCst);
-        Ticket(self.clone())
+        Ticket(self.clone(), lines.len() - 1)
     }
 
     /// How many there were at all.
@@ -303,17 +468,27 @@ impl Calls {
         self.lines().len()
     }
 
-    /// The changes since the last `forget`, logins apart.
-    pub fn writes(&self) -> Vec<String> {
-        let mut lines = self.since();
-        lines.retain(|line| !line.starts_with("GET ") && !line.contains("/auth/tokens"));
-        lines
+    /// The changes since the last `forget`, logins apart, and those that came too early.
+    pub fn sent(&self) -> Vec<Sent> {
+        let forgotten = self.0.forgotten.load(Ordering::SeqCst);
+        let is_write = |line: &&Line| {
+            !(line.too_early || line.call.starts_with("GET ") || line.call.contains("/auth/tokens"))
+        };
+        let lines = self.lines();
+        let writes = lines.iter().skip(forgotten).filter(is_write);
+        let sent = writes.map(|line| Sent {
+            line: line.call.clone(),
+            body: line.body.to_vec(),
+        });
+        sent.collect()
     }
 
     /// All since the last `forget`.
     pub fn since(&self) -> Vec<String> {
         let forgotten = self.0.forgotten.load(Ordering::SeqCst);
-        self.lines().iter().skip(forgotten).cloned().collect()
+        let lines = self.lines();
+        let since = lines.iter().skip(forgotten);
+        since.map(|line| line.call.clone()).collect()
     }
 
     pub fn forget(&self) {
@@ -323,6 +498,16 @@ impl Calls {
 
     fn under_way(&self) -> usize {
         self.0.under_way.load(Ordering::SeqCst)
+    }
+}
+
+impl Ticket {
+    fn refused(&self, body: &[u8]) {
+        let said = String::from_utf8_lossy(body);
+        let too_early = TOO_EARLY.iter().any(|words| said.contains(words));
+        if let Some(line) = self.0.lines().get_mut(self.1) {
+            line.too_early = too_early;
+        }
     }
 }
 

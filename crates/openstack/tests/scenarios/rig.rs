@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
-use stage::Stage;
+use stage::{Sent, Stage};
 
 /// Everything on stage. Time is virtual with a simulated cloud: `#[tokio::test(start_paused = true)]`.
 pub struct Rig {
@@ -107,20 +107,38 @@ impl Rig {
     /// The default world of the scenarios, the controller not yet running: nodes a and b in subnet S, cluster c1,
     /// floating network X. `conf` is appended to `[LoadBalancer]`.
     pub fn new(conf: &str) -> Self {
-        #[cfg(feature = "stack")]
-        if let Some(provider) = real::provider() {
-            return Self::real(provider, conf);
-        }
-        Self::in_world(Sim::new(), conf)
+        Self::on(Stage::new(), conf)
     }
 
-    /// The default world in a project of a real cloud.
-    #[cfg(feature = "stack")]
-    fn real(provider: &'static str, conf: &str) -> Self {
-        let mut rig = Self::in_real(real::Real::new(provider), conf);
+    /// The same on a stage that was prepared.
+    pub fn on(stage: Stage, conf: &str) -> Self {
+        let conf = format!(
+            "[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n{conf}\n",
+            stage.external_network(),
+            stage.subnet()
+        );
+        Self::configured(stage, &conf)
+    }
+
+    /// The same with other words than those of the default world, from `[LoadBalancer]` on.
+    pub fn configured(stage: Stage, conf: &str) -> Self {
+        let mut rig = Self::bare(stage, conf);
         rig.add_node("a", "10.0.0.4");
         rig.add_node("b", "10.0.0.5");
         rig
+    }
+
+    /// The same without nodes.
+    pub fn bare(stage: Stage, conf: &str) -> Self {
+        let begin = "[LoadBalancer]\n";
+        let rest = conf.strip_prefix(begin).unwrap();
+        let conf = format!("{}{begin}{}{rest}\n", stage.global(), stage.always());
+        let cloud = match &stage {
+            Stage::Simulated(sim) => cloud(sim, Some(LOOKER)),
+            #[cfg(feature = "stack")]
+            Stage::Real(real) => real.looker(LOOKER),
+        };
+        Self::between(stage, cloud, &conf)
     }
 
     /// A project of a real cloud, and no nodes.
@@ -133,17 +151,9 @@ impl Rig {
 
     /// The same in a world that begins differently.
     pub fn in_world(sim: Sim, conf: &str) -> Self {
-        let text = format!(
-            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\n\
-             floating-network-id={}\nsubnet-id={}\n{conf}\n",
-            sim.auth_url(),
-            sim.external_network(),
-            sim.subnet()
-        );
-        let mut rig = Self::with_conf(sim, &text);
-        rig.add_node("a", "10.0.0.4");
-        rig.add_node("b", "10.0.0.5");
-        rig
+        #[cfg(feature = "stack")]
+        assert_eq!(real::provider(), None, "{}", stage::ONLY_SIMULATED);
+        Self::on(Stage::Simulated(sim), conf)
     }
 
     /// With a whole `cloud.conf`, and no nodes.
@@ -196,6 +206,11 @@ impl Rig {
             first: Duration::from_secs(1),
             longest: Duration::from_secs(60),
         };
+        #[cfg(feature = "stack")]
+        if let Stage::Real(_) = &self.sim {
+            config.audit_every = real::AUDIT;
+            config.backoff.longest = real::AUDIT;
+        }
         let engine = Engine::new(config, vec![provider], Arc::new(self.cluster.clone()));
         let mut watch = self.cluster.watch();
         let (facts, told) = mpsc::channel(64);
@@ -270,11 +285,11 @@ impl Rig {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass. Real time is short.
     pub async fn wait(&self, time: Duration) {
         #[cfg(feature = "stack")]
         if let Stage::Real(_) = &self.sim {
-            assert!(time <= real::PATIENCE, "{}", stage::ONLY_SIMULATED);
+            return tokio::time::sleep(time.min(real::LONGEST_WAIT)).await;
         }
         tokio::time::sleep(time).await;
     }
@@ -294,15 +309,23 @@ impl Rig {
 
     /// The controller's writes so far, logins apart.
     pub fn writes(&self) -> Vec<String> {
+        self.sent().into_iter().map(|it| it.line).collect()
+    }
+
+    /// The same with their bodies.
+    pub fn sent(&self) -> Vec<Sent> {
         #[cfg(feature = "stack")]
         if let Stage::Real(real) = &self.sim {
-            return real.calls.writes();
+            return real.calls.sent();
         }
         let calls = self.sim.writes();
         let of_controller = calls.iter().filter(|call| call.user_agent != LOOKER);
         of_controller
-            .map(landfall_testkit::openstack::Call::line)
-            .filter(|line| !line.contains("/auth/tokens"))
+            .map(|call| Sent {
+                line: call.line(),
+                body: call.body.to_vec(),
+            })
+            .filter(|it| !it.line.contains("/auth/tokens"))
             .collect()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_testkit::openstack::{Fate, Fault, Service, Settle};
+use landfall_testkit::openstack::{Fate, Fault, Service};
 use landfall_testkit::svc;
 
 use crate::create::web;
@@ -211,8 +211,7 @@ async fn r09_killed_after_any_write_it_comes_to_the_same_end() {
 async fn r13_a_service_that_is_deleted_while_it_is_made_leaves_nothing() {
     for seconds in [0, 1, 5, 29, 31, 33] {
         let mut rig = Rig::new("manage-security-groups=true");
-        rig.sim
-            .configure(|settings| settings.settle = Settle::all(Duration::from_secs(30)));
+        rig.sim.settle_in(Duration::from_secs(30));
         rig.cluster.apply(&web().row());
         rig.start();
         rig.wait(Duration::from_secs(seconds)).await;
@@ -227,8 +226,7 @@ async fn r13_a_service_that_is_deleted_while_it_is_made_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn r13_a_service_that_comes_back_while_it_goes_has_one_again() {
     let mut rig = Rig::new("");
-    rig.sim
-        .configure(|settings| settings.settle = Settle::all(Duration::from_secs(10)));
+    rig.sim.settle_in(Duration::from_secs(10));
     rig.apply(web()).await;
     let before = rig.annotation("web", LOAD_BALANCER_ID).unwrap();
     rig.cluster.delete("web");
@@ -283,8 +281,7 @@ async fn r14_the_load_balancer_is_found_by_name_where_nothing_could_be_written()
 #[tokio::test(start_paused = true)]
 async fn r15_a_node_that_comes_while_a_change_is_under_way_waits_its_turn() {
     let mut rig = Rig::new("");
-    rig.sim
-        .configure(|settings| settings.settle = Settle::all(Duration::from_secs(5)));
+    rig.sim.settle_in(Duration::from_secs(5));
     rig.apply(web()).await;
     rig.forget();
     let three = svc("web")
@@ -318,15 +315,13 @@ async fn r15_a_node_that_comes_while_a_change_is_under_way_waits_its_turn() {
 #[tokio::test(start_paused = true)]
 async fn r16_a_quota_is_told_in_the_server_s_words_and_nothing_is_made_twice() {
     let mut rig = Rig::new("");
-    rig.sim
-        .configure(|settings| settings.quota.load_balancers = Some(0));
+    rig.sim.limit_load_balancers(Some(0));
     rig.apply(web()).await;
     let told = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("Quota has been met"), "{told:?}");
     assert!(rig.picture().await.is_empty());
-    rig.sim
-        .configure(|settings| settings.quota.load_balancers = None);
+    rig.sim.limit_load_balancers(None);
     rig.wait(Duration::from_secs(60)).await;
     rig.settle().await;
     assert_eq!(rig.picture().await.balancers.len(), 1);
@@ -336,8 +331,7 @@ async fn r16_a_quota_is_told_in_the_server_s_words_and_nothing_is_made_twice() {
 #[tokio::test(start_paused = true)]
 async fn r16_without_a_floating_ip_the_rest_is_there_once() {
     let mut rig = Rig::new("");
-    rig.sim
-        .configure(|settings| settings.quota.floating_ips = Some(0));
+    rig.sim.limit_floating_ips(Some(0));
     rig.apply(web()).await;
     let told = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(told.len(), 1, "{told:?}");
@@ -345,8 +339,7 @@ async fn r16_without_a_floating_ip_the_rest_is_there_once() {
     let picture = rig.picture().await;
     assert_eq!(picture.balancers.len(), 1);
     assert_eq!(rig.published("web"), Vec::<String>::new());
-    rig.sim
-        .configure(|settings| settings.quota.floating_ips = None);
+    rig.sim.limit_floating_ips(None);
     rig.wait(Duration::from_secs(60)).await;
     rig.settle().await;
     let picture = rig.picture().await;

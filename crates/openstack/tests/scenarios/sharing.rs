@@ -286,13 +286,13 @@ async fn s12_a_node_that_comes_changes_members_and_nothing_else() {
     assert_eq!(picture.members_at(80).len(), 3);
     assert_eq!(picture.members_at(8080).len(), 3);
     assert_eq!(named(&picture.monitors), monitors);
-    let writes = rig.sim.writes();
-    let answered = writes.iter().filter(|it| it.status < 300);
-    let mut lines: Vec<String> = answered.map(|it| it.path.clone()).collect();
+    let mut lines = rig.writes();
     lines.sort();
+    // A guess of when Octavia is done may be wrong, and costs a refused call.
+    lines.dedup();
     let mut wanted: Vec<String> = [80, 8080]
         .iter()
-        .map(|port| format!("/v2/lbaas/pools/{}/members", picture.pool_at(*port).id))
+        .map(|port| format!("PUT /v2/lbaas/pools/{}/members", picture.pool_at(*port).id))
         .collect();
     wanted.sort();
     assert_eq!(lines, wanted, "{:?}", rig.writes());

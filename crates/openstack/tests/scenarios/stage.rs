@@ -20,9 +20,46 @@ pub enum Stage {
     Real(super::real::Real),
 }
 
+/// A change of the controller, and what it sent.
+pub struct Sent {
+    /// `PUT /v2/lbaas/pools/...`.
+    pub line: String,
+    pub body: Vec<u8>,
+}
+
 // === impl Stage ===
 
 impl Stage {
+    /// The default world, without nodes.
+    pub fn new() -> Self {
+        #[cfg(feature = "stack")]
+        if let Some(provider) = super::real::provider() {
+            return Self::Real(super::real::Real::new(provider));
+        }
+        Self::Simulated(Sim::new())
+    }
+
+    /// The section `[Global]` of a `cloud.conf` that leads here.
+    pub fn global(&self) -> String {
+        match self {
+            Self::Simulated(sim) => format!(
+                "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n",
+                sim.auth_url()
+            ),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.global(),
+        }
+    }
+
+    /// What `[LoadBalancer]` needs on this side, whatever else a row writes into it.
+    pub fn always(&self) -> &'static str {
+        match self {
+            Self::Simulated(_) => "",
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.always(),
+        }
+    }
+
     /// The subnet S of the nodes.
     pub fn subnet(&self) -> String {
         match self {
@@ -71,6 +108,95 @@ impl Stage {
             Self::Simulated(sim) => sim.hand(service, method, path, body),
             #[cfg(feature = "stack")]
             Self::Real(real) => real.hand(service, method, path, &body),
+        }
+    }
+
+    /// A subnet beside S, or elsewhere.
+    pub fn add_subnet(
+        &self,
+        network: &str,
+        name: &str,
+        cidr: ipnet::IpNet,
+        tags: &[&str],
+    ) -> String {
+        match self {
+            Self::Simulated(sim) => sim.add_subnet(network, name, cidr, tags),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.add_subnet(network, name, cidr, tags),
+        }
+    }
+
+    /// A certificate with its key as a secret of Barbican. Its reference.
+    pub fn add_secret(&self) -> String {
+        match self {
+            Self::Simulated(sim) => sim.add_secret(),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.add_secret(),
+        }
+    }
+
+    /// The same as a container of two secrets.
+    pub fn add_container(&self) -> String {
+        match self {
+            Self::Simulated(sim) => sim.add_container(),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.add_container(),
+        }
+    }
+
+    /// Removes a secret.
+    pub fn remove_secret(&self, reference: &str) {
+        match self {
+            Self::Simulated(sim) => sim.remove_secret(reference),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.remove_secret(reference),
+        }
+    }
+
+    /// A load balancer as its owner sees it.
+    pub fn load_balancer(&self, id: &str) -> Value {
+        match self {
+            Self::Simulated(sim) => sim.load_balancer(id),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.load_balancer(id),
+        }
+    }
+
+    /// Ends the life of all tokens.
+    pub fn revoke_tokens(&self) {
+        match self {
+            Self::Simulated(sim) => sim.revoke_tokens(),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.revoke_tokens(),
+        }
+    }
+
+    /// How many load balancers the project may have.
+    pub fn limit_load_balancers(&self, limit: Option<usize>) {
+        match self {
+            Self::Simulated(sim) => sim.configure(|it| it.quota.load_balancers = limit),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.limit(Service::LoadBalancer, "loadbalancer", limit),
+        }
+    }
+
+    /// How many floating IPs the project may have.
+    pub fn limit_floating_ips(&self, limit: Option<usize>) {
+        match self {
+            Self::Simulated(sim) => sim.configure(|it| it.quota.floating_ips = limit),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.limit(Service::Network, "floatingip", limit),
+        }
+    }
+
+    /// A change takes as long as this. The real thing takes the time that it takes.
+    pub fn settle_in(&self, time: std::time::Duration) {
+        match self {
+            Self::Simulated(sim) => {
+                sim.configure(|it| it.settle = landfall_testkit::openstack::Settle::all(time));
+            }
+            #[cfg(feature = "stack")]
+            Self::Real(_) => {}
         }
     }
 

@@ -38,10 +38,11 @@ pub async fn remove(rig: &mut Rig, key: &str) {
 
 /// The bodies of writes whose path names a kind, without their envelopes.
 pub fn bodies(rig: &Rig, method: &str, kind: &str) -> Vec<Value> {
-    let writes = rig.sim.writes();
-    let calls = writes
-        .iter()
-        .filter(|call| call.method == method && call.path.split('/').any(|part| part == kind));
+    let writes = rig.sent();
+    let calls = writes.iter().filter(|it| {
+        let path = it.line.strip_prefix(&format!("{method} "));
+        path.is_some_and(|path| path.split(['/', '?']).any(|part| part == kind))
+    });
     calls
         .map(|call| {
             let body: Value = serde_json::from_slice(&call.body).unwrap();
