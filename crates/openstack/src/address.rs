@@ -1,8 +1,10 @@
 //! The floating IP of a Service: found, made, led here, kept or given back. Pure.
 
+use std::net::IpAddr;
+
 use landfall_model::plan::Plan;
 use landfall_model::rows::Family;
-use landfall_model::{Code, Intent, Reason};
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 use serde_json::{Value, json};
 
 use crate::names::FLOATING_IP_MARK;
@@ -15,12 +17,29 @@ pub(crate) fn is_made(floating_ip: &FloatingIp) -> bool {
     floating_ip.description.contains(FLOATING_IP_MARK)
 }
 
-/// Whether a Service gets a floating IP at all: the VIP of an IPv6 one is reached as it is.
+/// Whether a Service gets a floating IP at all: a VIP of IPv6 is reached as it is.
 pub(crate) fn is_floating(target: &Target, balancer: &LoadBalancer) -> bool {
     let v4 = balancer
         .vip_address
         .map_or(target.choice.family() == Family::V4, |it| it.is_ipv4());
-    v4 && !target.choice.internal
+    !target.choice.internal && (v4 || further_v4(target, balancer).is_some())
+}
+
+/// The further VIP of IPv4 that a load balancer has whose first one is IPv6, where the Service wants one.
+pub(crate) fn further_v4(target: &Target, balancer: &LoadBalancer) -> Option<IpAddr> {
+    let six = balancer.vip_address.is_some_and(|it| it.is_ipv6());
+    let wanted = six && target.choice.families.contains(&Family::V4);
+    let further = balancer.additional_vips.iter();
+    let mut four = further
+        .filter_map(|vip| vip.ip_address)
+        .filter(IpAddr::is_ipv4);
+    four.next().filter(|_| wanted)
+}
+
+/// The address that is asked for of the floating IP.
+pub(crate) fn requested(wish: &LoadBalancerWish) -> Option<IpAddr> {
+    let mut requested = wish.address.requested.iter().copied();
+    requested.find(IpAddr::is_ipv4)
 }
 
 /// Appends what makes the right floating IP lead to the load balancer.
@@ -37,12 +56,12 @@ pub(crate) fn plan(
 ) -> Result<(), Vec<Reason>> {
     let view = &have.addressing;
     if !is_floating(target, balancer) {
-        if let Some(attached) = view
-            .attached
-            .as_ref()
-            .filter(|_| owner && target.choice.internal)
-        {
-            let because = "the Service is internal";
+        if let Some(attached) = view.attached.as_ref().filter(|_| owner) {
+            let because = if target.choice.internal {
+                "the Service is internal"
+            } else {
+                "the Service wants no IPv4 address"
+            };
             if is_made(attached) && !target.choice.keep_floating_ip {
                 plan.push(delete(attached), because);
             } else {
@@ -51,7 +70,7 @@ pub(crate) fn plan(
         }
         return Ok(());
     }
-    let requested = target.choice.address;
+    let requested = intent.load_balancer.as_ref().and_then(requested);
     if let Some(attached) = &view.attached {
         let as_asked = requested.is_none_or(|address| address == attached.floating_ip_address);
         if as_asked || !owner {
@@ -59,7 +78,7 @@ pub(crate) fn plan(
         }
         let Some(other) = &view.requested else {
             // Asked for is an address that is not there; what works goes on working.
-            return Err(vec![not_there(intent, target)]);
+            return Err(vec![not_there(intent)]);
         };
         if other.port_id.is_some() {
             return Err(vec![in_use(intent, other)]);
@@ -109,6 +128,9 @@ pub(crate) fn plan(
         });
         if let Some(subnet) = subnet {
             body["subnet_id"] = json!(subnet);
+        }
+        if let Some(fixed) = further_v4(target, balancer) {
+            body["fixed_ip_address"] = json!(fixed);
         }
         if let Some(address) = requested {
             body["floating_ip_address"] = json!(address);
@@ -188,12 +210,9 @@ fn in_use(intent: &Intent, floating_ip: &FloatingIp) -> Reason {
     .remedy("free it, or ask for another address")
 }
 
-fn not_there(intent: &Intent, target: &Target) -> Reason {
-    let address = target
-        .choice
-        .address
-        .map(|it| it.to_string())
-        .unwrap_or_default();
+fn not_there(intent: &Intent) -> Reason {
+    let address = intent.load_balancer.as_ref().and_then(requested);
+    let address = address.map(|it| it.to_string()).unwrap_or_default();
     Reason::error(
         Code::CloudObjectNotFound,
         "the project has no floating IP of this address; the one that is there goes on serving",

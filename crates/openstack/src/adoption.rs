@@ -25,6 +25,14 @@ impl Observed {
         if !matches!(self.goal, Goal::Exists(_)) {
             return adopted;
         }
+        self.add_adopted(&mut adopted);
+        for part in &self.beside {
+            part.have.add_adopted(&mut adopted);
+        }
+        adopted
+    }
+
+    fn add_adopted(&self, adopted: &mut Vec<Adopted>) {
         if let Found::One { balancer, .. } = &self.found {
             adopted.push(Adopted {
                 kind: "load balancer",
@@ -51,6 +59,5 @@ impl Observed {
                 name: group.name.clone(),
             });
         }
-        adopted
     }
 }

@@ -72,6 +72,17 @@ impl OpenStack {
         let now = afterwards();
         let mut memory = self.memory();
         memory.attempts.insert(service.clone(), now);
+        if let Err(error) = &outcome
+            && body.get("additional_vips").is_some()
+            && is_about_vips(error)
+        {
+            // Another plan is made: with a load balancer for each family.
+            let provider = body["provider"].as_str().unwrap_or_default();
+            memory.one_vip_only.insert(provider.to_owned());
+            return Ok(Applied::Busy {
+                after: Duration::ZERO,
+            });
+        }
         let created = outcome.inspect_err(|error| {
             if may_come(error) {
                 memory.expected.insert(service.clone(), now + QUEUED);
@@ -559,6 +570,15 @@ impl OpenStack {
             Some(error) => Err(error),
             None => self.cloud.create_floating_ip(&json!({})).await,
         }
+    }
+}
+
+/// Whether it was refused because the provider gives a load balancer one VIP only.
+fn is_about_vips(error: &ApiError) -> bool {
+    match error.kind {
+        ErrorKind::Unsupported => true,
+        ErrorKind::Invalid => error.message.contains("additional"),
+        _ => false,
     }
 }
 

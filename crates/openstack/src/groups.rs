@@ -173,8 +173,10 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
         .load_balancer
         .as_ref()
         .and_then(|wish| wish.health_check_port);
-    if let (Some(port), Some(source)) = (health, &view.health_source) {
-        allow("tcp", port.get(), source);
+    if let Some(port) = health {
+        for source in &view.health_sources {
+            allow("tcp", port.get(), source);
+        }
     }
     for listener in &target.listeners {
         let Some(member) = listener.pool.members.values().next() else {

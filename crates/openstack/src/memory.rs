@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::Uid;
+use landfall_model::rows::Family;
 use tokio::time::Instant;
 
 use crate::graph::Graph;
@@ -37,6 +38,10 @@ pub(crate) struct Memory {
     pub(crate) subnets: HashMap<Id, Subnet>,
     /// The subnet of a node's address.
     pub(crate) node_subnets: HashMap<Arc<str>, Id>,
+    /// The subnet of a family in a network, or where a server has an address of it; and when that was seen.
+    pub(crate) family_subnets: HashMap<(Arc<str>, Family), (Instant, Option<Id>)>,
+    /// Providers that give a load balancer no further VIP.
+    pub(crate) one_vip_only: HashSet<String>,
     /// Certificates that were seen in Barbican.
     pub(crate) certificates: HashSet<String>,
     /// Lists older than this do not tell of our own last writes to floating IPs, and to groups and ports.
@@ -104,6 +109,8 @@ impl Default for Memory {
             cautious_until: None,
             subnets: HashMap::new(),
             node_subnets: HashMap::new(),
+            family_subnets: HashMap::new(),
+            one_vip_only: HashSet::new(),
             certificates: HashSet::new(),
             floating_written: None,
             groups_written: None,

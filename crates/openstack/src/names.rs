@@ -1,6 +1,7 @@
 //! Names, descriptions and tags of what is made in the cloud: those of cloud-provider-openstack, byte for
 //! byte, and two tags of our own that tell clusters and Services apart for certain.
 
+use landfall_model::rows::Family;
 use landfall_model::{ServiceKey, Uid};
 
 /// Octavia's and Neutron's limit.
@@ -14,6 +15,10 @@ pub const CLUSTER_PREFIX: &str = "kube_cluster_id_";
 
 /// What begins the tag that names the Service for certain: its UID follows.
 pub const UID_PREFIX: &str = "landfall_service_";
+
+/// What the load balancer of a Service's second family has at the end of its name and of its marks. No name of a
+/// Service has a full stop in it.
+const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
 
 /// What stands in the description of a floating IP that belongs to a Service.
 pub const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
@@ -76,6 +81,25 @@ pub fn child_prefix<'a>(kind: &str, name: &'a str) -> Option<&'a str> {
     (digits > 0 && rest.as_bytes().get(digits) == Some(&b'_')).then(|| name.get(..end))?
 }
 
+/// The end for a family.
+fn end_of(family: Family) -> &'static str {
+    let mut ends = ENDS.iter();
+    ends.find(|(of, _)| *of == family)
+        .map_or("", |(_, end)| end)
+}
+
+/// Under which name a Service's load balancer of a second family is remembered.
+pub fn uid_beside(uid: &Uid, family: Family) -> Uid {
+    Uid::new(&format!("{uid}{}", end_of(family)))
+}
+
+/// The Service whose load balancer, be it of the first or of a second family, is remembered so.
+pub fn service_of(uid: &Uid) -> Uid {
+    let mut ends = ENDS.iter();
+    let service = ends.find_map(|(_, end)| uid.as_str().strip_suffix(end));
+    service.map_or_else(|| uid.clone(), Uid::new)
+}
+
 // === impl Names ===
 
 impl Names {
@@ -98,6 +122,22 @@ impl Names {
             )),
             cluster_tag: cluster_id.map(|id| format!("{CLUSTER_PREFIX}{id}")),
             uid_tag: format!("{UID_PREFIX}{uid}"),
+        }
+    }
+
+    /// The names of what a second load balancer for the Service consists of, where one can't have an address of
+    /// each family. What is not of one load balancer has no second name.
+    #[must_use]
+    pub fn beside(&self, family: Family) -> Self {
+        let end = end_of(family);
+        let mut name = self.load_balancer.clone();
+        name.truncate(name.floor_char_boundary(LONGEST - end.len()));
+        name.push_str(end);
+        Self {
+            legacy: name.clone(),
+            load_balancer: name,
+            uid_tag: format!("{}{end}", self.uid_tag),
+            ..self.clone()
         }
     }
 
@@ -147,6 +187,29 @@ mod tests {
             "Security Group for default/web Service LoadBalancer in cluster c1"
         );
         assert_eq!(names.legacy, "a0f2a11");
+    }
+
+    #[test]
+    fn what_stands_beside_is_told_apart_and_still_is_the_cluster_s() {
+        let names = names("a_b", "default", "web");
+        let six = names.beside(Family::V6);
+        assert_eq!(six.load_balancer, "kube_service_a_b_default_web.ipv6");
+        assert_eq!(six.uid_tag, "landfall_service_0f2a-11.ipv6");
+        assert_eq!(six.description, names.description);
+        assert_eq!(cluster_of(&six.load_balancer), Some("a_b"));
+        assert_ne!(names.beside(Family::V4).load_balancer, six.load_balancer);
+        let uid = Uid::new("0f2a-11");
+        assert_eq!(service_of(&uid_beside(&uid, Family::V4)), uid);
+        assert_eq!(service_of(&uid), uid);
+    }
+
+    #[test]
+    fn a_long_name_keeps_the_end_that_tells_the_family() {
+        let long = names("c1", &"n".repeat(200), &"s".repeat(60));
+        assert_eq!(long.load_balancer.len(), 255);
+        let six = long.beside(Family::V6).load_balancer;
+        assert_eq!(six.len(), 255);
+        assert!(six.ends_with("s.ipv6"), "{six}");
     }
 
     #[test]

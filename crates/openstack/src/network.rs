@@ -11,7 +11,7 @@ use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 use tokio::time::Instant;
 
-use crate::address::{is_floating, is_made};
+use crate::address::{further_v4, is_floating, is_made, requested};
 use crate::client::ApiError;
 use crate::names::Names;
 use crate::objects::{
@@ -113,7 +113,8 @@ impl OpenStack {
             return Ok(());
         }
         let floating = is_floating(target, balancer);
-        if !floating && !target.choice.internal {
+        // One that has a further VIP may have had a floating IP.
+        if !floating && !target.choice.internal && balancer.additional_vips.is_empty() {
             let address = balancer
                 .vip_address
                 .map(|it| it.to_string())
@@ -128,14 +129,17 @@ impl OpenStack {
             return Ok(());
         }
         let port = balancer.vip_port_id.as_ref();
-        let requested = target.choice.address.filter(|_| floating);
+        let requested = requested(wish).filter(|_| floating);
         let mut view = self
             .floating_ips(&have.names, port, requested, &wish.address.held)
             .await?;
         let (mut notices, mut problem) = (Vec::new(), None);
         if floating && view.attached.is_none() && *owner {
             match self.floating_source(target, &mut view).await? {
-                Ok(()) if view.network.is_none() => notices.extend(no_external_network(intent)),
+                // Without the further address, the first one is still reached from outside.
+                Ok(()) if view.network.is_none() && further_v4(target, balancer).is_none() => {
+                    notices.extend(no_external_network(intent));
+                }
                 Ok(()) => {}
                 Err(reason) => problem = Some(reason),
             }
@@ -332,7 +336,7 @@ impl OpenStack {
             group: groups.iter().find(|it| it.name == name).cloned(),
             name,
             sources,
-            health_source: cidr,
+            health_sources: cidr.into_iter().collect(),
             managed,
             ..GroupView::default()
         };

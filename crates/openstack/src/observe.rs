@@ -1,11 +1,13 @@
 //! Reading the cloud: as little as will do, and lists before single objects.
 
+mod beside;
 mod content;
 mod notices;
 mod search;
 mod subnets;
 
 use landfall_model::provider::ProviderError;
+use landfall_model::rows::Family;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 
@@ -22,8 +24,8 @@ use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::provider::OpenStack;
 use crate::settings::OVN;
 use crate::wanted;
+use beside::Place;
 use notices::{no_nodes_notice, notices_of, strangers_notice, unknown_method};
-use subnets::judge_families;
 
 impl OpenStack {
     pub(crate) async fn look(&self, intent: &Intent) -> Result<Observed, ProviderError> {
@@ -38,11 +40,15 @@ impl OpenStack {
             &intent.service,
             &intent.uid,
         );
-        match &intent.load_balancer {
+        let looked = match &intent.load_balancer {
             None => self.look_before_removal(intent, names, version).await,
-            Some(wish) => self.look_at_wish(intent, wish, names, version).await,
-        }
-        .map_err(|trouble| match trouble {
+            Some(wish) => self.look_at_wish(intent, wish, names, version, None).await,
+        };
+        let whole = match looked {
+            Ok(have) => Box::pin(self.look_beside(intent, have, version)).await,
+            Err(trouble) => Err(trouble),
+        };
+        whole.map_err(|trouble| match trouble {
             Trouble::Cloud(error) => failure(&error),
             Trouble::Wish(reasons) => lasting(reasons),
         })
@@ -74,6 +80,8 @@ impl OpenStack {
             notices: self.troubles(&found).into_iter().collect(),
             names,
             found,
+            beside: Vec::new(),
+            lacking: None,
         };
         let mut port = None;
         if let Found::One { balancer, .. } = &have.found {
@@ -98,8 +106,11 @@ impl OpenStack {
         wish: &LoadBalancerWish,
         names: Names,
         version: crate::client::ApiVersion,
+        place: Option<&Place>,
     ) -> Result<Observed, Trouble> {
         let mut choice = choose(intent, wish, &self.settings)?;
+        let mut requested = wish.address.requested.iter().copied();
+        choice.address = requested.find(|it| Family::of(*it) == choice.family());
         let (found, assumed) = self.search(intent, &names).await?;
         let balancer = match &found {
             Found::One { balancer, .. } => Some(balancer.clone()),
@@ -111,6 +122,9 @@ impl OpenStack {
         let features = Features::new(version, &provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
+        if let Some(place) = place {
+            place.settle(&mut choice, balancer.as_deref());
+        }
         self.complete(&mut choice, wish, balancer.as_deref())
             .await?;
         let inside = self.inside_member_subnet(wish, &choice).await?;
@@ -148,7 +162,8 @@ impl OpenStack {
             has_nodes: !wish.nodes.is_empty(),
         };
         if balancer.is_none() {
-            self.second_family(&mut target, features).await?;
+            self.second_vip(intent, &names, &mut target, features)
+                .await?;
         }
         let ignored = wanted::keep_of_vips(&mut target, balancer.as_deref());
         notices.extend(
@@ -164,7 +179,6 @@ impl OpenStack {
                 }
             }
             Some(balancer) if balancer.provisioning_status == Provisioning::Active => {
-                judge_families(&mut target, balancer);
                 content = self.content(intent, balancer, &target.listeners).await?;
                 let uses = |it: &Listener| it.default_tls_container_ref == target.choice.tls;
                 let same = match &content {
@@ -190,6 +204,8 @@ impl OpenStack {
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices,
             goal: Goal::Exists(Box::new(target)),
+            beside: Vec::new(),
+            lacking: None,
         };
         self.complete_addressing(intent, wish, &mut have).await?;
         have.groups = self.group_view(intent, wish, &have).await?;

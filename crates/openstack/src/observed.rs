@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_model::Reason;
+use landfall_model::{Intent, Reason};
 
 use crate::choice::Choice;
 use crate::features::Features;
@@ -29,6 +29,20 @@ pub struct Observed {
     pub(crate) serial: bool,
     /// What is true besides, with the names of events.
     pub(crate) notices: Vec<(&'static str, Reason)>,
+    /// Further load balancers of the Service: one for the family that the first one has no address of, or one that
+    /// is to go.
+    pub(crate) beside: Vec<Beside>,
+    /// Why the Service's second family can't be served.
+    pub(crate) lacking: Option<Reason>,
+}
+
+/// A load balancer for the Service's other family.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// What the Service wants of it, as if it were all that the Service wants.
+    pub(crate) intent: Intent,
+    /// What is held of it.
+    pub(crate) have: Observed,
 }
 
 /// What shall be.
@@ -118,8 +132,8 @@ pub(crate) struct GroupView {
     pub(crate) surplus: Option<SecurityGroup>,
     /// The prefix from which load balancers reach the members.
     pub(crate) sources: Vec<String>,
-    /// The prefix from which monitors ask.
-    pub(crate) health_source: Option<String>,
+    /// The prefixes from which monitors ask.
+    pub(crate) health_sources: Vec<String>,
     /// The ports of the nodes that shall have the group.
     pub(crate) node_ports: Vec<Port>,
     /// Ports that have the group, or the surplus one, and shall not.

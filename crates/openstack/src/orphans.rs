@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use landfall_model::rows::Family;
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
@@ -116,6 +117,11 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
         Names::new(&settings.cluster, id, &owner.service, &owner.uid)
     };
     let owned: Vec<Names> = owners.iter().map(names).collect();
+    // A Service may have a second load balancer, of either family.
+    let beside: Vec<Names> = owned
+        .iter()
+        .flat_map(|names| [Family::V4, Family::V6].map(|family| names.beside(family)))
+        .collect();
     let uids: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
     let named: BTreeSet<&str> = owners
         .iter()
@@ -124,7 +130,7 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
     let mut orphans = Vec::new();
     for balancer in &project.balancers {
         let owned = named.contains(balancer.id.as_str())
-            || owned.iter().any(|names| {
+            || owned.iter().chain(&beside).any(|names| {
                 balancer.name == names.load_balancer
                     || balancer.name == names.legacy
                     || balancer.tags.contains(&names.load_balancer)
@@ -279,7 +285,13 @@ mod tests {
         let project = Project {
             balancers: vec![
                 balancer("kube_service_c1_default_web", &[]),
+                balancer("kube_service_c1_default_web.ipv6", &[]),
+                balancer(
+                    "kube_service_old_default_web.ipv4",
+                    &["landfall_service_u1.ipv4"],
+                ),
                 balancer("kube_service_c1_default_gone", &[]),
+                balancer("kube_service_c1_default_gone.ipv6", &["kube_cluster_id_ks"]),
                 balancer("kube_service_c2_default_gone", &[]),
                 balancer("kube_service_c1_default_theirs", &["kube_cluster_id_other"]),
                 balancer("kube_service_old_default_gone", &["kube_cluster_id_ks"]),
@@ -295,6 +307,7 @@ mod tests {
             orphans(&project),
             [
                 "load balancer kube_service_c1_default_gone",
+                "load balancer kube_service_c1_default_gone.ipv6",
                 "load balancer kube_service_old_default_gone"
             ]
         );

@@ -12,7 +12,8 @@ use crate::diff::Diff;
 use crate::find::would_be_ours;
 use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
-use crate::observed::{Content, Found, Goal, Observed, Target};
+use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
+use crate::record::Record;
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{address, groups};
@@ -33,6 +34,70 @@ pub(crate) fn plan(
         Goal::Gone { keep_floating_ip } => Ok(removal(have, *keep_floating_ip, settings)),
         Goal::Exists(target) => wish(intent, have, target, settings),
     }
+}
+
+/// What planning comes to: steps, or why there are none.
+type Planned = Result<Plan<Step>, Vec<Reason>>;
+
+/// The plan for all load balancers of a Service, from those for each. Waits come last, so that Octavia is at work
+/// on several at a time.
+///
+/// # Errors
+/// Why the Service can't have what it wants, and nothing is left to do but that.
+pub(crate) fn together(
+    have: &Observed,
+    mut first: Planned,
+    beside: Vec<(&Beside, Planned)>,
+) -> Planned {
+    let lacking = have.lacking.as_ref();
+    let lacking = lacking.filter(|reason| reason.severity == Severity::Error);
+    if beside.is_empty() && lacking.is_none() {
+        return first;
+    }
+    let is_begun = |have: &Observed| {
+        matches!(have.goal, Goal::Gone { .. }) || matches!(have.found, Found::One { .. })
+    };
+    let mut refusals = Vec::new();
+    if let Some(reason) = lacking {
+        if is_begun(have) {
+            refusals.push(reason.clone());
+        } else {
+            first = Err(vec![reason.clone()]);
+        }
+    }
+    // Of what can't be had whole, nothing is begun.
+    let may_begin = first.is_ok();
+    let mut plan = Plan::default();
+    let mut waits = Vec::new();
+    let beside = beside
+        .into_iter()
+        .map(|(part, planned)| (planned, may_begin || is_begun(&part.have)));
+    for (planned, wanted) in std::iter::once((first, true)).chain(beside) {
+        match planned {
+            Ok(part) if wanted => {
+                for planned in part.steps {
+                    let waits_only = matches!(planned.step, Step::Await { .. });
+                    let steps = if waits_only {
+                        &mut waits
+                    } else {
+                        &mut plan.steps
+                    };
+                    steps.push(planned);
+                }
+            }
+            Ok(_) => {}
+            Err(reasons) => {
+                let new = |reason: &Reason| !refusals.contains(reason);
+                let reasons: Vec<Reason> = reasons.into_iter().filter(new).collect();
+                refusals.extend(reasons);
+            }
+        }
+    }
+    plan.steps.extend(waits);
+    if plan.is_empty() && !refusals.is_empty() {
+        return Err(refusals);
+    }
+    Ok(plan)
 }
 
 fn wish(
@@ -215,11 +280,7 @@ fn broken(intent: &Intent, balancer: &LoadBalancer, owner: bool, plan: &mut Plan
     if !owner {
         return;
     }
-    let published = intent
-        .load_balancer
-        .as_ref()
-        .is_some_and(|wish| !wish.address.held.is_empty());
-    if published {
+    if is_published(intent, balancer) {
         plan.push(
             Step::FailOver {
                 load_balancer: balancer.id.clone(),
@@ -235,6 +296,44 @@ fn broken(intent: &Intent, balancer: &LoadBalancer, owner: bool, plan: &mut Plan
             "it could not be made, and is made anew",
         );
     }
+}
+
+/// Whether clients may know the load balancer: by an address of its family, or by a name.
+fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
+    let held = intent
+        .load_balancer
+        .iter()
+        .flat_map(|wish| &wish.address.held);
+    let vip = balancer.vip_address;
+    let mut held = held.filter(|it| vip.is_none_or(|vip| vip.is_ipv4() == it.is_ipv4()));
+    let served = Record::of(intent)
+        .is_some_and(|record| record.balancer == balancer.id.as_str() && record.token != "-");
+    held.next().is_some() || served
+}
+
+/// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the members, and of
+/// what it hears from its own machines, how the load balancer fares; only two words mean that nobody is served.
+pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
+    !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
+}
+
+/// That a load balancer is in ERROR, and is kept.
+pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
+    let status = match balancer.operating_status.as_str() {
+        "" => "nothing",
+        status => status,
+    };
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says {status}, so that it \
+             may go on to serve, and is kept",
+            balancer.id
+        ),
+    )
+    .remedy(
+        "let the cloud's operators mend it; or delete it, and it is made anew behind the same floating IP",
+    )
 }
 
 /// Whether a Service may use a load balancer that is not its own.

@@ -17,7 +17,7 @@ use crate::errors::failure;
 use crate::listed::Listed;
 use crate::live::Shown;
 use crate::memory::Memory;
-use crate::names::UID_PREFIX;
+use crate::names::{UID_PREFIX, service_of};
 use crate::objects::{
     FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning, SecurityGroup,
 };
@@ -101,20 +101,27 @@ impl OpenStack {
         memory.settle.clamp(PACE.0, PACE.1)
     }
 
-    /// All load balancers of the project as they were at `since` or later, and when they were asked for.
-    pub(crate) async fn roster(
+    /// All load balancers of the project as they were at `since` or later, each with when it was asked for.
+    pub(crate) async fn rows(
         &self,
         since: Instant,
-    ) -> Result<(Vec<LoadBalancer>, Instant), ApiError> {
-        let list = self
-            .lists
+    ) -> Result<Arc<Vec<(LoadBalancer, Instant)>>, ApiError> {
+        self.lists
             .roster
             .since(since, async || {
                 let at = Instant::now();
                 let all = self.cloud.load_balancers().await?;
                 Ok(all.into_iter().map(|it| (it, at)).collect())
             })
-            .await?;
+            .await
+    }
+
+    /// All load balancers of the project as they were at `since` or later, and when they were asked for.
+    pub(crate) async fn roster(
+        &self,
+        since: Instant,
+    ) -> Result<(Vec<LoadBalancer>, Instant), ApiError> {
+        let list = self.rows(since).await?;
         let at = list.first().map_or(since, |(_, at)| *at);
         Ok((list.iter().map(|(it, _)| it.clone()).collect(), at))
     }
@@ -192,6 +199,10 @@ impl OpenStack {
         }
         // What could not be had may be there by now.
         changed.extend(self.memory().refused.iter().cloned());
+        // A second load balancer is its Service's.
+        for uid in &mut changed {
+            *uid = service_of(uid);
+        }
         changed.sort();
         changed.dedup();
         Ok(changed)
@@ -244,10 +255,42 @@ impl OpenStack {
         Ok(changed)
     }
 
+    /// What Octavia said of an algorithm that it refused.
+    fn tell_refused(&self, have: &mut Observed) {
+        if let Found::One { balancer, .. } = &have.found {
+            let memory = self.memory();
+            let refused = memory
+                .refused_methods
+                .iter()
+                .find(|(pool, _)| balancer.pools.iter().any(|it| it.id == **pool));
+            have.notices
+                .extend(refused.map(|(_, message)| refused_method(message)));
+        }
+    }
+
+    /// The steps toward what is wanted of one load balancer.
+    fn plan_one(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
+        let planned = plan::plan(want, have, &self.settings)?;
+        let planned = self.without_refused(have, planned)?;
+        Ok(self.patient(want, have, planned))
+    }
+
     /// What can't be asked for again, taken out of a plan.
-    fn without_refused(&self, mut plan: Plan<Step>) -> Plan<Step> {
+    ///
+    /// # Errors
+    /// Only a failover would help, and there is none.
+    fn without_refused(
+        &self,
+        have: &Observed,
+        mut plan: Plan<Step>,
+    ) -> Result<Plan<Step>, Vec<Reason>> {
         let memory = self.memory();
         let mut rebuilt = Vec::new();
+        let mut held = Vec::new();
+        let serving = match &have.found {
+            Found::One { balancer, .. } if plan::may_serve(balancer) => Some(balancer),
+            _ => None,
+        };
         plan.steps.retain(|planned| match &planned.step {
             Step::UpdatePool {
                 pool,
@@ -256,7 +299,10 @@ impl OpenStack {
                 ..
             } => !is_refused(&memory, pool, changes),
             Step::FailOver { load_balancer } if memory.no_failover.contains(load_balancer) => {
-                rebuilt.push(load_balancer.clone());
+                match serving.filter(|it| it.id == *load_balancer) {
+                    Some(balancer) => held.push(plan::held(balancer)),
+                    None => rebuilt.push(load_balancer.clone()),
+                }
                 false
             }
             _ => true,
@@ -267,10 +313,13 @@ impl OpenStack {
                     load_balancer,
                     cascade: true,
                 },
-                "Octavia says that it is broken, and no failover mends it; it is made anew",
+                "Octavia says that it serves nobody, and no failover mends it; it is made anew",
             );
         }
-        plan
+        if plan.is_empty() && !held.is_empty() {
+            return Err(held);
+        }
+        Ok(plan)
     }
 }
 
@@ -298,20 +347,17 @@ impl Provider for OpenStack {
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);
         }
-        if let Found::One { balancer, .. } = &have.found {
-            let memory = self.memory();
-            let refused = memory
-                .refused_methods
-                .iter()
-                .find(|(pool, _)| balancer.pools.iter().any(|it| it.id == **pool));
-            have.notices
-                .extend(refused.map(|(_, message)| refused_method(message)));
+        self.tell_refused(&mut have);
+        for part in &mut have.beside {
+            self.tell_refused(&mut part.have);
         }
         Ok(have)
     }
 
     fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        let planned = plan::plan(want, have, &self.settings);
+        let beside = have.beside.iter();
+        let beside = beside.map(|part| (part, self.plan_one(&part.intent, &part.have)));
+        let planned = plan::together(have, self.plan_one(want, have), beside.collect());
         {
             let refused = &mut self.memory().refused;
             match &planned {
@@ -319,7 +365,7 @@ impl Provider for OpenStack {
                 Err(_) => refused.insert(want.uid.clone()),
             };
         }
-        planned.map(|plan| self.patient(want, have, self.without_refused(plan)))
+        planned
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {

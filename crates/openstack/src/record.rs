@@ -1,5 +1,6 @@
 //! What was seen of a load balancer, written on the Service, so that a restart need not read it again:
-//! its id, its `updated_at`, and a fingerprint of what was wanted and found to be there.
+//! its id, its `updated_at`, and a fingerprint of what was wanted and found to be there. Where a second load
+//! balancer serves the Service's other family, the same follows of that one.
 
 use std::fmt;
 
@@ -16,6 +17,21 @@ pub(crate) struct Record {
     pub(crate) fingerprint: String,
     /// The user named the load balancer.
     pub(crate) given: bool,
+}
+
+/// What stands between the record of the first load balancer and that of the second.
+const BESIDE: &str = " + ";
+
+/// The record of the second load balancer on a Service, as it stands.
+pub(crate) fn beside(intent: &Intent) -> Option<&str> {
+    let (_, second) = intent.marks.get(RECORD)?.split_once(BESIDE)?;
+    Some(second)
+}
+
+/// A record, followed by that of a second load balancer.
+pub(crate) fn with_beside(record: &str, second: &str) -> String {
+    let first = record.split_once(BESIDE).map_or(record, |(first, _)| first);
+    format!("{first}{BESIDE}{second}")
 }
 
 // === impl Record ===

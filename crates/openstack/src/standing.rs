@@ -7,19 +7,59 @@ use landfall_model::provider::Standing;
 use landfall_model::status::{
     IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD,
 };
-use landfall_model::{Code, Intent, Reason};
+use landfall_model::{Code, Intent, Reason, Severity};
 
-use crate::address::is_floating;
+use crate::address::{further_v4, is_floating};
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::{in_error, is_given};
 use crate::observed::{Found, Goal, Observed, Target};
 use crate::plan::is_as_wanted;
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::settings::Settings;
 use crate::wanted::fingerprint;
 
-/// How far the Service is.
+/// How far the Service is: the first load balancer, and that of the second family.
 pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
+    let mut standing = of_one(intent, have, settings);
+    let lacking = have.lacking.as_ref();
+    // An error is for planning to tell.
+    let told = lacking.filter(|reason| reason.severity != Severity::Error);
+    standing.remarks.extend(told.cloned());
+    for part in &have.beside {
+        let second = of_one(&part.intent, &part.have, settings);
+        add(&mut standing.notices, second.notices);
+        let Goal::Exists(target) = &part.have.goal else {
+            continue;
+        };
+        add(&mut standing.remarks, second.remarks);
+        if second.ingress.is_empty() && second.waiting.is_empty() {
+            let family = target.choice.family();
+            standing.waiting.push(Reason::info(
+                Code::Progressing,
+                format!("there is no {family} address yet"),
+            ));
+        }
+        add(&mut standing.waiting, second.waiting);
+        add(&mut standing.ingress, second.ingress);
+        let records = (standing.marks.get(RECORD), second.marks.get(RECORD));
+        if let (Some(first), Some(second)) = records {
+            let record = record::with_beside(first, second);
+            standing.marks.insert(RECORD.to_owned(), record);
+        }
+    }
+    standing
+}
+
+/// Adds what is not there.
+fn add<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+}
+
+fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
     let Goal::Exists(target) = &have.goal else {
         return Standing {
             notices: have.notices.clone(),
@@ -53,7 +93,8 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
         _ => {}
     }
     if let Some(address) = address {
-        standing.ingress = ingress(intent, target, balancer, address, settings);
+        standing.ingress = ingress(intent, have, target, address, settings);
+        standing.remarks.extend(private(have, target, balancer));
     }
     standing.marks = marks(intent, have, target, balancer, *owner, address);
     standing
@@ -64,7 +105,7 @@ fn address(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<
     if balancer.provisioning_status == Provisioning::PendingCreate {
         return None;
     }
-    if !is_floating(target, balancer) {
+    if !is_floating(target, balancer) || further_v4(target, balancer).is_some() {
         return balancer.vip_address;
     }
     let view = &have.addressing;
@@ -80,8 +121,8 @@ fn address(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<
 
 fn ingress(
     intent: &Intent,
+    have: &Observed,
     target: &Target,
-    balancer: &LoadBalancer,
     address: IpAddr,
     settings: &Settings,
 ) -> Vec<IngressAddress> {
@@ -106,12 +147,10 @@ fn ingress(
         return named(format!("{label}.{suffix}"));
     }
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
-    let further = balancer
-        .additional_vips
-        .iter()
-        .filter_map(|vip| vip.ip_address);
     let mut addresses = vec![address];
-    addresses.extend(further.filter(|_| target.choice.families.len() > 1));
+    if target.choice.families.len() > 1 {
+        addresses.extend(further(have, target));
+    }
     addresses
         .into_iter()
         .map(|ip| IngressAddress {
@@ -120,6 +159,44 @@ fn ingress(
             ..IngressAddress::default()
         })
         .collect()
+}
+
+/// The addresses beside the first one. Where clients are outside, an IPv4 one is that of a floating IP, or none.
+fn further(have: &Observed, target: &Target) -> Vec<IpAddr> {
+    let Found::One { balancer, .. } = &have.found else {
+        return Vec::new();
+    };
+    let further = balancer.additional_vips.iter();
+    let further = further.filter_map(|vip| vip.ip_address);
+    let private = further_v4(target, balancer).filter(|_| !target.choice.internal);
+    let reached = |address: IpAddr| match private {
+        Some(private) if private == address => {
+            let attached = have.addressing.attached.as_ref();
+            attached.map(|it| it.floating_ip_address)
+        }
+        _ => Some(address),
+    };
+    further.filter_map(reached).collect()
+}
+
+/// That there is no floating IP for the further address, and no network for one.
+fn private(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<Reason> {
+    let private = further_v4(target, balancer).filter(|_| !target.choice.internal)?;
+    let view = &have.addressing;
+    let some = view.attached.is_some() || view.requested.is_some() || view.spare.is_some();
+    if some || view.network.is_some() || view.problem.is_some() {
+        return None;
+    }
+    Some(
+        Reason::warning(
+            Code::NoAddressOfFamily,
+            format!(
+                "the IPv4 address {private} is private and is not published: there is no network for a floating IP"
+            ),
+        )
+        .at("spec.ipFamilies")
+        .remedy("name the network in floating-network-id, or mark the Service as internal"),
+    )
 }
 
 /// While nothing is found, what is written stays, unless it is about to be replaced.

@@ -82,9 +82,20 @@ pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<Nod
             name: node.name.clone(),
             address: judge(node, scene, selector).ok()?,
             provider_id: node.provider_id.clone(),
+            others: others(node, &scene.service.families),
         })
     });
     nodes.collect()
+}
+
+/// The node's first address of each further family of the Service.
+fn others(node: &NodeRow, families: &[Family]) -> Vec<IpAddr> {
+    let further = families.iter().skip(1);
+    let addresses = further.filter_map(|family| {
+        let mut of_family = node.addresses.iter();
+        of_family.find(|address| Family::of(**address) == *family)
+    });
+    addresses.copied().collect()
 }
 
 /// The Service's own selector, else that of the configuration.

@@ -1,12 +1,10 @@
 //! Subnets that nobody named, and those of the second family.
 
-use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::{Code, LoadBalancerWish, Reason};
 
 use super::Trouble;
 use crate::choice::Choice;
 use crate::client::ApiError;
-use crate::features::Features;
 use crate::objects::{Id, LoadBalancer, Member};
 use crate::observed::{Content, Target};
 use crate::provider::OpenStack;
@@ -74,53 +72,6 @@ impl OpenStack {
         Ok(Some(subnet))
     }
 
-    /// A subnet of the second family beside the VIP's, where the Service wants both.
-    pub(super) async fn second_family(
-        &self,
-        target: &mut Target,
-        features: Features,
-    ) -> Result<(), Trouble> {
-        let [_, second, ..] = target.choice.families.as_slice() else {
-            return Ok(());
-        };
-        let second = *second;
-        let problem = if !features.additional_vips() {
-            Some(format!(
-                "two families need version 2.26 of Octavia's API, which here is {}",
-                features.version()
-            ))
-        } else if let Some(network) = self.vip_network(&target.choice).await? {
-            let subnets = self
-                .cloud
-                .subnets(&[("network_id", network.as_str())])
-                .await?;
-            let fits = |v4: bool| (second == Family::V4) == v4;
-            let subnet = subnets.iter().find(|it| fits(it.cidr.addr().is_ipv4()));
-            match subnet {
-                Some(subnet) => {
-                    target.additional.push(subnet.id.clone());
-                    None
-                }
-                None => Some(format!("the VIP's network has no {second} subnet")),
-            }
-        } else {
-            Some("the network of the VIP is not known".to_owned())
-        };
-        if let Some(problem) = problem {
-            let required = target.choice.policy == FamilyPolicy::RequireDualStack;
-            let reason = if required {
-                Reason::error(Code::AddressFamilyMismatch, problem)
-            } else {
-                Reason::info(
-                    Code::AddressFamilyMismatch,
-                    format!("one family only: {problem}"),
-                )
-            };
-            target.reasons.push(reason.at("spec.ipFamilies"));
-        }
-        Ok(())
-    }
-
     /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.
     pub(super) async fn judge_member_subnet(
         &self,
@@ -170,24 +121,4 @@ pub(super) fn no_subnet(why: &str) -> Reason {
         format!("the subnet can't be taken from the nodes: {why}"),
     )
     .remedy("name it in subnet-id of the configuration, or in loadbalancer.openstack.org/subnet-id")
-}
-
-/// The VIPs of a load balancer are chosen when it is made.
-pub(super) fn judge_families(target: &mut Target, balancer: &LoadBalancer) {
-    if !balancer.additional_vips.is_empty() || target.choice.families.len() < 2 {
-        return;
-    }
-    let message = format!(
-        "load balancer {} was made with one address, and Octavia adds none later",
-        balancer.id
-    );
-    let reason = match target.choice.policy {
-        FamilyPolicy::RequireDualStack => Reason::warning(Code::AddressFamilyMismatch, message),
-        _ => Reason::info(Code::AddressFamilyMismatch, message),
-    };
-    target.reasons.push(
-        reason
-            .at("spec.ipFamilies")
-            .remedy("make the Service anew to get both addresses"),
-    );
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_openstack::Groups;
 use landfall_testkit::build::{ServiceBuilder, number};
@@ -324,6 +325,40 @@ fn make_next(rig: &mut Rig) {
     let uid = landfall_model::Uid::new("uid-next");
     let service = svc("web").port(90).node_port(30090);
     apply(rig, service.with(|row| row.uid = uid));
+}
+
+/// An Octavia that gives a load balancer one address, and an IPv6 subnet.
+fn older_octavia(rig: &mut Rig) {
+    rig.sim.configure(|settings| settings.api_minor = 25);
+    let cidr = "2001:db8::/64".parse().unwrap();
+    rig.sim.add_subnet(&rig.sim.network(), "sub6", cidr, &[]);
+}
+
+fn make_dual(rig: &mut Rig) {
+    let both = [Family::V4, Family::V6];
+    apply(rig, web().families(&both, FamilyPolicy::RequireDualStack));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_while_two_load_balancers_are_made_or_go_is_made_good() {
+    let flow = Flow {
+        before: &[older_octavia],
+        acts: &[make_dual],
+        ..CALM
+    };
+    flow.crash_everywhere("create, two families").await;
+    let flow = Flow {
+        before: &[older_octavia, make],
+        acts: &[make_dual, make],
+        ..CALM
+    };
+    flow.crash_everywhere("one family, two, one").await;
+    let flow = Flow {
+        before: &[older_octavia, make_dual],
+        acts: &[delete_web],
+        ..CALM
+    };
+    flow.crash_everywhere("delete, two families").await;
 }
 
 #[tokio::test(start_paused = true)]

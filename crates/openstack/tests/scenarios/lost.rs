@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_testkit::openstack::{Fate, Fault, Service};
 
@@ -78,7 +78,7 @@ async fn one_that_may_not_be_failed_over_is_made_anew_behind_the_same_floating_i
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await;
-    rig.sim.set_status(before.balancers[0].id.as_str(), "ERROR");
+    fail(&rig, before.balancers[0].id.as_str(), "ERROR");
     rig.forget();
     rig.wait(AUDIT).await;
     rig.settle().await;
@@ -100,6 +100,67 @@ async fn one_that_may_not_be_failed_over_is_made_anew_behind_the_same_floating_i
         rig.annotation("web", LOAD_BALANCER_ID),
         Some(after.balancers[0].id.to_string())
     );
+}
+
+/// Octavia gives a load balancer up, and says so of its traffic.
+fn fail(rig: &Rig, id: &str, operating: &str) {
+    rig.sim.set_status(id, "ERROR");
+    rig.sim.edit(id, |row| {
+        row.insert("operating_status".to_owned(), operating.into());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_may_still_serve_is_kept_and_told_of_until_that_is_known_to_be_over() {
+    for operating in ["ONLINE", "DEGRADED", "DRAINING", "NO_MONITOR", ""] {
+        let mut rig = Rig::new("");
+        rig.apply(web()).await;
+        let before = rig.picture().await;
+        let id = before.balancers[0].id.to_string();
+        let published = rig.published("web");
+        fail(&rig, &id, operating);
+        rig.forget();
+        rig.wait(AUDIT * 3).await;
+        rig.settle().await;
+        let writes = rig.writes();
+        assert!(
+            writes.iter().all(|line| line.ends_with("/failover")),
+            "{operating}: {writes:?}"
+        );
+        assert_eq!(rig.published("web"), published);
+        let service = rig.cluster.service("web").unwrap();
+        let condition = service.status.condition(ConditionType::Programmed).unwrap();
+        assert!(!condition.status, "{condition:?}");
+        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(told.contains("is kept"), "{operating}: {told}");
+        fail(&rig, &id, "OFFLINE");
+        rig.wait(AUDIT).await;
+        rig.settle().await;
+        let after = rig.picture().await;
+        assert_eq!(after.balancers.len(), 1, "{:?}", rig.writes());
+        assert_ne!(after.balancers[0].id, before.balancers[0].id);
+        assert_eq!(rig.published("web"), published);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_well_again_after_it_was_kept_goes_on() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let id = rig.picture().await.balancers[0].id.to_string();
+    fail(&rig, &id, "ONLINE");
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    rig.sim.set_status(&id, "ACTIVE");
+    rig.wait(AUDIT).await;
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers[0].id.as_str(), id);
+    assert_eq!(picture.members_at(80).len(), 3);
+    let service = rig.cluster.service("web").unwrap();
+    let condition = service.status.condition(ConditionType::Programmed).unwrap();
+    assert!(condition.status, "{condition:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ mod chaos;
 mod cluster;
 mod crash;
 mod create;
+mod dual;
 mod follow;
 mod groups;
 mod image;

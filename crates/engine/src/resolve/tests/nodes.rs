@@ -114,6 +114,7 @@ fn eligible_nodes_are_told_with_the_server_that_they_are() {
         name: "a".into(),
         address: "2001:db8::1".parse().unwrap(),
         provider_id: Some(server.into()),
+        others: vec!["10.1.0.1".parse().unwrap()],
     };
     assert_eq!(wish.nodes, [expected]);
 }

@@ -1,0 +1,506 @@
+//! The load balancer of a Service's second family, where the first one can't have an address of each.
+//!
+//! It is looked at as if it were that of a Service of its own: with its own name, marks and memory, and with a wish
+//! in which everything is of its family.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::intent::{AddressWish, NodeTarget};
+use landfall_model::listener::{AllowedSources, Pool};
+use landfall_model::rows::{Family, FamilyPolicy};
+use landfall_model::status::RECORD;
+use landfall_model::{
+    Code, Intent, Listener, LoadBalancerWish, Member, Protocol, Reason, Severity,
+};
+use tokio::time::Instant;
+
+use super::{Trouble, server_of};
+use crate::choice::Choice;
+use crate::client::ApiVersion;
+use crate::features::Features;
+use crate::names::{Names, uid_beside};
+use crate::network::ago;
+use crate::objects::{Id, LoadBalancer};
+use crate::observed::{Beside, Found, Goal, GroupView, Observed, Target};
+use crate::provider::OpenStack;
+use crate::record;
+
+/// Where the second load balancer and its members are.
+pub(super) struct Place {
+    vip_subnet: Option<Id>,
+    member_subnet: Option<Id>,
+}
+
+/// For how long it is believed that a network has no subnet of a family, or which one.
+const SEARCHED: Duration = Duration::from_secs(60);
+/// A list of load balancers that is at hand may be this old for seeing whether there is a name to look after.
+const AT_HAND: Duration = Duration::from_secs(3600);
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+impl OpenStack {
+    /// Adds what the Service has, or shall have, beside its load balancer.
+    pub(super) async fn look_beside(
+        &self,
+        intent: &Intent,
+        mut have: Observed,
+        version: ApiVersion,
+    ) -> Result<Observed, Trouble> {
+        if intent.load_balancer.is_some() && matches!(have.found, Found::Refused(_)) {
+            return Ok(have);
+        }
+        let wanted = wanted(&have);
+        for family in FAMILIES {
+            match (&intent.load_balancer, &have.goal) {
+                (Some(wish), Goal::Exists(target)) if wanted == Some(family) => {
+                    let target = target.clone();
+                    self.look_at_second(intent, wish, &target, family, &mut have, version)
+                        .await?;
+                }
+                _ => {
+                    let beside = self.look_at_leftover(intent, &have, family, version);
+                    have.beside.extend(beside.await?);
+                }
+            }
+        }
+        if have.lacking.is_none() {
+            have.lacking = only_one(&have);
+        }
+        Ok(have)
+    }
+
+    async fn look_at_second(
+        &self,
+        intent: &Intent,
+        wish: &LoadBalancerWish,
+        target: &Target,
+        family: Family,
+        have: &mut Observed,
+        version: ApiVersion,
+    ) -> Result<(), Trouble> {
+        let names = have.names.beside(family);
+        let (own, theirs) = in_family(wish, family, have.features);
+        let intent = derived(intent, family, Some(theirs));
+        let Some(wish) = &intent.load_balancer else {
+            return Ok(());
+        };
+        let (found, _) = self.search(&intent, &names).await?;
+        let mut place = Place {
+            vip_subnet: None,
+            member_subnet: target.choice.member_subnet.clone().filter(|_| !own),
+        };
+        if matches!(found, Found::Nothing) {
+            let problem = unreachable(wish, family, own, have.features);
+            place.vip_subnet = match &problem {
+                None => self.subnet_beside(wish, own, target, have, family).await?,
+                Some(_) => None,
+            };
+            if place.vip_subnet.is_none() {
+                let nowhere =
+                    || format!("neither the VIP's network nor the nodes' have an {family} subnet");
+                let problem = problem.unwrap_or_else(nowhere);
+                have.lacking = Some(lacking(target, problem));
+                return Ok(());
+            }
+        }
+        let looked = self.look_at_wish(&intent, wish, names, version, Some(&place));
+        let mut second = looked.await?;
+        merge_groups(&mut have.groups, second.groups.take());
+        second
+            .notices
+            .retain(|(event, _)| *event != "LoadBalancerFloatingIPSkipped");
+        // Ranges of the other family are for the other load balancer.
+        for notices in [&mut have.notices, &mut second.notices] {
+            let elsewhere = |reason: &Reason| reason.code == Code::AddressFamilyMismatch;
+            notices.retain(|(_, reason)| !elsewhere(reason) || reason.severity == Severity::Error);
+        }
+        have.beside.push(Beside {
+            intent,
+            have: second,
+        });
+        Ok(())
+    }
+
+    /// A load balancer of a family that the Service does not want of it any more. Without one nothing is asked.
+    async fn look_at_leftover(
+        &self,
+        intent: &Intent,
+        have: &Observed,
+        family: Family,
+        version: ApiVersion,
+    ) -> Result<Option<Beside>, Trouble> {
+        let names = have.names.beside(family);
+        let intent = derived(intent, family, None);
+        let (known, expected) = {
+            let memory = self.memory();
+            let known = memory.of.contains_key(&intent.uid);
+            let expected = memory.expected.get(&intent.uid);
+            (known, expected.is_some_and(|until| *until > Instant::now()))
+        };
+        let removal = matches!(have.goal, Goal::Gone { .. });
+        if !removal && !known && !expected {
+            let roster = self.rows(ago(AT_HAND)).await?;
+            let is_it = |row: &LoadBalancer| {
+                row.name == names.load_balancer || row.tags.contains(&names.uid_tag)
+            };
+            if !roster.iter().any(|(row, _)| is_it(row)) {
+                return Ok(None);
+            }
+        }
+        let (found, _) = self.search(&intent, &names).await?;
+        if !matches!(found, Found::One { owner: true, .. }) && !expected {
+            self.memory().forget(&intent.uid);
+            return Ok(None);
+        }
+        let mut have = self.look_before_removal(&intent, names, version).await?;
+        have.groups = None;
+        if family == Family::V6 {
+            // A floating IP that leads nowhere is that of the first load balancer.
+            have.addressing.spare = None;
+        }
+        Ok(Some(Beside { intent, have }))
+    }
+
+    /// Whether the Service has a load balancer of its second family.
+    async fn is_beside(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        family: Family,
+    ) -> Result<bool, Trouble> {
+        let intent = derived(intent, family, None);
+        let (found, _) = self.search(&intent, &names.beside(family)).await?;
+        Ok(!matches!(found, Found::Nothing))
+    }
+
+    /// A further VIP for the load balancer that is to be made, where there can be one.
+    pub(super) async fn second_vip(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        target: &mut Target,
+        features: Features,
+    ) -> Result<(), Trouble> {
+        let [_, second, ..] = target.choice.families.as_slice() else {
+            return Ok(());
+        };
+        let second = *second;
+        let refused = self.memory().one_vip_only.contains(&target.choice.provider);
+        if !features.additional_vips() || refused || self.is_beside(intent, names, second).await? {
+            return Ok(());
+        }
+        if let Some(network) = self.vip_network(&target.choice).await? {
+            let subnet = self.subnet_in(&network, second).await?;
+            target.additional.extend(subnet);
+        }
+        Ok(())
+    }
+
+    /// A subnet for the second load balancer: in the network of the first one, else where the nodes have their
+    /// addresses of the family.
+    async fn subnet_beside(
+        &self,
+        wish: &LoadBalancerWish,
+        own: bool,
+        target: &Target,
+        have: &Observed,
+        family: Family,
+    ) -> Result<Option<Id>, Trouble> {
+        let network = match &have.found {
+            Found::One { balancer, .. } => {
+                match (&balancer.vip_network_id, &balancer.vip_subnet_id) {
+                    (Some(network), _) => Some(network.clone()),
+                    (None, Some(subnet)) => self.subnet(subnet).await?.map(|it| it.network_id),
+                    (None, None) => None,
+                }
+            }
+            _ => self.vip_network(&target.choice).await?,
+        };
+        if let Some(network) = network
+            && let Some(subnet) = self.subnet_in(&network, family).await?
+        {
+            return Ok(Some(subnet));
+        }
+        if !own {
+            return Ok(None);
+        }
+        let of_cloud =
+            |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
+        let Some(node) = wish.nodes.iter().find(of_cloud) else {
+            return Ok(None);
+        };
+        let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
+            return Ok(None);
+        };
+        if let Some((_, known)) = self.searched(server, family) {
+            return Ok(known);
+        }
+        let ports = self.cloud.ports(&[("device_id", server)]).await?;
+        let mut fixed = ports.iter().flat_map(|port| &port.fixed_ips);
+        let subnet = fixed.find(|fixed| fixed.ip_address == node.address);
+        let subnet = subnet.map(|fixed| fixed.subnet_id.clone());
+        self.note_search(server, family, subnet.as_ref());
+        Ok(subnet)
+    }
+
+    async fn subnet_in(&self, network: &Id, family: Family) -> Result<Option<Id>, Trouble> {
+        if let Some((_, known)) = self.searched(network.as_str(), family) {
+            return Ok(known);
+        }
+        let subnets = self
+            .cloud
+            .subnets(&[("network_id", network.as_str())])
+            .await?;
+        let mut subnets = subnets.iter();
+        let subnet = subnets.find(|it| Family::of(it.cidr.addr()) == family);
+        let subnet = subnet.map(|it| it.id.clone());
+        self.note_search(network.as_str(), family, subnet.as_ref());
+        Ok(subnet)
+    }
+
+    /// What was found at the last search, and when, if that holds yet.
+    fn searched(&self, place: &str, family: Family) -> Option<(Instant, Option<Id>)> {
+        let memory = self.memory();
+        let last = memory.family_subnets.get(&(Arc::from(place), family))?;
+        (last.0.elapsed() < SEARCHED).then(|| last.clone())
+    }
+
+    fn note_search(&self, place: &str, family: Family, subnet: Option<&Id>) {
+        let answer = (Instant::now(), subnet.cloned());
+        let key = (Arc::from(place), family);
+        self.memory().family_subnets.insert(key, answer);
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// What is chosen for the first load balancer holds for the second, but for where it is.
+    pub(super) fn settle(&self, choice: &mut Choice, balancer: Option<&LoadBalancer>) {
+        choice.autodetect = false;
+        choice.port = None;
+        choice.vip_network = None;
+        let there = balancer.and_then(|it| it.vip_subnet_id.clone());
+        choice.vip_subnet = there.or_else(|| self.vip_subnet.clone());
+        choice.member_subnet.clone_from(&self.member_subnet);
+    }
+}
+
+/// The family for which there shall be a load balancer beside the first.
+fn wanted(have: &Observed) -> Option<Family> {
+    let Goal::Exists(target) = &have.goal else {
+        return None;
+    };
+    let second = *target.choice.families.get(1)?;
+    let wanted = match &have.found {
+        Found::One {
+            balancer, owner, ..
+        } => *owner && !has_address(balancer, second),
+        Found::Nothing => target.additional.is_empty(),
+        Found::Refused(_) => false,
+    };
+    wanted.then_some(second)
+}
+
+fn has_address(balancer: &LoadBalancer, family: Family) -> bool {
+    let further = balancer.additional_vips.iter();
+    let mut vips = further
+        .filter_map(|vip| vip.ip_address)
+        .chain(balancer.vip_address);
+    vips.any(|vip| Family::of(vip) == family)
+}
+
+/// That a load balancer of somebody else has one address, and gets no second one.
+fn only_one(have: &Observed) -> Option<Reason> {
+    let (
+        Goal::Exists(target),
+        Found::One {
+            balancer,
+            owner: false,
+            ..
+        },
+    ) = (&have.goal, &have.found)
+    else {
+        return None;
+    };
+    let second = *target.choice.families.get(1)?;
+    if has_address(balancer, second) {
+        return None;
+    }
+    let message = format!(
+        "load balancer {} has one address, and a Service that shares it gets no other",
+        balancer.id
+    );
+    let reason = match target.choice.policy {
+        FamilyPolicy::RequireDualStack => Reason::warning(Code::AddressFamilyMismatch, message),
+        _ => Reason::info(Code::AddressFamilyMismatch, message),
+    };
+    let remedy = "remove the annotation to get a load balancer for each family";
+    Some(reason.at("spec.ipFamilies").remedy(remedy))
+}
+
+fn lacking(target: &Target, problem: String) -> Reason {
+    let reason = match target.choice.policy {
+        FamilyPolicy::RequireDualStack => Reason::error(Code::AddressFamilyMismatch, problem),
+        _ => Reason::info(
+            Code::AddressFamilyMismatch,
+            format!("one family only: {problem}"),
+        ),
+    };
+    reason.at("spec.ipFamilies")
+}
+
+/// What a Service wants of its second load balancer alone; `None`: nothing.
+fn derived(intent: &Intent, family: Family, wish: Option<LoadBalancerWish>) -> Intent {
+    let mut cloud = intent.cloud.clone();
+    cloud.load_balancer = None;
+    cloud.port = None;
+    let record = record::beside(intent).map(|text| (RECORD.to_owned(), text.to_owned()));
+    Intent {
+        service: intent.service.clone(),
+        uid: uid_beside(&intent.uid, family),
+        load_balancer: wish,
+        cloud,
+        marks: record.into_iter().collect(),
+        remarks: Vec::new(),
+    }
+}
+
+/// The wish with everything in the second family; and whether nodes have addresses of it. Where none has, members
+/// keep those that they have, as far as load balancers can translate.
+fn in_family(
+    wish: &LoadBalancerWish,
+    family: Family,
+    features: Features,
+) -> (bool, LoadBalancerWish) {
+    let of = |addresses: &[IpAddr]| -> Vec<IpAddr> {
+        let all = addresses.iter().copied();
+        all.filter(|it| Family::of(*it) == family).collect()
+    };
+    let mut moved = HashMap::new();
+    let mut nodes = Vec::new();
+    for node in &wish.nodes {
+        if let Some(address) = of(&node.others).first() {
+            moved.insert(node.address, *address);
+            nodes.push(NodeTarget {
+                address: *address,
+                others: Vec::new(),
+                ..node.clone()
+            });
+        }
+    }
+    let own = !moved.is_empty();
+    if !own {
+        nodes.clone_from(&wish.nodes);
+    }
+    let member = |member: &Member, translated: bool| {
+        if translated {
+            return Some(member.clone());
+        }
+        let address = moved.get(&member.address.ip())?;
+        Some(Member {
+            address: SocketAddr::new(*address, member.address.port()),
+            ..member.clone()
+        })
+    };
+    let listeners = wish.listeners.iter().map(|listener| {
+        let translated = !own && translates(listener, features);
+        let members = listener.pool.members.iter();
+        Listener {
+            allowed: allowed(&listener.allowed, family),
+            pool: Pool {
+                members: members.filter_map(|it| member(it, translated)).collect(),
+                ..listener.pool.clone()
+            },
+            ..listener.clone()
+        }
+    });
+    let wish = LoadBalancerWish {
+        address: AddressWish {
+            families: vec![family],
+            policy: FamilyPolicy::SingleStack,
+            requested: of(&wish.address.requested),
+            held: of(&wish.address.held),
+            ..wish.address.clone()
+        },
+        listeners: listeners.collect(),
+        nodes,
+        ..wish.clone()
+    };
+    (own, wish)
+}
+
+/// Whether members of another family than the VIP's can serve the listener: a proxy makes new connections.
+fn translates(listener: &Listener, features: Features) -> bool {
+    listener.key.protocol == Protocol::Tcp && !features.ovn
+}
+
+/// Why a new load balancer would have members that it can't reach.
+fn unreachable(
+    wish: &LoadBalancerWish,
+    family: Family,
+    own: bool,
+    features: Features,
+) -> Option<String> {
+    let mut untranslated = wish.listeners.iter().filter(|it| !translates(it, features));
+    let listener = untranslated.next().filter(|_| !own)?;
+    let why = if features.ovn {
+        "the provider ovn".to_owned()
+    } else {
+        format!("port {}", listener.key)
+    };
+    Some(format!(
+        "no node has an {family} address, and {why} needs members of the VIP's family"
+    ))
+}
+
+fn allowed(allowed: &AllowedSources, family: Family) -> AllowedSources {
+    let AllowedSources::Only(prefixes) = allowed else {
+        return allowed.clone();
+    };
+    let fits = prefixes
+        .iter()
+        .filter(|prefix| Family::of(prefix.addr()) == family);
+    let fits: std::collections::BTreeSet<_> = fits.copied().collect();
+    // None at all would be read as everybody; of the other family, they let in nobody.
+    AllowedSources::Only(if fits.is_empty() {
+        prefixes.clone()
+    } else {
+        fits
+    })
+}
+
+/// Both load balancers reach the nodes through the Service's one group.
+fn merge_groups(first: &mut Option<GroupView>, second: Option<GroupView>) {
+    let (Some(first), Some(second)) = (first, second) else {
+        return;
+    };
+    let GroupView {
+        sources,
+        health_sources,
+        node_ports,
+        leaving,
+        ..
+    } = second;
+    for (all, more) in [
+        (&mut first.sources, sources),
+        (&mut first.health_sources, health_sources),
+    ] {
+        for source in more {
+            if !all.contains(&source) {
+                all.push(source);
+            }
+        }
+    }
+    for port in node_ports {
+        if !first.node_ports.iter().any(|it| it.id == port.id) {
+            first.node_ports.push(port);
+        }
+    }
+    first
+        .leaving
+        .retain(|port| leaving.iter().any(|it| it.id == port.id));
+}
