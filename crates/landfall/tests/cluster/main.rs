@@ -8,6 +8,9 @@
     reason = "tests: they end at what must not be, and tell what they measured"
 )]
 
+#[path = "../support/simulated.rs"]
+mod simulated;
+
 mod bed;
 mod network;
 mod replica;
@@ -16,6 +19,7 @@ mod traffic;
 mod classes;
 mod commands;
 mod lifecycle;
+mod openstack;
 mod outage;
 mod refusals;
 mod replicas;

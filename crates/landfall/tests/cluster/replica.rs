@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -56,6 +56,11 @@ impl Replica {
 
     /// Waits until everything is known and handled.
     pub async fn ready(&mut self) {
+        self.ready_within(DEADLINE).await;
+    }
+
+    /// The same where a cloud has to be waited for.
+    pub async fn ready_within(&mut self, deadline: Duration) {
         let began = Instant::now();
         loop {
             let answer = traffic::http(self.admin, "/readyz").await;
@@ -64,7 +69,7 @@ impl Replica {
             }
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
-            assert!(began.elapsed() < DEADLINE, "{} is not ready", self.name);
+            assert!(began.elapsed() < deadline, "{} is not ready", self.name);
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -96,6 +101,15 @@ impl Replica {
         self.signal(Signal::TERM);
         let status = self.end().await;
         assert!(status.success(), "{} ended with {status}", self.name);
+    }
+
+    /// How many steps it has carried out, as its log tells; to wait is none.
+    pub fn applied(&self) -> usize {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let is_step = |line: &&str| {
+            line.contains("\"message\":\"applied\"") && !line.contains("\"step\":\"wait ")
+        };
+        log.lines().filter(is_step).count()
     }
 
     /// The value of a metric, all its labels added up.
@@ -148,4 +162,13 @@ pub async fn run(command: Command) -> Output {
         .await
         .expect("the command ends")
         .unwrap()
+}
+
+/// What a program prints; it has to succeed.
+pub async fn printed(command: Command) -> String {
+    let output = run(command).await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{errors}");
+    text
 }

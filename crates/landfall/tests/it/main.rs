@@ -6,6 +6,9 @@
     reason = "a failure here is a failed test"
 )]
 
+#[path = "../support/simulated.rs"]
+mod simulated;
+
 mod adopt;
 mod backend;
 mod broken_files;
@@ -20,6 +23,7 @@ mod look;
 mod manifest;
 mod members;
 mod openstack;
+mod openstack_refusals;
 mod operating;
 mod orphans;
 mod planning;
@@ -31,5 +35,6 @@ mod ranges;
 mod refusals;
 mod requests;
 mod restart;
+mod scene;
 mod traffic;
 mod witness;

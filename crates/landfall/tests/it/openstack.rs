@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use landfall_model::reason::Code;
 use landfall_model::view::ServiceView;
-use landfall_testkit::openstack::{Served, Service, Settle, Sim};
+use landfall_testkit::openstack::Service;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -17,77 +15,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::lab::Lab;
 use crate::look::is_ready;
-use crate::manifest::{Svc, line_of, svc};
+use crate::manifest::{line_of, svc};
 use crate::process::{self, Ended};
+use crate::scene::{CONFIG, OPTIONS, Scene, manifest};
 
-/// A lab, a cloud, and the files that lead from one to the other.
-struct Scene {
-    lab: Lab,
-    sim: Sim,
-    served: Served,
-}
-
-const NODES: [(&str, [u8; 4]); 2] = [("node-a", [10, 0, 0, 11]), ("node-b", [10, 0, 0, 12])];
+// === impl Scene ===
 
 impl Scene {
-    /// A cloud with two nodes in it, and an instance that serves everything.
-    async fn set() -> Self {
-        Self::with(&CONFIG).await
-    }
-
-    /// The same for other options of `up`.
-    async fn with(options: &[&str]) -> Self {
-        let sim = Sim::new();
-        sim.configure(|settings| settings.settle = Settle::all(Duration::from_millis(100)));
-        let served = sim.serve().await.unwrap();
-        let lab = Lab::new();
-        let mut nodes = String::new();
-        for (name, address) in NODES {
-            let address = IpAddr::from(address);
-            sim.add_node(name, address);
-            let node = format!(
-                "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
-                 status:\n  addresses: [{{type: InternalIP, address: {address}}}]\n  \
-                 conditions: [{{type: Ready, status: \"True\"}}]\n"
-            );
-            nodes.push_str(&node);
-        }
-        lab.write("nodes.yaml", &nodes);
-        let scene = Self {
-            lab: lab.options(options),
-            sim,
-            served,
-        };
-        scene.cloud_conf("", "");
-        scene.put(
-            "landfall.yaml",
-            "instances:\n- name: cloud\n  default: true\n  provider:\n    kind: openstack\n    \
-             cloudConf: cloud.conf\n    clusterName: shop\n",
-        );
-        scene
-    }
-
-    /// A `cloud.conf` that works, with further lines in its two sections.
-    fn cloud_conf(&self, global: &str, load_balancer: &str) {
-        let text = format!(
-            "[Global]\nauth-url = {}\nusername = landfall\npassword = simulated-password\n\
-             domain-name = Default\ntenant-name = demo\n{global}\n[LoadBalancer]\n\
-             floating-network-id = {}\nsubnet-id = {}\n{load_balancer}\n",
-            self.served.auth_url,
-            self.sim.external_network(),
-            self.sim.subnet(),
-        );
-        self.put("cloud.conf", &text);
-    }
-
-    fn put(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.lab.path(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
     /// Lets `up` fail to start, and hands over how it ended.
     async fn fails(&self, options: &[&str]) -> Ended {
         let folder = self.lab.folder();
@@ -113,19 +48,6 @@ impl Scene {
     }
 }
 
-const CONFIG: [&str; 2] = ["--config", "landfall.yaml"];
-
-/// A Service as a cluster has it: with NodePorts.
-fn web() -> Svc {
-    svc("web").spec("allocateLoadBalancerNodePorts: true")
-}
-
-fn manifest(service: &Svc) -> String {
-    service
-        .yaml()
-        .replace("{port: 80}", "{port: 80, nodePort: 30080}")
-}
-
 fn address(value: &Value) -> IpAddr {
     value["floating_ip_address"]
         .as_str()
@@ -137,7 +59,7 @@ fn address(value: &Value) -> IpAddr {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_behind() {
     let mut scene = Scene::set().await;
-    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.write("web", &svc("web").tcp(80));
 
     let before = scene.plan(&CONFIG).await;
     assert!(before.contains("create load balancer"), "{before}");
@@ -176,7 +98,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_for_a_changed_manifest_looks_at_the_cloud_and_changes_nothing() {
     let mut scene = Scene::set().await;
-    let text = manifest(&web().tcp(80));
+    let text = manifest(&svc("web").tcp(80));
     scene.lab.write("web.yaml", &text);
     scene.lab.start().await;
     scene.lab.ready("default/web").await;
@@ -201,7 +123,7 @@ async fn what_stops_the_start_is_named() {
         "instance cloud",
         "401",
         "check user, password",
-        &scene.served.auth_url,
+        &scene.cloud.served.auth_url,
     ] {
         assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
     }
@@ -248,7 +170,11 @@ async fn a_cloud_that_does_not_answer_is_told_and_keeps_nobody_else_from_working
         "instances:\n- name: here\n  provider: local\n  default: true\n- name: cloud\n  \
          provider:\n    kind: openstack\n    cloudConf: cloud.conf\n",
     );
-    let far = manifest(&web().tcp(80).spec("loadBalancerClass: landfall.dev/cloud"));
+    let far = manifest(
+        &svc("web")
+            .tcp(80)
+            .spec("loadBalancerClass: landfall.dev/cloud"),
+    );
     scene.lab.write("far.yaml", &far);
     let near = svc("near").tcp(8080).option("endpoints", "127.0.0.1:9");
     scene.lab.write("near.yaml", &near.yaml());
@@ -266,9 +192,8 @@ async fn a_cloud_that_does_not_answer_is_told_and_keeps_nobody_else_from_working
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_of_the_reference_serves_services_without_a_class() {
-    let options = ["--cloud-config", "cloud.conf", "--cluster-name", "c1"];
-    let mut scene = Scene::with(&options).await;
-    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    let mut scene = Scene::with(&OPTIONS).await;
+    scene.write("web", &svc("web").tcp(80));
     scene.lab.start().await;
     scene.lab.ready("default/web").await;
     let balancers = scene.sim.load_balancers();
@@ -279,7 +204,7 @@ async fn the_command_line_of_the_reference_serves_services_without_a_class() {
 async fn an_instance_that_is_switched_off_touches_no_service() {
     let mut scene = Scene::set().await;
     scene.cloud_conf("", "enabled = false");
-    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.write("web", &svc("web").tcp(80));
     scene.lab.start().await;
     scene
         .lab
@@ -332,7 +257,7 @@ async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_comes_back_after_a_restart_without_a_write() {
     let mut scene = Scene::set().await;
-    scene.lab.write("web.yaml", &manifest(&web().tcp(80)));
+    scene.write("web", &svc("web").tcp(80));
     scene.lab.start().await;
     let before: ServiceView = scene.lab.ready("default/web").await;
     scene.lab.settled().await;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use landfall_testkit::openstack::{Fault, Service};
 use serde_json::{Value, json};
 
-use crate::adopt::{Scene, text};
 use crate::manifest::svc;
+use crate::process::{self, Ended};
+use crate::scene::{OPTIONS, Scene, text};
 
 /// Leaked objects of this cluster, and beside them what must never be touched.
 struct Leak {
@@ -28,7 +29,9 @@ impl Leak {
             );
             let body = json!({"name": format!("lb-sg-{uid}-default-{service}"), "description": description});
             let path = "/v2.0/security-groups";
-            scene.make(Service::Network, path, "security_group", &body)
+            scene
+                .cloud
+                .make(Service::Network, path, "security_group", &body)
         };
         let (web, web_address) = scene.reference_makes("c1", "web");
         let (theirs, their_address) = scene.reference_makes("c2", "gone");
@@ -39,14 +42,20 @@ impl Leak {
         });
         let body = json!({"name": "by-hand", "vip_subnet_id": scene.sim.subnet()});
         let path = "/v2/lbaas/loadbalancers";
-        let by_hand = scene.make(Service::LoadBalancer, path, "loadbalancer", &body);
+        let by_hand = scene
+            .cloud
+            .make(Service::LoadBalancer, path, "loadbalancer", &body);
         let body =
             json!({"floating_network_id": scene.sim.external_network(), "description": "mine"});
         let path = "/v2.0/floatingips";
-        let mine = scene.make(Service::Network, path, "floatingip", &body);
+        let mine = scene
+            .cloud
+            .make(Service::Network, path, "floatingip", &body);
         let body = json!({"name": "lb-sg-of-people", "description": "mine"});
         let path = "/v2.0/security-groups";
-        let my_group = scene.make(Service::Network, path, "security_group", &body);
+        let my_group = scene
+            .cloud
+            .make(Service::Network, path, "security_group", &body);
         for object in [
             &web,
             &web_address,
@@ -63,7 +72,9 @@ impl Leak {
             scene.sim.mark_foreign(text(&object["id"]));
         }
         let (gone, its_address) = scene.reference_makes("c1", "gone");
-        let spare = scene.floating_ip("c1", "older", &Value::Null);
+        let spare = scene
+            .cloud
+            .floating_ip("c1", ("default", "older"), &Value::Null);
         let leaked = [
             id(&its_address),
             id(&gone),
@@ -145,6 +156,49 @@ async fn nobody_is_asked_without_a_terminal_and_nothing_deleted() {
     let ended = scene.run("orphans", &["--yes"]).await;
     assert_eq!(ended.code(), Some(2), "{}", ended.stdout);
     assert!(scene.sim.calls().is_empty());
+}
+
+/// `orphans --delete` at a terminal at which somebody types.
+async fn asked(scene: &Scene, keys: &str) -> Ended {
+    let folder = scene.lab.folder();
+    let folder = folder.to_str().unwrap();
+    let arguments = [&["orphans"], &OPTIONS[..], &["--delete", "-f", folder]].concat();
+    let home = scene.lab.path(".");
+    process::typed(process::program(&home, &arguments), keys).await
+}
+
+/// What ends the input of a terminal at the begin of a line.
+const END_OF_INPUT: &str = "\u{4}";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_a_terminal_everything_but_yes_deletes_nothing() {
+    let Leak { scene, .. } = Leak::set().await;
+    for keys in ["n\n", "N\n", "\n", "yn\n", "n\ny\n", END_OF_INPUT] {
+        let ended = asked(&scene, keys).await;
+        assert_eq!(ended.code(), Some(1), "{keys:?}: {}", ended.stderr);
+        assert!(ended.stdout.contains("4 orphans; "), "{}", ended.stdout);
+        let said = "Delete these 4 objects? [y/N] nothing was deleted\n";
+        assert_eq!(ended.stderr, said, "{keys:?}");
+        assert!(scene.sim.writes().is_empty(), "{keys:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_a_terminal_yes_deletes_what_was_shown() {
+    let leak = Leak::set().await;
+    let Leak { scene, leaked } = &leak;
+    let before = scene.sim.snapshot_foreign();
+    let ended = asked(scene, "y\n").await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stderr, "Delete these 4 objects? [y/N] ");
+    let told = &ended.stdout;
+    assert!(told.ends_with("4 deleted, 0 could not be\n"), "{told}");
+    for id in leaked {
+        assert!(told.contains(id), "{id}\n{told}");
+    }
+    assert_eq!(scene.sim.writes().len(), 4);
+    assert_eq!(scene.sim.snapshot_foreign(), before);
+    assert_eq!(leak.listed().await, BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,11 +1,14 @@
 //! Programs: started, listened to, ended.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::lab::DEADLINE;
 
@@ -136,6 +139,28 @@ pub async fn run(command: std::process::Command, stdin: &str) -> Ended {
         .await
         .expect("the command ends")
         .unwrap();
+    Ended {
+        status: output.status,
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs a program at a terminal at which somebody types. What it prints goes elsewhere, as through a pipe.
+pub async fn typed(mut command: std::process::Command, keys: &str) -> Ended {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let terminal = openpt(flags).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    command.stdin(ioctl_tiocgptpeer(&terminal, flags).unwrap());
+    let ended = tokio::process::Command::from(command)
+        .kill_on_drop(true)
+        .output();
+    // The terminal keeps what is typed until it is read.
+    let mut terminal = File::from(terminal);
+    terminal.write_all(keys.as_bytes()).unwrap();
+    let output = tokio::time::timeout(DEADLINE * 2, ended).await;
+    let output = output.expect("the command ends").unwrap();
     Ended {
         status: output.status,
         stdout: String::from_utf8(output.stdout).unwrap(),

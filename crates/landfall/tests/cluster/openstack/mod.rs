@@ -1,0 +1,4 @@
+//! OpenStack behind a cluster: the simulated cloud.
+
+mod command_line;
+mod takeover;

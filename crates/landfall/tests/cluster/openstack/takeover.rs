@@ -1,0 +1,104 @@
+//! From cloud-provider-openstack to Landfall on the simulated cloud: `adopt`, `adopt --apply`, and `orphans` with the
+//! cluster's id.
+
+use std::process::Command;
+
+use landfall_testkit::openstack::Service;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, text};
+use crate::replica::{landfall, printed};
+use crate::simulated::{self, Simulated};
+
+fn service(name: &str, node_port: u16, annotations: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
+         spec:\n  type: LoadBalancer\n  ports: [{{name: web, port: 80, nodePort: {node_port}}}]\n"
+    )
+}
+
+fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+/// A command that looks at cluster and cloud as the administrator.
+fn command(bed: &Bed, arguments: &[&str]) -> Command {
+    let mut command = landfall(bed.cluster.directory());
+    command
+        .args(arguments)
+        .args(["--kubeconfig", text(bed.cluster.admin())])
+        .args(["--cloud-config", "cloud.conf", "--cluster-name", "c1"]);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is_an_orphan() {
+    let cloud = Simulated::start().await;
+    let sim = &cloud.sim;
+    let bed = Bed::open("shop").await;
+    bed.kubectl().apply(&simulated::nodes()).await.unwrap();
+    bed.write("cloud.conf", &cloud.conf("", ""));
+    let differing = "loadbalancer.openstack.org/timeout-client-data: \"60000\"";
+    bed.apply(&(service("web", 30080, "") + &service("api", 30081, differing)))
+        .await;
+    let (web, _) = cloud.reference_makes("c1", (&bed.namespace, "web"), 30080);
+    let (api, _) = cloud.reference_makes("c1", (&bed.namespace, "api"), 30081);
+    let before = sim.load_balancer(id(&web));
+    let addresses = sim.floating_ips();
+
+    // To look changes nothing.
+    let told = printed(command(&bed, &["adopt"])).await;
+    let summary = "2 Services, 1 taken over with no write, 1 steps for 1 others\n";
+    assert!(told.ends_with(summary), "{told}");
+    assert!(sim.writes().is_empty());
+
+    let apply = [
+        "adopt",
+        "--apply",
+        "--timeout",
+        "60",
+        "--namespace",
+        "default",
+    ];
+    let told = printed(command(&bed, &apply)).await;
+    assert!(told.contains("2 of 2 Services are taken over"), "{told}");
+    let writes = sim.writes();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(sim.load_balancer(id(&web)), before);
+    let listener = &sim.load_balancer(id(&api))["listeners"][0];
+    assert_eq!(listener["timeout_client_data"], 60000);
+    assert_eq!(sim.floating_ips(), addresses);
+    let published = bed.service("web").await;
+    let address = &published["status"]["loadBalancer"]["ingress"][0]["ip"];
+    assert_eq!(*address, addresses[0]["floating_ip_address"]);
+    let told = printed(command(&bed, &["adopt"])).await;
+    let summary = "2 Services, 2 taken over with no write, 0 steps for 0 others\n";
+    assert!(told.ends_with(summary), "{told}");
+
+    // A Service that is still being cleared away owns its load balancer, until that is done.
+    bed.run(&["delete", "service", "api", "--wait=false"]).await;
+    let told = printed(command(&bed, &["orphans"])).await;
+    assert!(told.starts_with("0 orphans; looked at 2 load"), "{told}");
+    assert!(told.ends_with("for 2 Services\n"), "{told}");
+
+    // What is marked by this cluster is its own under whatever name; by another cluster, never.
+    let system = bed.kubectl().get(&["namespace", "kube-system"]).await;
+    let system = system.unwrap();
+    let own = system["metadata"]["uid"].as_str().unwrap();
+    for (name, id) in [
+        ("kube_service_old_a_b", own),
+        ("kube_service_c1_a_c", "else"),
+    ] {
+        let tags = [format!("kube_cluster_id_{id}")];
+        let body = json!({"name": name, "vip_subnet_id": sim.subnet(), "tags": tags});
+        let path = "/v2/lbaas/loadbalancers";
+        cloud.make(Service::LoadBalancer, path, "loadbalancer", &body);
+    }
+    let told = printed(command(&bed, &["orphans", "--delete", "--yes"])).await;
+    assert!(
+        told.contains("deleted load balancer kube_service_old_a_b"),
+        "{told}"
+    );
+    assert!(told.ends_with("1 deleted, 0 could not be\n"), "{told}");
+    assert_eq!(sim.writes().len(), 2);
+}
