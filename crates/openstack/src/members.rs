@@ -144,7 +144,17 @@ pub(crate) fn plan(
             plan.push_members(step, "no node of the Service has this address");
         }
     }
-    batch.add(list, plan);
+    // Only the first of several requests is sent before the next look: it must get the pool further each time.
+    let needed = |(address, member): &(&IpAddr, &WantedMember)| match find(address, member) {
+        Some(it) => differs(it, member),
+        None => true,
+    };
+    let members = wanted.members.iter().filter(needed);
+    let bodies = members.map(|(address, member)| {
+        let there = find(address, member);
+        as_it_stays(*address, member, there).0
+    });
+    batch.add(bodies.collect(), plan);
 }
 
 /// For providers that take no batches. Members are told apart by address and port alone, as they have names of
@@ -229,7 +239,7 @@ impl Batch<'_, '_> {
                 let Some(address) = address else { continue };
                 if let Some(member) = self.wanted.members.get(&address) {
                     let key = (address, member.port);
-                    let mut after = as_member(address, member, leaves.get(&key));
+                    let (_, mut after) = as_it_stays(address, member, leaves.get(&key));
                     if body.get("name").is_none() {
                         after.name.clear();
                     }

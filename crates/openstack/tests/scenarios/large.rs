@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::create::web;
 use crate::rig::Rig;
 
+const MONITORED: &str = "loadbalancer.openstack.org/enable-health-monitor";
+
 /// About ten members.
 const LIMIT: usize = 1_200;
 
@@ -142,4 +144,28 @@ async fn from_2_11_on_another_node_port_of_a_large_pool_is_a_few_batches() {
     let writes = rig.writes();
     assert!(writes.len() <= 8, "{writes:?}");
     assert!(!writes[0].contains("additive_only"), "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_pool_gets_another_monitor_port_by_a_few_batches() {
+    for minor in [10, 27] {
+        let mut rig = small(minor);
+        more(&mut rig, 0..28);
+        rig.apply(web().annotated(MONITORED, "true")).await;
+        rig.settle().await;
+        rig.forget();
+        rig.edit("web", |row| {
+            row.external_local = true;
+            row.health_check_node_port = 31000.try_into().ok();
+        })
+        .await;
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.members_at(80).len(), 30);
+        let pool = picture.pool_at(80).id.to_string();
+        let asked = picture.members[&pool].iter();
+        let asked = asked.filter(|it| it.monitor_port == Some(31000)).count();
+        assert_eq!(asked, 30, "2.{minor}: {:?}", rig.writes());
+        assert!(minor < 11 || rig.writes().len() <= 8, "{:?}", rig.writes());
+    }
 }
