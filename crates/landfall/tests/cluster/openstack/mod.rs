@@ -1,4 +1,9 @@
-//! OpenStack behind a cluster: the simulated cloud.
+//! OpenStack behind a cluster: the simulated cloud, and the real one of the test bed.
 
 mod command_line;
+mod guide;
+mod kills;
+mod picture;
+mod refusals;
+mod scene;
 mod takeover;
