@@ -157,9 +157,10 @@ async fn source_ranges(scene: &Scene, picture: &Picture) {
         scene.until(what, |it| all_have(it, &wanted)).await;
         let calls = scene.project().calls_since(&mark, "landfall/").await;
         let mut calls = calls.unwrap();
-        calls.retain(Call::is_write);
+        // One that came too early, while the first listener was still being changed, changed nothing.
+        calls.retain(|call| call.is_write() && call.status != 409);
         let routes: Vec<String> = calls.iter().map(Call::route).collect();
-        assert_eq!(routes, ["PUT /v2.0/lbaas/listeners/{id}"; 2], "{what}");
+        assert_eq!(routes, ["PUT /v2/lbaas/listeners/{id}"; 2], "{what}");
     }
 }
 

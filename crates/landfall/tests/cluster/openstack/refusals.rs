@@ -114,17 +114,12 @@ async fn what_can_not_be_is_told_and_what_works_is_left_alone() {
     scene.programmed(&["works"]).await;
     let before = Picture::of(scene.project()).await;
 
-    let refused: [Refused; 9] = [
+    let refused: [Refused; 8] = [
         ("subnet", &[("subnet-id", NOWHERE)], &[NOWHERE]),
         ("network", &[("network-id", NOWHERE)], &[NOWHERE]),
         ("port", &[("port-id", NOWHERE)], &[NOWHERE]),
         // Octavia does not repeat the id.
         ("flavor", &[("flavor-id", NOWHERE)], &["flavor"]),
-        (
-            "member-subnet",
-            &[("member-subnet-id", NOWHERE)],
-            &[NOWHERE],
-        ),
         ("balancer", &[("load-balancer-id", NOWHERE)], &[NOWHERE]),
         ("theirs", &[("load-balancer-id", id)], &[id]),
         ("class", &[("class", "nowhere")], &["nowhere", "class"]),
