@@ -2,6 +2,7 @@
 
 mod beside;
 mod content;
+mod derived;
 mod notices;
 mod search;
 mod subnets;
