@@ -1,6 +1,5 @@
 //! `landfall controller`, and `landfall up` beside a cluster: facts from the API server, reports to it.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,15 +22,14 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
+    let grace = args.run.grace();
     let mut options = Options {
         fleet: Fleet::read(&args.instances).await?,
         pools: Vec::new(),
         fallback_pool: false,
         admin: args.admin,
-        admin_names: args.admin_name,
-        workers: args
-            .workers
-            .and_then(|workers| NonZeroUsize::new(workers.into())),
+        workers: args.run.threads(),
+        admin_names: args.run.admin_name,
     };
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned());
     let identity = identity(&host);
@@ -43,7 +41,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     .await?;
     let origin = args.cluster.origin();
     options.fleet.learn_cluster(&connection, &origin).await?;
-    let grace = Duration::from_secs(args.grace);
     let stop = Stop::watch();
     if !args.leader_elect {
         let instance =

@@ -1,7 +1,6 @@
 //! `landfall up`: serves manifests until told to stop.
 
 use std::io::Write as _;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +21,14 @@ const START: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let grace = args.run.grace();
     let mut options = Options {
         fleet: Fleet::read(&args.instances).await?,
         pools: args.pools,
         fallback_pool: true,
         admin: args.admin,
-        admin_names: args.admin_name,
-        workers: args
-            .workers
-            .and_then(|workers| NonZeroUsize::new(workers.into())),
+        workers: args.run.threads(),
+        admin_names: args.run.admin_name,
     };
     let instance = if args.filename.is_empty() {
         let identity = identity("landfall-up");
@@ -54,7 +52,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
             stop.asked().await;
         }
     }
-    instance.stop(Duration::from_secs(args.grace)).await;
+    instance.stop(grace).await;
     Ok(())
 }
 

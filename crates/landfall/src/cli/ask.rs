@@ -1,0 +1,136 @@
+//! Asking: `get`, `explain`, `plan` and `check`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{AdminArgs, ClusterArgs, InstancesArgs, TextOutput};
+
+/// `landfall get`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall get services\n  landfall get svc -o wide\n  landfall \
+                        get services -o json | jq '.items[].status'"
+)]
+pub struct GetArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub kind: Kind,
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<GetOutput>,
+    /// Only this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// With a cluster: the controller's configuration, which names its classes
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall explain`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall explain default/web\n  landfall explain shop/api -o json"
+)]
+pub struct ExplainArgs {
+    /// NAMESPACE/NAME of the Service
+    #[arg(value_name = "NAMESPACE/NAME")]
+    pub service: landfall_model::ServiceKey,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall plan`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Asks the running instance; where none answers, or with --config, --cloud-config or --pool, it \
+                  plans from nothing.\n\nExamples:\n  \
+                  landfall plan -f web.yaml\n  landfall plan -f examples/ --prune -o json"
+)]
+pub struct PlanArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Plan as if Services that are not in these manifests were deleted
+    #[arg(long)]
+    pub prune: bool,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
+    /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub instance: AdminArgs,
+}
+
+/// `landfall check`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exits 0 when there are no errors, 1 when there are, 2 when the call itself was \
+                  wrong.\n\nExamples:\n  landfall check -f examples/\n  landfall check -f - -o json < web.yaml"
+)]
+pub struct CheckArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it, with
+    /// a kubeconfig: what is in the cluster
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present_any = ["kubeconfig", "context", "config", "cloud_config"]
+    )]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
+    /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    /// Ask the clouds, too: authenticate, and judge what is there
+    #[arg(long)]
+    pub connect: bool,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: TextOutput,
+}
+
+/// What `get` can list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Services of type LoadBalancer
+    #[value(aliases = ["service", "svc"])]
+    Services,
+}
+
+/// How `get` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GetOutput {
+    /// More columns
+    Wide,
+    /// A v1 List as JSON
+    Json,
+    /// A v1 List as YAML
+    Yaml,
+}

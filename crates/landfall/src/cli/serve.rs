@@ -1,0 +1,153 @@
+//! Serving: `demo`, `up` and `controller`.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{DEFAULT_ADMIN, InstancesArgs, LogFormat};
+
+/// `landfall demo`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall demo            serve until Ctrl-C\n  landfall demo --once     \
+                  send requests through every address, print how they spread, and stop"
+)]
+pub struct DemoArgs {
+    /// Send requests through every address, print how they spread over the members, and stop;
+    /// succeeds only if all were answered and the failing member got none
+    #[arg(long)]
+    pub once: bool,
+    /// Where the status page answers; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
+    pub admin: SocketAddr,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// `landfall up`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  landfall up -f examples/\n  landfall up -f web.yaml -f dns.yaml --pool \
+                  192.0.2.16-192.0.2.31\n  kubectl get svc,endpointslices -o yaml | landfall up -f -"
+)]
+pub struct UpArgs {
+    /// A manifest file, a folder of them, or - for standard input; may be repeated
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present_any = ["kubeconfig", "context"],
+        conflicts_with_all = ["kubeconfig", "context"]
+    )]
+    pub filename: Vec<PathBuf>,
+    /// Read folders within folders, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub cluster: ServeClusterArgs,
+    /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
+    /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    pub pools: Vec<String>,
+    #[command(flatten)]
+    pub instances: InstancesArgs,
+    /// Where addresses are remembered over restarts
+    #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
+    pub state: Option<PathBuf>,
+    /// Where health, metrics, JSON and the status page answer; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
+    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// `landfall controller`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Of several \
+                  replicas one leads and writes, by a Lease; the others stand by.\n\nExamples:\n  \
+                  landfall controller --config /etc/landfall/landfall.yaml\n  landfall controller \
+                  --kubeconfig ~/.kube/config --leader-elect=false"
+)]
+pub struct ControllerArgs {
+    #[command(flatten)]
+    pub instances: InstancesArgs,
+    #[command(flatten)]
+    pub cluster: ServeClusterArgs,
+    /// Whether replicas elect one that writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
+    pub leader_elect: bool,
+    /// The namespace of the Lease; that of the pod or context unless given
+    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "landfall")]
+    pub lease_name: String,
+    /// Where health, metrics, JSON and the status page answer
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "0.0.0.0:9640",
+        env = "LANDFALL_ADMIN"
+    )]
+    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// How log lines look
+    #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// Serving the Services of a cluster instead of those of files.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeClusterArgs {
+    /// Serve the Services of the cluster that this kubeconfig names, instead of manifests
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// How an instance runs.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// A name under which the admin endpoint may be asked, beside its address; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub admin_name: Vec<String>,
+    /// Threads that carry traffic; one per core unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// How long connections may go on after a stop was asked for
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub grace: u64,
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// Threads that carry traffic, where that was said.
+    pub fn threads(&self) -> Option<NonZeroUsize> {
+        self.workers
+            .and_then(|workers| NonZeroUsize::new(workers.into()))
+    }
+
+    /// How long connections may go on after a stop was asked for.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace)
+    }
+}
