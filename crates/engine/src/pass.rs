@@ -17,7 +17,7 @@ use landfall_model::status::ServiceStatus;
 
 use crate::metrics::Metrics;
 use crate::report::{Event, Report, ReportError};
-use crate::status::{Facts, addresses, compose};
+use crate::status::{Facts, addresses, begun, compose};
 
 /// How often one pass may observe anew after carrying out a plan. Two suffice for a provider whose
 /// plans do what they say; the third is for one lost race.
@@ -214,7 +214,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         if let (Some(row), Some(_)) = (&job.row, &intent.load_balancer)
             && !row.finalized
         {
-            self.reporter.add_finalizer(row).await?;
+            let anonymous = row.status.conditions.is_empty();
+            let begun = anonymous.then(|| begun((self.now)()));
+            self.reporter.add_finalizer(row, begun.as_ref()).await?;
         }
         let said = end.reasons.len();
         for _ in 0..ROUNDS {

@@ -3,14 +3,17 @@
 use std::future::Future;
 
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ServiceStatus};
 
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
-    /// Puts the finalizer on a Service. Returns when it is durable.
+    /// Puts the finalizer on a Service, and in the same write the condition, where one is given:
+    /// the finalizer is everybody's, and the condition tells after a crash that it came from us.
+    /// Returns when it is durable.
     fn add_finalizer(
         &self,
         service: &ServiceRow,
+        begun: Option<&Condition>,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
     /// Takes the finalizer off. A Service that is gone already is a success.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 use crate::state::Record;
@@ -168,16 +168,21 @@ impl Registry {
     }
 
     /// Puts the finalizer on a Service. Returns the revision that must be durable for it to hold.
-    pub(crate) fn add_finalizer(&mut self, key: &ServiceKey, uid: &Uid) -> Result<u64, Outdated> {
+    pub(crate) fn add_finalizer(
+        &mut self,
+        key: &ServiceKey,
+        uid: &Uid,
+        begun: Option<&Condition>,
+    ) -> Result<u64, Outdated> {
         let record = self.find(key, uid).ok_or(Outdated)?;
         if !record.row.finalized {
             if record.row.deleting {
                 return Err(Outdated);
             }
-            self.put(ServiceRow {
-                finalized: true,
-                ..ServiceRow::clone(&record.row)
-            });
+            let mut row = ServiceRow::clone(&record.row);
+            row.finalized = true;
+            row.status.conditions.extend(begun.cloned());
+            self.put(row);
         }
         Ok(self.revision)
     }

@@ -2,13 +2,17 @@
 
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ServiceStatus};
 
 use crate::store::{ManifestStore, StoreError};
 
 impl Report for ManifestStore {
-    async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        let result = Self::add_finalizer(self, &service.key, &service.uid).await;
+    async fn add_finalizer(
+        &self,
+        service: &ServiceRow,
+        begun: Option<&Condition>,
+    ) -> Result<(), ReportError> {
+        let result = Self::add_finalizer(self, &service.key, &service.uid, begun).await;
         result.map_err(|error| report_error("finalizer", &error))
     }
 

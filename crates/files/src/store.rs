@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::Notify;
 
@@ -73,10 +73,15 @@ impl ManifestStore {
         }
     }
 
-    /// Puts the finalizer on a Service: from now on it is not gone before
-    /// [`Self::remove_finalizer`]. Returns when that is durable.
-    pub async fn add_finalizer(&self, key: &ServiceKey, uid: &Uid) -> Result<(), StoreError> {
-        let revision = self.change(|registry| registry.add_finalizer(key, uid));
+    /// Puts the finalizer on a Service, with a condition where one is given: from now on it is not
+    /// gone before [`Self::remove_finalizer`]. Returns when that is durable.
+    pub async fn add_finalizer(
+        &self,
+        key: &ServiceKey,
+        uid: &Uid,
+        begun: Option<&Condition>,
+    ) -> Result<(), StoreError> {
+        let revision = self.change(|registry| registry.add_finalizer(key, uid, begun));
         self.commit(revision.map_err(|Outdated| outdated(key))?)
             .await
     }

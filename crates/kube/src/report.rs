@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::Method;
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid, wire};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -148,13 +148,17 @@ impl KubeReports {
 }
 
 impl Report for KubeReports {
-    async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
+    async fn add_finalizer(
+        &self,
+        service: &ServiceRow,
+        begun: Option<&Condition>,
+    ) -> Result<(), ReportError> {
         const WHAT: &str = "finalizer";
         if self.live(service).finalized {
             return Ok(());
         }
         let error = match self
-            .patch(service, &finalizer_patch(service.uid.as_str()))
+            .patch(service, &finalizer_patch(service.uid.as_str(), begun))
             .await
         {
             Ok(live) => {

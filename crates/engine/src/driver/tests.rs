@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
 use landfall_model::reason::Code;
-use landfall_model::status::{ConditionType, IngressAddress, RECORD, ServiceStatus};
+use landfall_model::status::{Condition, ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
 use serde::Serialize;
 
@@ -234,9 +235,16 @@ impl Source {
 }
 
 impl Report for Source {
-    async fn add_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        self.change("finalize", &row.key, |row| row.finalized = true)
-            .await
+    async fn add_finalizer(
+        &self,
+        row: &ServiceRow,
+        begun: Option<&Condition>,
+    ) -> Result<(), ReportError> {
+        let finalize = |row: &mut ServiceRow| {
+            row.finalized = true;
+            row.status.conditions.extend(begun.cloned());
+        };
+        self.change("finalize", &row.key, finalize).await
     }
 
     async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
@@ -468,6 +476,41 @@ async fn a_service_that_stops_wanting_is_cleaned_up_and_stays() {
     })
     .await;
     assert!(lab.shelf.held.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_ours_goes_after_a_crash_before_the_first_status() {
+    let stopped = |name: &str, conditions: Vec<Condition>| {
+        let service = svc(name).port(80).with(|row| {
+            row.wants_load_balancer = false;
+            row.finalized = true;
+            row.status.conditions = conditions;
+        });
+        service.row()
+    };
+    let begun = crate::status::begun(Timestamp::UNIX_EPOCH);
+    let lab = Lab::start(
+        9,
+        vec![stopped("ours", vec![begun]), stopped("theirs", Vec::new())],
+    )
+    .await;
+    lab.until("ours is free", |rows| !rows[&key("ours")].finalized)
+        .await;
+    lab.until_ready().await;
+    assert!(lab.source.rows.lock().unwrap()[&key("theirs")].finalized);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_comes_with_a_condition_that_tells_whose_it_is() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a finalized", |rows| {
+        let row = &rows[&key("a")];
+        assert!(!row.finalized || !row.status.conditions.is_empty());
+        row.finalized
+    })
+    .await;
     lab.stop().await;
 }
 

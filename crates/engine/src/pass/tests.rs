@@ -8,7 +8,7 @@ use landfall_model::intent::{AddressWish, LoadBalancerWish};
 use landfall_model::listener::{Listener, Protocol};
 use landfall_model::provider::Capabilities;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{ConditionType, FINALIZER, IngressAddress};
+use landfall_model::status::{Condition, ConditionType, FINALIZER, IngressAddress};
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
@@ -226,7 +226,11 @@ impl Provider for Lab {
 }
 
 impl Report for Lab {
-    async fn add_finalizer(&self, _: &ServiceRow) -> Result<(), ReportError> {
+    async fn add_finalizer(
+        &self,
+        _: &ServiceRow,
+        _: Option<&Condition>,
+    ) -> Result<(), ReportError> {
         self.write("finalize".to_owned(), |outside| outside.finalized = true)
             .map_err(|Crashed| lost("finalizer"))
     }

@@ -59,7 +59,7 @@ fn want(registry: &mut Registry, manifests: impl IntoIterator<Item = Arc<Service
 fn serving() -> Registry {
     let mut registry = Registry::default();
     want(&mut registry, [manifest("web", "u1", 80)]);
-    registry.add_finalizer(&key("web"), &uid()).unwrap();
+    registry.add_finalizer(&key("web"), &uid(), None).unwrap();
     registry
         .write_status(&key("web"), &uid(), &status(2))
         .unwrap();
@@ -114,7 +114,7 @@ fn what_is_written_is_part_of_the_service() {
 fn nothing_changes_when_nothing_is_different() {
     let mut registry = serving();
     let before = registry.revision();
-    registry.add_finalizer(&key("web"), &uid()).unwrap();
+    registry.add_finalizer(&key("web"), &uid(), None).unwrap();
     registry
         .write_status(&key("web"), &uid(), &status(2))
         .unwrap();
@@ -176,7 +176,10 @@ fn a_service_with_finalizer_is_being_deleted_until_it_is_taken_off() {
 #[test]
 fn nobody_puts_a_finalizer_on_what_is_being_deleted_or_gone() {
     let mut registry = Registry::default();
-    assert_eq!(registry.add_finalizer(&key("web"), &uid()), Err(Outdated));
+    assert_eq!(
+        registry.add_finalizer(&key("web"), &uid(), None),
+        Err(Outdated)
+    );
     assert_eq!(
         registry.write_status(&key("web"), &uid(), &status(3)),
         Err(Outdated)
@@ -189,7 +192,10 @@ fn nobody_puts_a_finalizer_on_what_is_being_deleted_or_gone() {
 fn a_write_for_another_service_of_the_same_name_is_outdated() {
     let mut registry = serving();
     let other = Uid::new("other");
-    assert_eq!(registry.add_finalizer(&key("web"), &other), Err(Outdated));
+    assert_eq!(
+        registry.add_finalizer(&key("web"), &other, None),
+        Err(Outdated)
+    );
     assert_eq!(
         registry.write_status(&key("web"), &other, &status(3)),
         Err(Outdated)
@@ -370,7 +376,7 @@ proptest! {
                 }
                 Happening::Finalize => {
                     if let Some(uid) = current
-                        && registry.add_finalizer(&key("web"), &uid).is_ok()
+                        && registry.add_finalizer(&key("web"), &uid, None).is_ok()
                     {
                         held = Some(uid);
                     }

@@ -65,7 +65,10 @@ fn remembered(folder: &Path) -> BTreeMap<String, ServiceRow> {
 async fn what_a_write_returned_from_is_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(Some(folder.path()), ["web".to_owned()]);
-    store.add_finalizer(&key("web"), &uid()).await.unwrap();
+    store
+        .add_finalizer(&key("web"), &uid(), None)
+        .await
+        .unwrap();
     assert!(remembered(folder.path())["web"].finalized);
     store
         .write_status(&key("web"), &uid(), &status(2))
@@ -178,7 +181,10 @@ async fn a_write_without_a_change_writes_nothing() {
 #[tokio::test]
 async fn without_a_state_directory_everything_holds_until_the_end_of_the_process() {
     let store = store(None, ["web".to_owned()]);
-    store.add_finalizer(&key("web"), &uid()).await.unwrap();
+    store
+        .add_finalizer(&key("web"), &uid(), None)
+        .await
+        .unwrap();
     store
         .write_status(&key("web"), &uid(), &status(2))
         .await
@@ -193,7 +199,7 @@ async fn a_service_that_is_not_there_takes_no_report() {
     let store = store(None, []);
     let written = store.write_status(&key("web"), &uid(), &status(2)).await;
     assert!(matches!(written, Err(StoreError::Outdated { .. })));
-    let added = store.add_finalizer(&key("web"), &uid()).await;
+    let added = store.add_finalizer(&key("web"), &uid(), None).await;
     assert!(matches!(added, Err(StoreError::Outdated { .. })));
     store.remove_finalizer(&key("web"), &uid()).await.unwrap();
 }

@@ -21,7 +21,7 @@ async fn what_is_written_comes_back_once_and_only_if_it_is_new() {
     let uid = running.row("web").uid.clone();
     running
         .store
-        .add_finalizer(&key("web"), &uid)
+        .add_finalizer(&key("web"), &uid, None)
         .await
         .unwrap();
     running.until_heard("Service web 80 finalized").await;
@@ -33,7 +33,7 @@ async fn what_is_written_comes_back_once_and_only_if_it_is_new() {
             .unwrap();
         running
             .store
-            .add_finalizer(&key("web"), &uid)
+            .add_finalizer(&key("web"), &uid, None)
             .await
             .unwrap();
     }
@@ -285,7 +285,7 @@ async fn writing_does_not_wait_for_anybody_to_listen() {
         panic!("no Service");
     };
     // From here on nobody takes facts, and the source stands still at the full channel.
-    store.add_finalizer(&row.key, &row.uid).await.unwrap();
+    store.add_finalizer(&row.key, &row.uid, None).await.unwrap();
     store
         .write_status(&row.key, &row.uid, &status(2))
         .await
@@ -309,7 +309,7 @@ async fn the_engine_reports_to_the_store() {
     let mut running = stage.start().await;
     let store = running.store.clone();
     let row = running.row("web").clone();
-    Report::add_finalizer(&store, &row).await.unwrap();
+    Report::add_finalizer(&store, &row, None).await.unwrap();
     Report::write_status(&store, &row, &status(2))
         .await
         .unwrap();
@@ -324,7 +324,7 @@ async fn the_engine_reports_to_the_store() {
         uid: Uid::new("other"),
         ..row.clone()
     };
-    let refused = Report::add_finalizer(&store, &other).await;
+    let refused = Report::add_finalizer(&store, &other, None).await;
     assert_eq!(refused, Err(ReportError::Conflict { what: "finalizer" }));
     Report::remove_finalizer(&store, &row).await.unwrap();
     Report::remove_finalizer(&store, &row).await.unwrap();

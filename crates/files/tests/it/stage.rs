@@ -219,7 +219,10 @@ impl Running {
     /// What the engine does first, and after it found an address.
     pub(crate) async fn claim(&mut self, name: &str, last: u8) {
         let uid = self.row(name).uid.clone();
-        self.store.add_finalizer(&key(name), &uid).await.unwrap();
+        self.store
+            .add_finalizer(&key(name), &uid, None)
+            .await
+            .unwrap();
         self.store
             .write_status(&key(name), &uid, &status(last))
             .await

@@ -139,9 +139,18 @@ fn marks_patch(live: &Live, wanted: &ServiceStatus) -> serde_json::Map<String, V
     patch
 }
 
-/// The patch that puts our finalizer beside others'.
-pub(super) fn finalizer_patch(uid: &str) -> Value {
-    json!({"metadata": {"uid": uid, "finalizers": [landfall_model::status::FINALIZER]}})
+/// The patch that puts our finalizer beside others', and the condition that tells that it is ours.
+pub(super) fn finalizer_patch(uid: &str, begun: Option<&Condition>) -> Value {
+    let metadata = json!({"uid": uid, "finalizers": [landfall_model::status::FINALIZER]});
+    let Some(begun) = begun else {
+        return json!({"metadata": metadata});
+    };
+    let status = ServiceStatus {
+        conditions: vec![begun.clone()],
+        ..ServiceStatus::default()
+    };
+    let conditions = ServiceStatusShape::of(&status).conditions;
+    json!({"metadata": metadata, "status": {"conditions": conditions}})
 }
 
 /// The patch that takes ours away from among others'.

@@ -156,7 +156,7 @@ async fn the_finalizer_comes_and_goes_without_touching_others() {
     let row = desk.make("web2").await;
     // A row that knows nothing of the other one.
     let row_of_web = oldest_row(&desk, "web").await;
-    desk.reports.add_finalizer(&row_of_web).await.unwrap();
+    desk.reports.add_finalizer(&row_of_web, None).await.unwrap();
     let object = desk.object("web").await;
     let mut both: Vec<_> = object["metadata"]["finalizers"]
         .as_array()
@@ -166,7 +166,7 @@ async fn the_finalizer_comes_and_goes_without_touching_others() {
     both.sort_by_key(ToString::to_string);
     assert_eq!(both, ["example.com/guard", FINALIZER]);
     let audit = desk.cluster.audit();
-    desk.reports.add_finalizer(&row_of_web).await.unwrap();
+    desk.reports.add_finalizer(&row_of_web, None).await.unwrap();
     assert_eq!(desk.writes(&audit), []);
 
     desk.reports.remove_finalizer(&row_of_web).await.unwrap();
@@ -282,7 +282,7 @@ async fn a_pass_writes_no_more_than_it_has_to() {
     let row = desk.make("web").await;
     let audit = desk.cluster.audit();
     // As in a pass: the row is the same all the time, whatever was written meanwhile.
-    desk.reports.add_finalizer(&row).await.unwrap();
+    desk.reports.add_finalizer(&row, None).await.unwrap();
     desk.reports
         .write_status(&row, &status(&["192.0.2.1"]))
         .await
@@ -325,7 +325,7 @@ async fn a_pass_writes_no_more_than_it_has_to() {
     let fresh = reports(connect(desk.cluster, &desk.agent).await);
     let audit = desk.cluster.audit();
     for _ in 0..100 {
-        fresh.add_finalizer(&row).await.unwrap();
+        fresh.add_finalizer(&row, None).await.unwrap();
         fresh
             .write_status(&row, &status(&["192.0.2.7"]))
             .await
@@ -351,7 +351,7 @@ async fn a_service_of_the_same_name_is_not_taken_for_the_one_before() {
             .write_status(&old, &status(&["192.0.2.1"]))
             .await,
     );
-    conflict(desk.reports.add_finalizer(&old).await);
+    conflict(desk.reports.add_finalizer(&old, None).await);
     desk.reports.remove_finalizer(&old).await.unwrap();
     desk.make("web").await;
     let before = desk.object("web").await;
@@ -360,7 +360,7 @@ async fn a_service_of_the_same_name_is_not_taken_for_the_one_before() {
             .write_status(&old, &status(&["192.0.2.1"]))
             .await,
     );
-    conflict(desk.reports.add_finalizer(&old).await);
+    conflict(desk.reports.add_finalizer(&old, None).await);
     desk.reports.remove_finalizer(&old).await.unwrap();
     assert_eq!(desk.object("web").await, before);
 }
@@ -374,7 +374,7 @@ async fn a_service_that_is_being_deleted_gets_no_finalizer() {
         .await;
     desk.kubectl(&["delete", "service", "web", "--wait=false"])
         .await;
-    let refused = desk.reports.add_finalizer(&row).await;
+    let refused = desk.reports.add_finalizer(&row, None).await;
     assert_eq!(refused, Err(ReportError::Conflict { what: "finalizer" }));
     desk.kubectl(&[
         "patch",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
 use landfall_model::rows::{Fact, NodeRow, ServiceRow};
-use landfall_model::status::{MARKS, ServiceStatus};
+use landfall_model::status::{Condition, MARKS, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -231,8 +231,16 @@ impl State {
 }
 
 impl Report for Cluster {
-    async fn add_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        self.write(|| self.update(service, "finalizer", |row| row.finalized = true))
+    async fn add_finalizer(
+        &self,
+        service: &ServiceRow,
+        begun: Option<&Condition>,
+    ) -> Result<(), ReportError> {
+        let finalize = |row: &mut ServiceRow| {
+            row.finalized = true;
+            row.status.conditions.extend(begun.cloned());
+        };
+        self.write(|| self.update(service, "finalizer", finalize))
             .await
     }
 

@@ -224,3 +224,19 @@ fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted()
     wanted.marks = there.marks.clone();
     assert_eq!(status_patch("u", &there, &wanted), None);
 }
+
+#[test]
+fn the_finalizer_comes_with_what_tells_that_it_is_ours() {
+    let reason = Reason::info(Code::Progressing, "it is being made");
+    let begun = Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH);
+    let patch = finalizer_patch("u", Some(&begun));
+    assert_eq!(
+        patch["metadata"],
+        json!({"uid": "u", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]})
+    );
+    let conditions = patch["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1);
+    assert_eq!(conditions[0]["type"], "landfall.dev/Programmed");
+    assert_eq!(conditions[0]["status"], "False");
+    assert_eq!(finalizer_patch("u", None).get("status"), None);
+}
