@@ -156,14 +156,6 @@ impl Rig {
         Self::on(Stage::Simulated(sim), conf)
     }
 
-    /// With a whole `cloud.conf`, and no nodes.
-    pub fn with_conf(sim: Sim, conf: &str) -> Self {
-        #[cfg(feature = "stack")]
-        assert_eq!(real::provider(), None, "{}", stage::ONLY_SIMULATED);
-        let cloud = cloud(&sim, Some(LOOKER));
-        Self::between(Stage::Simulated(sim), cloud, conf)
-    }
-
     fn between(stage: Stage, cloud: Cloud, conf: &str) -> Self {
         let conf = cloud_conf::parse("cloud.conf", conf).unwrap();
         let mut settings = Settings::new(&conf, "c1");

@@ -292,7 +292,10 @@ async fn s12_a_node_that_comes_changes_members_and_nothing_else() {
     lines.dedup();
     let mut wanted: Vec<String> = [80, 8080]
         .iter()
-        .map(|port| format!("PUT /v2/lbaas/pools/{}/members", picture.pool_at(*port).id))
+        .map(|port| {
+            let pool = &picture.pool_at(*port).id;
+            format!("PUT /v2/lbaas/pools/{pool}/members?additive_only=true")
+        })
         .collect();
     wanted.sort();
     assert_eq!(lines, wanted, "{:?}", rig.writes());
