@@ -84,7 +84,8 @@ impl Provider for Platform {
                 Ok(Observed::Local(Box::new(have)))
             }
             Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
-                let have = openstack.observe(want).await?;
+                // A look at a cloud is a long story: kept out of every future that waits for it.
+                let have = Box::pin(openstack.observe(want)).await?;
                 Ok(Observed::OpenStack(Box::new(have)))
             }
             Self::Paper(_) => Ok(Observed::Nothing),
