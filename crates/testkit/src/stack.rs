@@ -175,11 +175,19 @@ impl Stack {
         let (account, region) = locate::admin(&clouds)?;
         let admin = Session::new(http::Client::new(), account);
         let path = "/v2.0/networks?router:external=true&name=ext";
-        let networks = admin.list(Service::Network, path, "networks").await;
-        let networks = networks.map_err(|error| StackError::NotRunning {
-            why: format!("{} leads nowhere: {error}", clouds.display()),
-        })?;
-        let external_network = networks.first().map(id_of).transpose()?;
+        let mut external_network = None;
+        // Where several ask at once, Neutron's first answers after its start are empty lists.
+        for _ in 0..10 {
+            let networks = admin.list(Service::Network, path, "networks").await;
+            let networks = networks.map_err(|error| StackError::NotRunning {
+                why: format!("{} leads nowhere: {error}", clouds.display()),
+            })?;
+            external_network = networks.first().map(id_of).transpose()?;
+            if external_network.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         Ok(Self {
             inner: Arc::new(Inner {
                 place: clouds.parent().unwrap_or(Path::new("/")).to_owned(),
