@@ -5,7 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::value::Refusal;
+use super::value::{Refusal, is_dns_name};
+
+/// The longest name or value of a label.
+const LONGEST: usize = 63;
 
 /// Labels that a node must have, as cloud-provider-openstack writes them: `env=prod, zone`.
 /// Without any, every node is one.
@@ -19,7 +22,7 @@ impl NodeSelector {
     /// Reads `key=value`, `key=` or `key`, with commas between them.
     ///
     /// # Errors
-    /// A label without a key.
+    /// What no label can be, by the rules of Kubernetes: no node would ever be chosen.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut labels = BTreeMap::new();
         for item in text.split(',').map(str::trim) {
@@ -28,9 +31,9 @@ impl NodeSelector {
             }
             let (key, value) = item.split_once('=').unwrap_or((item, ""));
             let (key, value) = (key.trim(), value.trim());
-            if key.is_empty() {
+            if !is_key(key) || !is_value(value) {
                 return Err(Refusal::new(
-                    format!("{item:?} names no label"),
+                    format!("{item:?} is no label that a node can have"),
                     "write labels as KEY=VALUE or KEY, with commas between them",
                 ));
             }
@@ -45,6 +48,27 @@ impl NodeSelector {
             .iter()
             .all(|(key, value)| label(key).is_some_and(|it| value.is_empty() || it == value))
     }
+}
+
+/// A name, and before it a DNS name and a slash where there is an owner of such names.
+fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((owner, name)) => is_dns_name(owner) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+fn is_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+fn is_name(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= LONGEST
+        && end(text.bytes().next())
+        && end(text.bytes().next_back())
+        && text.bytes().all(inside)
 }
 
 impl fmt::Display for NodeSelector {
@@ -87,14 +111,18 @@ mod tests {
 
     #[test]
     fn every_demand_must_be_met() {
-        let node = [("pool", "edge"), ("gpu", ""), ("expr", "a=b")];
+        let node = [
+            ("pool", "edge"),
+            ("gpu", ""),
+            ("example.org/zone", "a.b_C-1"),
+        ];
         for (selector, expected) in [
             ("pool=edge , gpu", true),
             ("pool = edge", true),
             ("gpu=", true),
             // Of two demands on one label the last counts.
             ("pool=core,pool=edge", true),
-            ("expr=a=b", true),
+            ("example.org/zone=a.b_C-1", true),
             ("Pool=edge", false),
             ("pool=edge,zone", false),
             ("gpu=yes", false),
@@ -110,7 +138,24 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_a_key_is_refused() {
-        assert!(NodeSelector::parse("=prod").is_err());
+    fn what_no_label_can_be_is_refused() {
+        let long = "a".repeat(64);
+        for text in [
+            "=prod",
+            "🦀 =,;",
+            "env=prod,;",
+            "env=a=b",
+            "env in (prod)",
+            "env==prod",
+            "!env",
+            "env=-prod",
+            "Example.org/env=prod",
+            "/env",
+            "a/b/c",
+            &long,
+            &format!("env={long}"),
+        ] {
+            assert!(NodeSelector::parse(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -426,11 +426,12 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "members are the endpoints themselves here, on whatever node they run",
         |service, text| {
-            put(
-                &mut service.node_selector,
-                text,
-                NodeSelector::parse(text.value)?,
-            )
+            let selector = NodeSelector::parse(text.value);
+            let selector = selector.map_err(|refusal| Complaint::Replaced {
+                refusal,
+                by: "what holds without it",
+            })?;
+            put(&mut service.node_selector, text, selector)
         },
     ),
     cloud(

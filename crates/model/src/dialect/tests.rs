@@ -489,7 +489,7 @@ fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
     let [reason] = &bad.cloud_reasons[..] else {
         panic!("{:?}", bad.cloud_reasons)
     };
-    assert_eq!(reason.severity, Severity::Error);
+    assert_eq!(reason.severity, Severity::Warning);
     assert_eq!(reason.field, Some(annotation_field(key)));
     assert_eq!(reason.value.as_deref(), Some("=edge"));
     let [elsewhere] = &bad.elsewhere[..] else {

@@ -292,7 +292,7 @@ pub(super) fn dns_name(text: &str) -> Result<String, Refusal> {
     ))
 }
 
-fn is_dns_name(text: &str) -> bool {
+pub(super) fn is_dns_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use landfall_model::status::IpMode;
+use landfall_model::status::{ConditionType, IpMode};
 use landfall_testkit::build::{ServiceBuilder, node, svc};
 use landfall_testkit::openstack::Settle;
 use serde_json::{Value, json};
@@ -421,6 +421,41 @@ async fn l35_an_empty_selector_overrules_the_configured_one() {
     assert_eq!(rig.picture().await.members_at(80), BOTH);
     remove(&mut rig, "node-selector").await;
     assert_eq!(rig.picture().await.members_at(80), ["10.0.0.4:30080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l35_what_is_no_selector_is_told_and_leaves_the_members_alone() {
+    let key = short("node-selector");
+    for conf in ["", "node-selector=env=prod"] {
+        let mut rig = Rig::new(conf);
+        label(&rig, "a", &[("env", "prod")], "10.0.0.4");
+        let expected = if conf.is_empty() {
+            &BOTH[..]
+        } else {
+            &BOTH[..1]
+        };
+        let told = |rig: &Rig| {
+            let service = rig.cluster.service("web").unwrap();
+            let accepted = service.status.condition(ConditionType::Accepted).unwrap();
+            assert!(accepted.status, "{accepted:?}");
+            let told = rig.cluster.messages("InvalidAnnotation");
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].contains(&key) && told[0].contains("🦀"), "{told:?}");
+        };
+        rig.apply(web().annotated(&key, "🦀 =,;")).await;
+        assert_eq!(rig.picture().await.members_at(80), expected, "{conf}");
+        told(&rig);
+        // The same for one that works.
+        rig.apply(web()).await;
+        rig.forget();
+        rig.apply(web().annotated(&key, "🦀 =,;")).await;
+        assert_eq!(rig.writes(), Vec::<String>::new(), "{conf}");
+        assert_eq!(rig.picture().await.members_at(80), expected, "{conf}");
+        told(&rig);
+        // One that is valid, and fits no node, empties the pool as ever.
+        rig.apply(web().annotated(&key, "env=test")).await;
+        assert_eq!(rig.picture().await.members_at(80), [""; 0], "{conf}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
