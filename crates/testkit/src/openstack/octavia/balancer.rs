@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::wire::{Ask, Handled, Reply, text};
 use super::super::world::World;
-use super::model::{ACTIVE, Balancer, ERROR, PENDING_CREATE, PENDING_DELETE, PENDING_UPDATE};
+use super::model::{ACTIVE, Balancer, ERROR, Fate, PENDING_CREATE, PENDING_DELETE, PENDING_UPDATE};
 use super::schema::{self, BALANCER};
 use super::show::{balancer_row, full, own};
 use super::{envelope, forbidden, graph, missing, over_quota, ovn, refuse};
@@ -52,8 +52,16 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         pending: None,
     };
     world.balancers.insert(&id, balancer);
+    let doomed = plan.doomed;
     let touched = graph::build(world, &id, &ask.project, plan);
     world.lock(&id, "create", PENDING_CREATE, touched);
+    let pending = world.balancers.get_mut(&id);
+    if let Some(pending) = pending
+        .and_then(|it| it.pending.as_mut())
+        .filter(|_| doomed)
+    {
+        pending.fate = Fate::BalancerError;
+    }
     let made = world.balancers.get(&id);
     let made = made.ok_or_else(|| missing("Load Balancer", &id))?;
     Ok(Reply::json(

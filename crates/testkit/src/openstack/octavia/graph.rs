@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::wire::{Reply, Row, text};
 use super::super::world::World;
 use super::listener::{Around, judge_listener, layer4, matrix};
-use super::member::judge_members;
+use super::member::{read_members, unknown_subnet};
 use super::model::{Member, Touched};
 use super::monitor::judge_monitor;
 use super::pool::judge_pool;
@@ -21,6 +21,8 @@ pub(super) struct Graph {
     pools: Vec<(Row, Vec<Row>, Option<Row>)>,
     /// A listener and the place of its pool in `pools`.
     listeners: Vec<(Row, Option<usize>)>,
+    /// Members name a subnet that does not exist. Only a write of members looks; here it is found out at work.
+    pub(super) doomed: bool,
 }
 
 fn objects<'a>(row: &'a Row, key: &str) -> Vec<&'a Row> {
@@ -113,7 +115,8 @@ fn plan_pools(
         let pool = schema::create(POOL, spec, minor)?;
         judge_pool(world, &around.provider, &pool)?;
         let members = objects(spec, "members");
-        let members = judge_members(world, &around.provider, &members)?;
+        let members = read_members(world, &around.provider, &members)?;
+        graph.doomed |= unknown_subnet(world, &members).is_some();
         let mut keys = HashSet::new();
         for member in &members {
             let port = member.get("protocol_port").and_then(Value::as_u64);

@@ -28,21 +28,38 @@ pub(super) fn judge_members(
     provider: &str,
     given: &[&Row],
 ) -> Result<Vec<Row>, Reply> {
-    let mut known: HashSet<&str> = HashSet::new();
+    let rows = read_members(world, provider, given)?;
+    match unknown_subnet(world, &rows) {
+        Some(subnet) => Err(Reply::balancer(400, format!("Subnet {subnet} not found."))),
+        None => Ok(rows),
+    }
+}
+
+/// Reads members of a request, whatever their subnets.
+pub(super) fn read_members(
+    world: &World,
+    provider: &str,
+    given: &[&Row],
+) -> Result<Vec<Row>, Reply> {
     let mut rows = Vec::with_capacity(given.len());
     for one in given {
         let row = schema::create(MEMBER, one, world.settings.api_minor)?;
-        let subnet = text(one, "subnet_id");
-        if !subnet.is_empty() && !known.contains(subnet) {
-            if !world.subnets.contains(subnet) {
-                return Err(Reply::balancer(400, format!("Subnet {subnet} not found.")));
-            }
-            known.insert(subnet);
-        }
         ovn::member(provider, &row)?;
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// The first subnet that members name and that does not exist.
+pub(super) fn unknown_subnet<'a>(world: &World, rows: &'a [Row]) -> Option<&'a str> {
+    let mut last = "";
+    let mut named = rows.iter().map(|row| text(row, "subnet_id"));
+    named.find(|subnet| {
+        // Mostly it is the same one for all.
+        let known = subnet.is_empty() || *subnet == last || world.subnets.contains(subnet);
+        last = subnet;
+        !known
+    })
 }
 
 impl World {
