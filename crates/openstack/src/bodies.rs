@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::choice::Choice;
 use crate::features::Features;
 use crate::names::Names;
-use crate::objects::{Id, Member};
+use crate::objects::Member;
+use crate::observed::FurtherVip;
 use crate::wanted::{WantedListener, WantedMember, WantedMonitor, WantedPool};
 
 /// How much of a load balancer is made by the one request.
@@ -26,7 +27,7 @@ pub fn load_balancer(
     choice: &Choice,
     features: Features,
     extra_tags: &[String],
-    additional: &[Id],
+    additional: &[FurtherVip],
     listeners: &[WantedListener],
     extent: Extent,
 ) -> Value {
@@ -56,7 +57,10 @@ pub fn load_balancer(
     if !additional.is_empty() {
         let vips: Vec<Value> = additional
             .iter()
-            .map(|subnet| json!({"subnet_id": subnet}))
+            .map(|vip| match vip.address {
+                Some(address) => json!({"subnet_id": vip.subnet, "ip_address": address}),
+                None => json!({"subnet_id": vip.subnet}),
+            })
             .collect();
         body.insert("additional_vips".into(), vips.into());
     }

@@ -7,12 +7,14 @@
     reason = "names of a Service, and what a Service names, are the words here"
 )]
 
+use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::names::{Names, SERVICE_PREFIX, renamed};
 use crate::objects::{Id, LoadBalancer};
 use crate::observed::Found;
+use crate::record::Record;
 
 /// The load balancer of a Service among those that there are. `named` is what the cloud says of the id that the
 /// Service names, if it names one; `ours` whether we wrote that id; `traces` whether something else of the
@@ -55,6 +57,28 @@ pub(crate) fn find(
         .value(id.as_str())
         .remedy("name one that is there, or remove the annotation to get a new one"),
     )
+}
+
+/// What a Service names in place of this load balancer, which by the record is the one that it has had.
+pub(crate) fn named_beside_own<'a>(intent: &'a Intent, own: &Id) -> Option<&'a Given<String>> {
+    let given = intent.cloud.load_balancer.as_ref()?;
+    let record = Record::of(intent)?;
+    let other = !record.given && record.balancer == own.as_str() && given.value != own.as_str();
+    other.then_some(given)
+}
+
+/// The load balancer of its own that a Service has had, where it names another one by now.
+pub(crate) fn own_all_the_same<'a>(
+    intent: &Intent,
+    names: &Names,
+    cluster: &str,
+    all: &'a [LoadBalancer],
+) -> Option<&'a LoadBalancer> {
+    all.iter().find(|it| {
+        named_beside_own(intent, &it.id).is_some()
+            && !it.provisioning_status.is_going()
+            && is_owner(intent, names, cluster, it)
+    })
 }
 
 fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
@@ -113,9 +137,7 @@ fn repeated(
 ) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others.filter(|it| {
-        it.tags.contains(&names.uid_tag)
-            && is_owner(intent, names, cluster, it)
-            && may_go(it)
+        it.tags.contains(&names.uid_tag) && is_owner(intent, names, cluster, it) && may_go(it)
     });
     ours.map(|it| it.id.clone()).collect()
 }

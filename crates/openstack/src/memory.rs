@@ -4,6 +4,7 @@
 //! stands where it stood when the graph was read, or when our own last change was done, the graph is as it was.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use landfall_model::rows::Family;
 use tokio::time::Instant;
 
 use crate::graph::Graph;
+use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
 use crate::wanted::WantedListener;
 
@@ -26,6 +28,8 @@ pub(crate) struct Memory {
     pub(crate) balancers: HashMap<Id, Known>,
     /// Which load balancer a Service has.
     pub(crate) of: HashMap<Uid, Id>,
+    /// The floating IP that was last seen to lead to a load balancer.
+    floating: HashMap<Id, Option<IpAddr>>,
     /// When a load balancer was last asked for, whatever became of it.
     pub(crate) attempts: HashMap<Uid, Instant>,
     /// Until when a load balancer may come of a request whose answer was lost.
@@ -102,6 +106,7 @@ impl Default for Memory {
         Self {
             balancers: HashMap::new(),
             of: HashMap::new(),
+            floating: HashMap::new(),
             attempts: HashMap::new(),
             expected: HashMap::new(),
             sketches: HashMap::new(),
@@ -210,9 +215,32 @@ impl Memory {
         self.settle = settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
     }
 
+    /// Notes which floating IP leads to a load balancer, as a Service's pass has seen it. If it is another one than
+    /// before: which other Services use the load balancer.
+    pub(crate) fn note_floating(
+        &mut self,
+        id: &Id,
+        address: Option<IpAddr>,
+        seen_by: &Uid,
+    ) -> Vec<Uid> {
+        let before = self.floating.insert(id.clone(), address);
+        if before.is_none_or(|before| before == address) {
+            return Vec::new();
+        }
+        let users = self.of.iter().filter(|(_, used)| *used == id);
+        let mut users: Vec<Uid> = users.map(|(service, _)| service_of(service)).collect();
+        users.retain(|service| *service != service_of(seen_by));
+        users.sort();
+        users.dedup();
+        users
+    }
+
     /// Forgets a Service, and its load balancer with it.
     pub(crate) fn forget(&mut self, service: &Uid) {
         if let Some(id) = self.of.remove(service) {
+            if !self.of.values().any(|used| *used == id) {
+                self.floating.remove(&id);
+            }
             self.balancers.remove(&id);
             self.doubted.remove(&id);
         }

@@ -34,6 +34,9 @@ pub(crate) fn ago(time: Duration) -> Instant {
 
 impl OpenStack {
     pub(crate) async fn subnet(&self, id: &Id) -> Result<Option<Subnet>, ApiError> {
+        if !id.is_uuid() {
+            return Ok(None);
+        }
         if let Some(subnet) = self.memory().subnets.get(id) {
             return Ok(Some(subnet.clone()));
         }
@@ -133,6 +136,7 @@ impl OpenStack {
         let mut view = self
             .floating_ips(&have.names, port, requested, &wish.address.held)
             .await?;
+        self.tell_sharers(intent, balancer, view.attached.as_ref());
         let (mut notices, mut problem) = (Vec::new(), None);
         if floating && view.attached.is_none() && *owner {
             match self.floating_source(target, &mut view).await? {
@@ -151,6 +155,23 @@ impl OpenStack {
         have.notices.extend(notices);
         have.addressing = view;
         Ok(())
+    }
+
+    /// Wakes the Services that share a load balancer when another floating IP leads to it than before: they publish
+    /// its address.
+    fn tell_sharers(
+        &self,
+        intent: &Intent,
+        balancer: &LoadBalancer,
+        attached: Option<&FloatingIp>,
+    ) {
+        let address = attached.map(|it| it.floating_ip_address);
+        let sharers = self
+            .memory()
+            .note_floating(&balancer.id, address, &intent.uid);
+        for service in sharers {
+            self.wake(service);
+        }
     }
 
     /// Where a new floating IP comes from.

@@ -14,7 +14,7 @@ pub use octavia::{
     AdditionalVip, Listener, LoadBalancer, Member, Monitor, Pool, Provisioning, SessionPersistence,
 };
 
-/// The id of an object of a cloud: mostly a UUID, never interpreted.
+/// The id of an object of a cloud: a UUID, unless somebody wrote something else in its place.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Id(Arc<str>);
@@ -37,6 +37,13 @@ impl Id {
     /// As the cloud writes it.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether anything can have this id. What can't is not asked for: some services call it a bad request, others
+    /// say that it is not there.
+    pub(crate) fn is_uuid(&self) -> bool {
+        let digits = self.0.bytes().filter(|byte| *byte != b'-');
+        digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 

@@ -26,7 +26,7 @@ use crate::provider::OpenStack;
 use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
-use notices::{no_nodes_notice, notices_of, strangers_notice, unknown_method};
+use notices::{no_nodes_notice, notices_of, other_named, strangers_notice, unknown_method};
 
 impl OpenStack {
     pub(crate) async fn look(&self, intent: &Intent) -> Result<Observed, ProviderError> {
@@ -123,6 +123,7 @@ impl OpenStack {
         let features = Features::new(version, &provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
+        notices.extend(other_named(intent, &found));
         if let Some(place) = place {
             place.settle(&mut choice, balancer.as_deref());
         }
@@ -163,7 +164,7 @@ impl OpenStack {
             has_nodes: !wish.nodes.is_empty(),
         };
         if balancer.is_none() {
-            self.second_vip(intent, &names, &mut target, features)
+            self.second_vip(intent, wish, &names, &mut target, features)
                 .await?;
         }
         let ignored = wanted::keep_of_vips(&mut target, balancer.as_deref());
@@ -175,6 +176,7 @@ impl OpenStack {
         let mut content = Content::Unread;
         match &balancer {
             None => {
+                self.judge_named_member_subnet(intent, &mut target).await?;
                 if target.choice.tls.is_some() {
                     self.judge_certificate(&mut target).await?;
                 }
@@ -189,7 +191,8 @@ impl OpenStack {
                 if target.choice.tls.is_some() && !same {
                     self.judge_certificate(&mut target).await?;
                 }
-                self.judge_member_subnet(&mut target, &content).await?;
+                self.judge_member_subnet(intent, &mut target, &content)
+                    .await?;
             }
             Some(_) => {}
         }

@@ -1,5 +1,6 @@
 //! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::{Intent, Reason};
@@ -64,10 +65,19 @@ pub(crate) struct Target {
     pub(crate) listeners: Vec<WantedListener>,
     /// What can't be had, or only otherwise.
     pub(crate) reasons: Vec<Reason>,
-    /// Subnets of further VIPs.
-    pub(crate) additional: Vec<Id>,
+    /// Further VIPs.
+    pub(crate) additional: Vec<FurtherVip>,
     /// Whether any node may be a member.
     pub(crate) has_nodes: bool,
+}
+
+/// A further VIP of a load balancer that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FurtherVip {
+    /// Its subnet.
+    pub(crate) subnet: Id,
+    /// The address that is asked for; `None`: any.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// Which load balancer is the Service's.

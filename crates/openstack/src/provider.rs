@@ -1,14 +1,14 @@
 //! The provider: the shell around planning and the client.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::apply::{is_refused, refused_method};
@@ -34,6 +34,7 @@ pub struct OpenStack {
     pub(crate) lists: Lists,
     memory: Mutex<Memory>,
     shown: Shown,
+    wakes: OnceLock<mpsc::Sender<Uid>>,
     /// The group that all nodes share is made by one pass at a time.
     pub(crate) group_making: tokio::sync::Mutex<()>,
     capabilities: Capabilities,
@@ -69,6 +70,7 @@ impl OpenStack {
             lists: Lists::default(),
             memory: Mutex::default(),
             shown: Shown::default(),
+            wakes: OnceLock::new(),
             group_making: tokio::sync::Mutex::default(),
         }
     }
@@ -81,6 +83,21 @@ impl OpenStack {
     /// What the operator has configured.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Whom to tell of Services that must be looked at because of what became of another one: the `wakes` of
+    /// `landfall_engine::Engine::run`. It is set once; without it they follow at the next audit.
+    pub fn wake_through(&self, wakes: mpsc::Sender<Uid>) {
+        let _ = self.wakes.set(wakes);
+    }
+
+    /// Has a Service looked at soon. An engine that is too busy to be told sees it at the next audit.
+    pub(crate) fn wake(&self, service: Uid) {
+        if let Some(wakes) = self.wakes.get()
+            && let Err(error) = wakes.try_send(service)
+        {
+            tracing::debug!(%error, "a Service is not woken");
+        }
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {

@@ -10,6 +10,7 @@ use landfall_model::status::{
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::address::{further_v4, is_floating};
+use crate::find::named_beside_own;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::{in_error, is_given};
 use crate::observed::{Found, Goal, Observed, Target};
@@ -230,7 +231,10 @@ fn marks(
             .as_ref()
             .is_some_and(|it| it.value == balancer.id.as_str());
     if !given {
-        marks.insert(LOAD_BALANCER_ID.to_owned(), balancer.id.to_string());
+        // What somebody wrote in its place stays to be told of, rather than being fought over.
+        let other = named_beside_own(intent, &balancer.id).filter(|_| owner);
+        let id = other.map_or_else(|| balancer.id.to_string(), |it| it.value.clone());
+        marks.insert(LOAD_BALANCER_ID.to_owned(), id);
     }
     if let Some(address) = address {
         marks.insert(LOAD_BALANCER_ADDRESS.to_owned(), address.to_string());

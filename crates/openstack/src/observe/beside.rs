@@ -19,7 +19,7 @@ use crate::features::Features;
 use crate::names::Names;
 use crate::network::ago;
 use crate::objects::{Id, LoadBalancer};
-use crate::observed::{Beside, Found, Goal, Observed, Target};
+use crate::observed::{Beside, Found, FurtherVip, Goal, Observed, Target};
 use crate::provider::OpenStack;
 
 /// Where the second load balancer and its members are.
@@ -174,6 +174,7 @@ impl OpenStack {
     pub(super) async fn second_vip(
         &self,
         intent: &Intent,
+        wish: &LoadBalancerWish,
         names: &Names,
         target: &mut Target,
         features: Features,
@@ -188,7 +189,12 @@ impl OpenStack {
         }
         if let Some(network) = self.vip_network(&target.choice).await? {
             let subnet = self.subnet_in(&network, second).await?;
-            target.additional.extend(subnet);
+            // To the outside, an IPv4 address that is asked for is that of the floating IP.
+            let reached = second == Family::V6 || target.choice.internal;
+            let mut requested = wish.address.requested.iter().copied();
+            let address = requested.find(|it| Family::of(*it) == second && reached);
+            let vip = subnet.map(|subnet| FurtherVip { subnet, address });
+            target.additional.extend(vip);
         }
         Ok(())
     }

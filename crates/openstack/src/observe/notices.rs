@@ -1,8 +1,10 @@
 //! What is told beside the state: facts that users know as events.
 
-use landfall_model::{Code, LoadBalancerWish, Reason, Severity};
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use super::server_of;
+use crate::find::named_beside_own;
+use crate::observed::Found;
 
 /// Groups can't be put on nodes that are not of this cloud.
 pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str, Reason)> {
@@ -31,6 +33,28 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
         )
         .remedy("let them in on the Service's NodePorts by other means"),
     ))
+}
+
+/// A Service that has a load balancer of its own does not leave it for another one that an annotation names.
+pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static str, Reason)> {
+    let Found::One {
+        balancer,
+        owner: true,
+        ..
+    } = found
+    else {
+        return None;
+    };
+    let given = named_beside_own(intent, &balancer.id)?;
+    let message = format!(
+        "the Service has load balancer {} of its own, and keeps it: another one is not used in its place",
+        balancer.id
+    );
+    let reason = Reason::warning(Code::ConflictingOptions, message)
+        .at_annotation(&given.annotation)
+        .value(given.value.as_str())
+        .remedy("remove the annotation; to use the other one, delete the Service and make it anew with the annotation");
+    Some(("LoadBalancerIdIgnored", reason))
 }
 
 pub(super) fn no_nodes_notice() -> Reason {

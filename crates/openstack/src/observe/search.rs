@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Trouble;
 use crate::client::ApiError;
-use crate::find::{find, would_be_ours};
+use crate::find::{find, own_all_the_same, would_be_ours};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
@@ -63,11 +63,13 @@ impl OpenStack {
             }
         }
         let (roster, at) = self.roster(since).await?;
+        let own = own_all_the_same(intent, names, &self.settings.cluster, &roster);
+        let given = own.map(|it| it.id.clone()).or(given);
         let mut named = None;
         let elsewhere;
         if let Some(id) = &given {
             let mut row = roster.iter().find(|it| it.id == *id);
-            if row.is_none() {
+            if row.is_none() && id.is_uuid() {
                 elsewhere = self.cloud.load_balancer(id).await?;
                 row = elsewhere.as_ref();
             }

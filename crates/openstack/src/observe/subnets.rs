@@ -1,6 +1,7 @@
 //! Subnets that nobody named, and those of the second family.
 
-use landfall_model::{Code, LoadBalancerWish, Reason};
+use landfall_model::dialect::Given;
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 
 use super::Trouble;
 use crate::choice::Choice;
@@ -75,6 +76,7 @@ impl OpenStack {
     /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.
     pub(super) async fn judge_member_subnet(
         &self,
+        intent: &Intent,
         target: &mut Target,
         content: &Content,
     ) -> Result<(), ApiError> {
@@ -86,15 +88,61 @@ impl OpenStack {
         {
             return Ok(());
         }
-        target.reasons.push(
-            Reason::error(
-                Code::CloudObjectNotFound,
-                format!("there is no subnet {subnet} for the members"),
-            )
-            .value(subnet.as_str())
-            .remedy("name one that is there in loadbalancer.openstack.org/member-subnet-id or subnet-id"),
-        );
+        let reason = self.no_member_subnet(intent, subnet);
+        target.reasons.push(reason);
         Ok(())
+    }
+
+    /// Octavia takes a new load balancer whose members are in a subnet that is not there, and gives it up later. What
+    /// the configuration names is not doubted.
+    pub(super) async fn judge_named_member_subnet(
+        &self,
+        intent: &Intent,
+        target: &mut Target,
+    ) -> Result<(), ApiError> {
+        let Some(subnet) = &target.choice.member_subnet else {
+            return Ok(());
+        };
+        if self.names_member_subnet(intent, subnet).is_none()
+            || self.subnet(subnet).await?.is_some()
+        {
+            return Ok(());
+        }
+        let reason = self.no_member_subnet(intent, subnet);
+        target.reasons.push(reason);
+        Ok(())
+    }
+
+    /// The annotation by which a Service names the subnet of its members, itself or through a class.
+    fn names_member_subnet<'a>(
+        &self,
+        intent: &'a Intent,
+        subnet: &Id,
+    ) -> Option<&'a Given<String>> {
+        let cloud = &intent.cloud;
+        let directly = |given: &&Given<String>| given.value == subnet.as_str();
+        let by_class = |given: &&Given<String>| {
+            let class = self.settings.classes.get(&given.value);
+            class.and_then(|it| it.member_subnet_id.as_deref()) == Some(subnet.as_str())
+        };
+        let given = cloud.member_subnet.as_ref().filter(directly);
+        given.or_else(|| cloud.class.as_ref().filter(by_class))
+    }
+
+    fn no_member_subnet(&self, intent: &Intent, subnet: &Id) -> Reason {
+        let reason = Reason::error(
+            Code::CloudObjectNotFound,
+            format!("there is no subnet {subnet} for the members"),
+        );
+        match self.names_member_subnet(intent, subnet) {
+            Some(given) => reason
+                .at_annotation(&given.annotation)
+                .value(given.value.as_str())
+                .remedy("name one that is there, or remove the annotation"),
+            None => reason.value(subnet.as_str()).remedy(
+                "name one that is there in loadbalancer.openstack.org/member-subnet-id or subnet-id",
+            ),
+        }
     }
 
     pub(super) async fn vip_network(&self, choice: &Choice) -> Result<Option<Id>, ApiError> {

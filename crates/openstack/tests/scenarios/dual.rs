@@ -324,6 +324,27 @@ async fn addresses_are_published_in_the_order_of_the_families() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn both_addresses_that_are_asked_for_are_had() {
+    const BOTH: &str = "2001:db8::77, 10.0.0.77";
+    let addresses = "landfall.dev/addresses";
+    for minor in [25, 27] {
+        let mut rig = six_first(minor, "");
+        let service = six_and_four().annotated(INTERNAL, "true");
+        rig.apply(service.annotated(addresses, BOTH)).await;
+        let count = if minor == 25 { 2 } else { 1 };
+        assert_eq!(rig.picture().await.balancers.len(), count, "2.{minor}");
+        assert_eq!(rig.published("web").join(", "), BOTH, "2.{minor}");
+    }
+    // To the outside, the IPv4 address is that of a floating IP.
+    let mut rig = six_first(27, "");
+    let floating = crate::addresses::floating_ip_by_hand(&rig, None).await;
+    let both = format!("2001:db8::77, {}", floating.floating_ip_address);
+    rig.apply(six_and_four().annotated(addresses, &both)).await;
+    assert_eq!(rig.picture().await.balancers.len(), 1);
+    assert_eq!(rig.published("web").join(", "), both);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_further_address_of_ipv4_is_reached_by_a_floating_ip() {
     let mut rig = six_first(27, "");
     rig.apply(six_and_four()).await;

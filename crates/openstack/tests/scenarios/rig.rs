@@ -203,10 +203,15 @@ impl Rig {
             config.audit_every = real::AUDIT;
             config.backoff.longest = real::AUDIT;
         }
-        let engine = Engine::new(config, vec![provider], Arc::new(self.cluster.clone()));
+        let engine = Engine::new(
+            config,
+            vec![provider.clone()],
+            Arc::new(self.cluster.clone()),
+        );
         let mut watch = self.cluster.watch();
         let (facts, told) = mpsc::channel(64);
-        let (wakes, woken) = mpsc::channel(1);
+        let (wakes, woken) = mpsc::channel(16);
+        provider.wake_through(wakes.clone());
         let feed = tokio::spawn(async move {
             let _wakes = wakes;
             while let Some(fact) = watch.recv().await {

@@ -302,6 +302,90 @@ async fn s12_a_node_that_comes_changes_members_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s12_another_floating_ip_is_published_by_all_at_once() {
+    let (mut rig, _) = shared("").await;
+    let other = floating_ip_by_hand(&rig, None).await;
+    let other = [other.floating_ip_address.to_string()];
+    let begun = tokio::time::Instant::now();
+    rig.apply(web().load_balancer_ip(&other[0])).await;
+    assert_eq!(rig.published("web"), other);
+    assert_eq!(rig.published("second"), other);
+    assert_eq!(
+        rig.annotation("second", &lb("load-balancer-address")),
+        Some(other[0].clone())
+    );
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    assert_eq!(rig.picture().await.floating_ips.len(), 1);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+/// Writes the annotation as a person would, over the id of the Service's own load balancer.
+async fn name_another(rig: &mut Rig, id: &str) {
+    let key = lb("load-balancer-id");
+    rig.edit("web", |row| {
+        row.annotations.insert(key.clone(), id.to_owned());
+        row.status.marks.insert(key, id.to_owned());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_does_not_leave_its_own_for_another_that_is_named_later() {
+    let nowhere = "99999999-9999-4999-8999-999999999999";
+    for id in ["theirs", nowhere, "🦀"] {
+        let mut rig = Rig::new("");
+        let mine = by_hand(&rig).await;
+        floating_ip_by_hand(&rig, mine.vip_port_id.as_ref()).await;
+        let id = if id == "theirs" { mine.id.as_str() } else { id };
+        rig.apply(web()).await;
+        let own = rig.picture().await.balancers;
+        let own = own.iter().find(|it| it.name == FIRST).unwrap().id.clone();
+        let published = rig.published("web");
+        let before = rig.sim.load_balancer(mine.id.as_str());
+        rig.forget();
+        name_another(&mut rig, id).await;
+        let told = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(told.len(), 1, "{id}");
+        let parts = [lb("load-balancer-id"), id.to_owned(), own.to_string()];
+        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
+        // What somebody wrote is not fought over, and does not lead astray.
+        rig.restart().await;
+        assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
+        assert_eq!(
+            rig.annotation("web", &lb("load-balancer-id")),
+            Some(id.to_owned())
+        );
+        assert_eq!(rig.published("web"), published);
+        rig.add_node("c", "10.0.0.6");
+        rig.settle().await;
+        assert_eq!(rig.picture().await.members_at(80).len(), 3);
+        rig.delete("web").await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 1, "{id}");
+        assert_eq!(rig.sim.load_balancer(mine.id.as_str()), before);
+        assert_eq!(picture.floating_ips.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_back_that_another_was_named_has_the_id_of_its_own_again() {
+    let mut rig = Rig::new("");
+    let mine = by_hand(&rig).await;
+    rig.apply(web()).await;
+    let own = rig.annotation("web", &lb("load-balancer-id"));
+    name_another(&mut rig, mine.id.as_str()).await;
+    rig.edit("web", |row| {
+        row.annotations.remove(&lb("load-balancer-id"));
+        row.status.marks.remove(&lb("load-balancer-id"));
+    })
+    .await;
+    assert_eq!(rig.annotation("web", &lb("load-balancer-id")), own);
+}
+
+#[tokio::test(start_paused = true)]
 async fn s13_who_made_it_and_comes_back_finds_it() {
     let (mut rig, balancer) = shared("").await;
     rig.delete("web").await;

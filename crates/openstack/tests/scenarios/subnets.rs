@@ -117,6 +117,21 @@ async fn f33_a_service_of_two_families_has_two_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f33_the_address_that_is_asked_for_of_the_second_family_is_had() {
+    let mut rig = Rig::new("");
+    let cidr = "2001:db8::/64".parse().unwrap();
+    rig.sim.add_subnet(&rig.sim.network(), "sub6", cidr, &[]);
+    let service = dual(FamilyPolicy::PreferDualStack).load_balancer_ip("2001:db8::77");
+    rig.apply(service).await;
+    let picture = rig.picture().await;
+    let four = picture.floating_ips[0].floating_ip_address.to_string();
+    assert_eq!(rig.published("web"), [four, "2001:db8::77".to_owned()]);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn f33_one_address_is_enough_where_two_are_only_preferred() {
     let mut rig = Rig::new("");
     rig.apply(dual(FamilyPolicy::PreferDualStack)).await;
@@ -262,6 +277,64 @@ async fn ids_that_do_not_exist_are_told_in_the_words_of_the_cloud() {
     }
 }
 
+/// A Service whose members would be in a subnet that is not there: who names it, and what is told.
+async fn nothing_is_made(conf: &str, key: &str, value: &str, subnet: &str) {
+    let mut rig = Rig::new(conf);
+    rig.apply(web().annotated(&lb(key), value)).await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    let parts = [lb(key), value.to_owned(), subnet.to_owned()];
+    assert!(
+        parts.iter().all(|part| failed[0].contains(part)),
+        "{failed:?}"
+    );
+    rig.wait(Duration::from_secs(400)).await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.edit("web", |row| {
+        row.annotations.remove(&lb(key));
+    })
+    .await;
+    assert_eq!(rig.published("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subnet_of_members_that_is_not_there_is_refused_before_anything_is_made() {
+    nothing_is_made("", "member-subnet-id", NOWHERE, NOWHERE).await;
+    nothing_is_made("", "member-subnet-id", "🦀", "🦀").await;
+    let class = format!("[LoadBalancerClass \"lost\"]\nmember-subnet-id={NOWHERE}");
+    nothing_is_made(&class, "class", "lost", NOWHERE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subnet_of_members_that_is_there_is_asked_for_once() {
+    let mut rig = Rig::new("");
+    let subnet = rig.sim.subnet();
+    rig.apply(web().annotated(&lb("member-subnet-id"), &subnet))
+        .await;
+    assert_eq!(rig.published("web").len(), 1);
+    let path = format!("GET /v2.0/subnets/{subnet}");
+    let asked = rig.calls().iter().filter(|it| **it == path).count();
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_an_id_is_told_of_by_a_service_that_works() {
+    let mut rig = Rig::new("");
+    // Members that are not in the subnet that is configured.
+    rig.apply(web()).await;
+    rig.forget();
+    rig.apply(web().annotated(&lb("member-subnet-id"), "🦀"))
+        .await;
+    let failed = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(
+        failed[0].contains(&lb("member-subnet-id")) && failed[0].contains("🦀"),
+        "{failed:?}"
+    );
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.picture().await.members_at(80).len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn ids_that_do_not_exist_leave_a_working_load_balancer_alone() {
     for name in [
@@ -307,13 +380,16 @@ async fn a_load_balancer_that_is_not_there_or_another_project_s_is_refused() {
         .to_owned();
     sim.mark_foreign(&theirs);
     let foreign = sim.snapshot_foreign();
-    for id in [theirs.as_str(), NOWHERE] {
+    for id in [theirs.as_str(), NOWHERE, "🦀 no id"] {
         rig.forget();
         rig.apply(web().annotated(&lb("load-balancer-id"), id))
             .await;
         let failed = rig.cluster.messages("SyncLoadBalancerFailed");
         assert_eq!(failed.len(), 1, "{failed:?}");
         assert!(failed[0].contains(id), "{failed:?}");
+        // Of another project's, the cloud says that it may not be looked at.
+        let named = id == theirs || failed[0].contains(&lb("load-balancer-id"));
+        assert!(named, "{failed:?}");
         assert_eq!(rig.writes(), Vec::<String>::new());
         assert_eq!(
             rig.annotation("web", &lb("load-balancer-id")),
