@@ -32,7 +32,7 @@ The first stage that fails ends it, with the command to repeat that stage by.";
 pub struct CiArgs {}
 
 /// A hang becomes a failure that names its stage. Far above what two slow cores need.
-const TEST_DEADLINE: Duration = Duration::from_mins(40);
+const TEST_DEADLINE: Duration = Duration::from_mins(60);
 const BUILD_DEADLINE: Duration = Duration::from_mins(30);
 const RUN_DEADLINE: Duration = Duration::from_mins(10);
 

@@ -132,13 +132,16 @@ impl Instance {
         tasks.spawn(with_pools(told, facts, pools, options.fallback_pool, muted));
         tasks.spawn(engine.run(received, woken, cancel.clone()));
         for provider in &providers {
-            let (Platform::Local(local), Some(proxy)) = (&**provider, &proxy) else {
-                continue;
-            };
-            let (local, changes) = (local.clone(), proxy.changes());
-            let watching =
-                landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
-            tasks.spawn(watching);
+            match (&**provider, &proxy) {
+                (Platform::Local(local), Some(proxy)) => {
+                    let (local, changes) = (local.clone(), proxy.changes());
+                    let watching =
+                        landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
+                    tasks.spawn(watching);
+                }
+                (Platform::OpenStack(openstack), _) => openstack.wake_through(wakes.clone()),
+                _ => {}
+            }
         }
         drop(providers);
         for account in silent {

@@ -602,7 +602,7 @@ fn a_node_selector_that_names_no_label_is_told_by_line_and_key() {
     let error = parse("cloud.conf", text).unwrap_err().to_string();
     assert!(error.contains("cloud.conf:2"), "{error}");
     assert!(error.contains("node-selector"), "{error}");
-    assert!(error.contains("\"=gpu\" names no label"), "{error}");
+    assert!(error.contains("\"=gpu\" is no label"), "{error}");
 }
 
 #[test]

@@ -102,8 +102,12 @@ impl Verdict<'_> {
                     })
                 })
             }
+            // Its own is kept, too, as long as it may carry traffic.
             Code::LoadBalancerFailed => {
-                named.is_some_and(|it| it["provisioning_status"] == "ERROR")
+                let all = self.rig.sim.load_balancers();
+                let own = all.into_iter().filter(|it| has_tag(it, &tag(name)));
+                own.chain(named)
+                    .any(|it| it["provisioning_status"] == "ERROR")
             }
             _ => false,
         }

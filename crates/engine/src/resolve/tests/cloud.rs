@@ -121,7 +121,7 @@ fn a_warning_about_the_configuration_names_its_place_there() {
 }
 
 #[test]
-fn a_bad_value_of_a_cloud_option_is_an_error_only_in_the_cloud() {
+fn a_node_selector_that_is_none_is_a_warning_and_selects_nobody_away() {
     let service = || web().annotated(SELECTOR, "=edge");
     let about_it = |reasons: &[Reason]| -> Vec<(Code, Severity)> {
         let about_it = reasons
@@ -136,11 +136,14 @@ fn a_bad_value_of_a_cloud_option_is_an_error_only_in_the_cloud() {
         about_it(&here.remarks),
         [(Code::OptionNotApplicable, Severity::Warning)]
     );
-    let there = judged(service(), &in_cloud()).unwrap_err();
+    let there = judged(service(), &in_cloud()).unwrap();
     assert_eq!(
-        about_it(&there),
-        [(Code::InvalidAnnotation, Severity::Error)]
+        about_it(&there.remarks),
+        [(Code::InvalidAnnotation, Severity::Warning)]
     );
+    let nodes = |intent: Intent| intent.load_balancer.map(|wish| wish.nodes.len());
+    let plain = judged(web(), &in_cloud()).unwrap();
+    assert_eq!(nodes(there), nodes(plain));
 }
 
 #[test]
