@@ -11,7 +11,7 @@ use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
 use super::Trouble;
-use crate::client::ApiError;
+use crate::client::{ApiError, ErrorKind};
 use crate::find::{find, own_all_the_same, would_be_ours};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
@@ -70,7 +70,11 @@ impl OpenStack {
         if let Some(id) = &given {
             let mut row = roster.iter().find(|it| it.id == *id);
             if row.is_none() && id.is_uuid() {
-                elsewhere = self.cloud.load_balancer(id).await?;
+                elsewhere = match self.cloud.load_balancer(id).await {
+                    // Another project's is none that a Service here could use, or would have to leave.
+                    Err(error) if error.kind == ErrorKind::Forbidden => None,
+                    found => found?,
+                };
                 row = elsewhere.as_ref();
             }
             named = Some((id, row));
