@@ -162,7 +162,9 @@ fn priority(test: &str) -> usize {
         .unwrap_or_default()
         .to_uppercase();
     let has = |rows: &&str| rows.split_whitespace().any(|row| row == first);
-    ROWS.iter().position(|rows| has(&rows)).unwrap_or(ROWS.len())
+    ROWS.iter()
+        .position(|rows| has(&rows))
+        .unwrap_or(ROWS.len())
 }
 
 fn not_in_ovn(test: &str) -> bool {
