@@ -11,8 +11,8 @@ use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 
-use crate::names::{Names, SERVICE_PREFIX, renamed};
-use crate::objects::{Id, LoadBalancer};
+use crate::names::{Names, SERVICE_PREFIX, UID_PREFIX, renamed};
+use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::record::Record;
 
@@ -42,6 +42,12 @@ pub(crate) fn find(
         return found;
     }
     let by_name = by_name(intent, names, cluster, all);
+    if matches!(by_name, Found::Nothing)
+        && intent.load_balancer.is_none()
+        && let Some(balancer) = leaving(intent, names, cluster, all)
+    {
+        return one(intent, names, cluster, balancer, Vec::new());
+    }
     let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
         return by_name;
     };
@@ -78,6 +84,22 @@ pub(crate) fn own_all_the_same<'a>(
         named_beside_own(intent, &it.id).is_some()
             && !it.provisioning_status.is_going()
             && is_owner(intent, names, cluster, it)
+    })
+}
+
+/// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail yet.
+fn leaving<'a>(
+    intent: &Intent,
+    names: &Names,
+    cluster: &str,
+    all: &'a [LoadBalancer],
+) -> Option<&'a LoadBalancer> {
+    all.iter().find(|it| {
+        let mut of_services = it.tags.iter().filter(|tag| tag.starts_with(UID_PREFIX));
+        it.provisioning_status == Provisioning::PendingDelete
+            && of_services.all(|tag| *tag == names.uid_tag)
+            && is_owner(intent, names, cluster, it)
+            && !is_for_another(names, it)
     })
 }
 

@@ -1,11 +1,15 @@
 //! A load balancer follows its Service and the nodes (rows C).
 
+use std::time::Duration;
+
 use landfall_model::Protocol;
 use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_testkit::{node, svc};
 
+use crate::addresses::lb;
 use crate::create::web;
 use crate::rig::Rig;
+use crate::subnets::NOWHERE;
 
 /// The label that keeps a node out of load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -252,4 +256,29 @@ async fn c30_a_service_of_another_class_is_not_touched() {
     assert_eq!(rig.calls(), Vec::<String>::new());
     assert_eq!(rig.cluster.writes(), 0);
     assert_eq!(rig.cluster.events(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c04_a_service_goes_after_its_load_balancer_has_gone() {
+    for refused in [
+        None,
+        Some(("member-subnet-id", NOWHERE)),
+        Some(("class", "none")),
+    ] {
+        let mut rig = Rig::new("");
+        rig.sim.settle_in(Duration::from_secs(20));
+        rig.apply(web()).await;
+        if let Some((name, value)) = refused {
+            rig.edit("web", |row| {
+                row.annotations.insert(lb(name), value.to_owned());
+            })
+            .await;
+        }
+        rig.cluster.delete("web");
+        while rig.cluster.service("web").is_some() {
+            rig.wait(Duration::from_millis(200)).await;
+        }
+        let left = rig.picture().await;
+        assert!(left.is_empty(), "{refused:?}: {left:?}");
+    }
 }

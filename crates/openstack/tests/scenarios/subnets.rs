@@ -12,7 +12,7 @@ use crate::create::web;
 use crate::rig::Rig;
 use crate::rig::stage::Stage;
 
-const NOWHERE: &str = "99999999-9999-4999-8999-999999999999";
+pub const NOWHERE: &str = "99999999-9999-4999-8999-999999999999";
 
 /// The default world with an IPv6 subnet beside S, its id, and configuration after `[LoadBalancer]`.
 pub fn six(conf: &str, nodes: &[(&str, &str)]) -> (Rig, String) {
