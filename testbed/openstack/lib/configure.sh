@@ -181,7 +181,7 @@ client_ca = $ETC/amphora-ca.pem
 amphora_driver = landfall_amphora
 compute_driver = landfall_compute
 # The real one: VIP ports and security groups are in Neutron.
-network_driver = allowed_address_pairs_driver
+network_driver = landfall_network
 image_driver = image_noop_driver
 volume_driver = volume_noop_driver
 loadbalancer_topology = SINGLE

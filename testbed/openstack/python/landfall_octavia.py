@@ -4,6 +4,8 @@ Nothing else is played: the API, the worker, the database and Neutron are the re
 
 landfall_compute   binds ports in Neutron as Nova does (device_id, device_owner). Octavia's own no-op
                    compute driver doesn't, and then its real Neutron driver can't plug a VIP.
+landfall_network   Octavia's own Neutron driver, which asks once for Neutron's extensions. As it comes it asks
+                   at every step of every flow: half of all that Neutron is asked here.
 landfall_amphora   Octavia's own no-op amphora, with switches that a test turns while the worker runs.
                    They are files in $LANDFALL_STACK_RUN, read at every call of the driver:
 
@@ -22,6 +24,7 @@ from octavia.common import clients
 from octavia.common import constants
 from octavia.common import data_models
 from octavia.compute import compute_base
+from octavia.network.drivers.neutron import allowed_address_pairs
 from oslo_utils import uuidutils
 
 RUN = os.environ["LANDFALL_STACK_RUN"]
@@ -74,6 +77,18 @@ class Compute(compute_base.ComputeBase):
 
     def validate_availability_zone(self, availability_zone):
         pass
+
+
+class Network(allowed_address_pairs.AllowedAddressPairsDriver):
+    """Neutron's extensions don't change while it runs."""
+
+    extensions = {}
+
+    def _check_extension_enabled(self, extension_alias):
+        if extension_alias not in self.extensions:
+            found = super()._check_extension_enabled(extension_alias)
+            self.extensions[extension_alias] = found
+        return self.extensions[extension_alias]
 
 
 class Amphora(noop.NoopAmphoraLoadBalancerDriver):

@@ -146,11 +146,10 @@ impl Project {
             .create(neutron, "/v2.0/routers", "router", router)
             .await?;
         self.router_id = id_of(&router)?;
-        for subnet in [&self.subnet_id, &self.subnet6_id] {
-            let path = format!("/v2.0/routers/{}/add_router_interface", self.router_id);
-            self.put(neutron, &path, json!({"subnet_id": subnet}))
-                .await?;
-        }
+        // The IPv4 subnet alone: floating IPs need it, and it is the dearest of all that Neutron does here.
+        let path = format!("/v2.0/routers/{}/add_router_interface", self.router_id);
+        self.put(neutron, &path, json!({"subnet_id": self.subnet_id}))
+            .await?;
         Ok(())
     }
 
