@@ -65,25 +65,26 @@ pub(crate) fn find(
     )
 }
 
-/// What a Service names in place of this load balancer, which by the record is the one that it has had.
-pub(crate) fn named_beside_own<'a>(intent: &'a Intent, own: &Id) -> Option<&'a Given<String>> {
+/// What a Service names in place of this load balancer, which by the record is the one that serves it.
+pub(crate) fn named_beside<'a>(intent: &'a Intent, serving: &Id) -> Option<&'a Given<String>> {
     let given = intent.cloud.load_balancer.as_ref()?;
     let record = Record::of(intent)?;
-    let other = !record.given && record.balancer == own.as_str() && given.value != own.as_str();
-    other.then_some(given)
+    (record.balancer == serving.as_str() && given.value != serving.as_str()).then_some(given)
 }
 
-/// The load balancer of its own that a Service has had, where it names another one by now.
-pub(crate) fn own_all_the_same<'a>(
+/// The load balancer that serves a Service, where it names another one by now.
+pub(crate) fn serving_all_the_same<'a>(
     intent: &Intent,
     names: &Names,
     cluster: &str,
     all: &'a [LoadBalancer],
 ) -> Option<&'a LoadBalancer> {
+    let uses = |it: &LoadBalancer| {
+        let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
+        of_service.any(|tag| it.tags.contains(tag)) || is_owner(intent, names, cluster, it)
+    };
     all.iter().find(|it| {
-        named_beside_own(intent, &it.id).is_some()
-            && !it.provisioning_status.is_going()
-            && is_owner(intent, names, cluster, it)
+        named_beside(intent, &it.id).is_some() && !it.provisioning_status.is_going() && uses(it)
     })
 }
 

@@ -10,7 +10,7 @@ use landfall_model::status::{
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::address::{further_v4, is_floating};
-use crate::find::named_beside_own;
+use crate::find::named_beside;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::{in_error, is_given};
 use crate::observed::{Found, Goal, Observed, Target};
@@ -223,16 +223,12 @@ fn marks(
 ) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
     // Who names the Service's own has the name from a controller that was there before.
-    let given = !owner
-        && is_given(intent)
-        && intent
-            .cloud
-            .load_balancer
-            .as_ref()
-            .is_some_and(|it| it.value == balancer.id.as_str());
+    let named = intent.cloud.load_balancer.as_ref();
+    let other = named_beside(intent, &balancer.id);
+    let names_it = named.is_some_and(|it| it.value == balancer.id.as_str());
+    let given = !owner && is_given(intent) && (names_it || other.is_some());
     if !given {
         // What somebody wrote in its place stays to be told of, rather than being fought over.
-        let other = named_beside_own(intent, &balancer.id).filter(|_| owner);
         let id = other.map_or_else(|| balancer.id.to_string(), |it| it.value.clone());
         marks.insert(LOAD_BALANCER_ID.to_owned(), id);
     }

@@ -3,7 +3,7 @@
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use super::server_of;
-use crate::find::named_beside_own;
+use crate::find::named_beside;
 use crate::observed::Found;
 
 /// Groups can't be put on nodes that are not of this cloud.
@@ -38,22 +38,22 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
 /// A Service that has a load balancer of its own does not leave it for another one that an annotation names.
 pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static str, Reason)> {
     let Found::One {
-        balancer,
-        owner: true,
-        ..
+        balancer, owner, ..
     } = found
     else {
         return None;
     };
-    let given = named_beside_own(intent, &balancer.id)?;
+    let given = named_beside(intent, &balancer.id)?;
+    let whose = if *owner { "has" } else { "uses" };
+    let own = if *owner { " of its own" } else { "" };
     let message = format!(
-        "the Service has load balancer {} of its own, and keeps it: another one is not used in its place",
+        "the Service {whose} load balancer {}{own}, and keeps it: another one is not used in its place",
         balancer.id
     );
     let reason = Reason::warning(Code::ConflictingOptions, message)
         .at_annotation(&given.annotation)
         .value(given.value.as_str())
-        .remedy("remove the annotation; to use the other one, delete the Service and make it anew with the annotation");
+        .remedy("take the change back; to use the other one, delete the Service and make it anew with the annotation");
     Some(("LoadBalancerIdIgnored", reason))
 }
 

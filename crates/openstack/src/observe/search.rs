@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Trouble;
 use crate::client::{ApiError, ErrorKind};
-use crate::find::{find, own_all_the_same, would_be_ours};
+use crate::find::{find, serving_all_the_same, would_be_ours};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
@@ -63,8 +63,8 @@ impl OpenStack {
             }
         }
         let (roster, at) = self.roster(since).await?;
-        let own = own_all_the_same(intent, names, &self.settings.cluster, &roster);
-        let given = own.map(|it| it.id.clone()).or(given);
+        let serving = serving_all_the_same(intent, names, &self.settings.cluster, &roster);
+        let given = serving.map(|it| it.id.clone()).or(given);
         let mut named = None;
         let elsewhere;
         if let Some(id) = &given {

@@ -371,6 +371,41 @@ async fn a_service_does_not_leave_its_own_for_another_that_is_named_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_does_not_leave_one_that_it_shares_for_another_that_is_named_later() {
+    for id in ["theirs", "99999999-9999-4999-8999-999999999999", "🦀"] {
+        let (mut rig, shared) = shared("").await;
+        let theirs = by_hand(&rig).await;
+        floating_ip_by_hand(&rig, theirs.vip_port_id.as_ref()).await;
+        let before = rig.sim.load_balancer(theirs.id.as_str());
+        let id = if id == "theirs" {
+            theirs.id.as_str()
+        } else {
+            id
+        };
+        let published = rig.published("second");
+        rig.forget();
+        let named = |row: &mut landfall_model::rows::ServiceRow| {
+            let key = lb("load-balancer-id");
+            row.annotations.insert(key, id.to_owned());
+        };
+        rig.edit("second", named).await;
+        let told = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(told.len(), 1, "{id}");
+        let parts = [id.to_owned(), shared.to_string()];
+        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        rig.restart().await;
+        assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
+        assert_eq!(rig.published("second"), published);
+        rig.delete("second").await;
+        let picture = rig.picture().await;
+        assert_eq!(ports(&picture), [22, 80], "{id}");
+        assert_eq!(rig.sim.load_balancer(theirs.id.as_str()), before);
+        rig.delete("web").await;
+        assert_eq!(rig.picture().await.balancers.len(), 1, "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_takes_back_that_another_was_named_has_the_id_of_its_own_again() {
     let mut rig = Rig::new("");
     let mine = by_hand(&rig).await;
