@@ -31,7 +31,7 @@ pub enum Bench {
 pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     match bench {
         // With a program of its own, what is left to this one is to wait.
-        Bench::Cluster(args) if args.landfall.is_some() => {
+        Bench::Cluster(args) if !args.landfall.is_empty() => {
             stage::block_on(cluster::run(place, &args))
         }
         Bench::Proxy(_) | Bench::Cluster(_) if cfg!(debug_assertions) => again_in_release(place),

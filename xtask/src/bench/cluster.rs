@@ -30,7 +30,8 @@ tests do, and installs them if they are missing.
 Examples:
   cargo xtask bench cluster
   cargo xtask bench cluster --served 10000          (with a listener for each Service)
-  cargo xtask bench cluster --services 500 --nodes 20";
+  cargo xtask bench cluster --services 500 --nodes 20
+  cargo xtask bench cluster --landfall old/landfall --landfall new/landfall     (on one cluster)";
 
 /// `bench cluster`
 #[derive(Debug, Args)]
@@ -48,9 +49,10 @@ pub struct ClusterArgs {
     /// How many EndpointSlices change while CPU time is counted
     #[arg(long, value_name = "N", default_value_t = 1000)]
     events: u32,
-    /// The Landfall to measure, if not the one just built
+    /// The Landfall to measure, if not the one just built; several are measured one after another
+    /// on the same cluster
     #[arg(long, value_name = "PROGRAM")]
-    pub landfall: Option<PathBuf>,
+    pub landfall: Vec<PathBuf>,
 }
 
 /// The identity that `deploy/rbac.yaml` grants.
@@ -80,29 +82,40 @@ pub async fn run(place: &Place, args: &ClusterArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     fill(place, &cluster, args).await?;
     eprintln!("the cluster is full after {:.0?}", began.elapsed());
-    let program = args
-        .landfall
-        .clone()
-        .unwrap_or_else(|| place.target().join("release/landfall"));
     std::fs::write(cluster.directory().join("landfall.yaml"), CONFIG)?;
-    if args.served > 0 {
-        let first = Controller::start(&program, &cluster).await?;
+    let built = [place.target().join("release/landfall")];
+    let programs = match args.landfall.as_slice() {
+        [] => &built,
+        named => named,
+    };
+    if let (true, Some(program)) = (args.served > 0, programs.first()) {
+        let first = Controller::start(program, &cluster).await?;
         println!(
             "{} Services served for the first time after {:.2?}",
             args.served, first.took
         );
         first.stop().await?;
     }
-    measure(&program, &cluster, args).await
+    for (generation, program) in (1..).zip(programs) {
+        println!("{}", program.display());
+        measure(program, &cluster, args, generation).await?;
+    }
+    Ok(())
 }
 
-async fn measure(program: &Path, cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<()> {
+async fn measure(
+    program: &Path,
+    cluster: &Cluster,
+    args: &ClusterArgs,
+    generation: u8,
+) -> anyhow::Result<()> {
     let audit = cluster.audit();
     let controller = Controller::start(program, cluster).await?;
     let pids = [controller.pid()?];
     let at_start = process::cpu_seconds(&pids)?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let resident = process::resident(&pids)?;
+    let of_files = field(pids[0], "RssFile:")?;
     let before = process::cpu_seconds(&pids)?;
     tokio::time::sleep(REST).await;
     let resting = process::cpu_seconds(&pids)? - before;
@@ -110,7 +123,10 @@ async fn measure(program: &Path, cluster: &Cluster, args: &ClusterArgs) -> anyho
 
     let before = process::cpu_seconds(&pids)?;
     let began = Instant::now();
-    kubectl_in_parts(cluster, "replace", args.events, |number| slice(number, 1)).await?;
+    kubectl_in_parts(cluster, "replace", args.events, |number| {
+        slice(number, generation)
+    })
+    .await?;
     // The last of them is on its way, perhaps.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let lasted = began.elapsed();
@@ -122,10 +138,14 @@ async fn measure(program: &Path, cluster: &Cluster, args: &ClusterArgs) -> anyho
     );
     println!("  from start to all known     {:.2?}", controller.took);
     println!("  CPU until then              {at_start:.2} s");
-    println!("  resident memory             {}", mib(resident));
+    println!(
+        "  resident memory             {} ({} of it pages of files)",
+        mib(resident),
+        mib(of_files)
+    );
     println!(
         "  most resident memory ever   {}",
-        mib(most_resident(pids[0])?)
+        mib(field(pids[0], "VmHWM:")?)
     );
     println!(
         "  ... after {} events       {}",
@@ -151,11 +171,13 @@ fn mib(bytes: f64) -> String {
     format!("{:.1} MiB", bytes / 1024.0 / 1024.0)
 }
 
-fn most_resident(pid: i32) -> anyhow::Result<f64> {
+/// A field of `/proc/PID/status` that is in kB, in bytes.
+fn field(pid: i32, name: &str) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    Ok(kib.context("/proc tells no VmHWM")? * 1024.0)
+    let kib = kib.with_context(|| format!("/proc tells no {name}"))?;
+    Ok(kib * 1024.0)
 }
 
 async fn fill(place: &Place, cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<()> {

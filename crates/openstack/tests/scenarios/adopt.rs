@@ -6,23 +6,24 @@ use std::time::Duration;
 use http::Method;
 use landfall_model::status::{IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_openstack::objects::{Listener, Monitor};
-use landfall_testkit::openstack::{Fault, Service, Sim};
+use landfall_testkit::openstack::{Fault, Service};
 use landfall_testkit::svc;
 use serde_json::{Value, json};
 
 use crate::create::web;
 use crate::rig::Rig;
+use crate::rig::stage::Stage;
 
 const NAME: &str = "kube_service_c1_default_web";
 
 /// Makes an object by hand.
-fn make(sim: &Sim, service: Service, path: &str, kind: &str, body: Value) -> Value {
+fn make(sim: &Stage, service: Service, path: &str, kind: &str, body: Value) -> Value {
     let made = sim.hand(service, &Method::POST, path, json!({ kind: body }));
     made.unwrap()[kind].clone()
 }
 
 /// A load balancer of default/web as cloud-provider-openstack makes it, with nodes a and b, under a name.
-fn reference_makes(sim: &Sim, cluster: &str, name: &str) -> Value {
+fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
     let member = |name: &str, address: &str| json!({"name": name, "address": address, "protocol_port": 30080, "subnet_id": sim.subnet()});
     let monitor = json!({"name": format!("monitor_0_{name}"), "type": "TCP", "delay": 5, "timeout": 3,
         "max_retries": 1, "max_retries_down": 3});
@@ -45,7 +46,7 @@ fn reference_makes(sim: &Sim, cluster: &str, name: &str) -> Value {
 }
 
 /// Its floating IP.
-fn reference_exposes(sim: &Sim, cluster: &str, balancer: &Value) -> IpAddr {
+fn reference_exposes(sim: &Stage, cluster: &str, balancer: &Value) -> IpAddr {
     let body = json!({"floating_network_id": sim.external_network(), "port_id": balancer["vip_port_id"],
         "description": format!("Floating IP for Kubernetes external service default/web from cluster {cluster}")});
     let made = make(
@@ -153,10 +154,7 @@ async fn a03_one_of_the_oldest_kind_of_name_is_adopted_and_can_be_deleted() {
     let mut rig = Rig::new(MONITORED);
     let balancer = reference_makes(&rig.sim, "c1", NAME);
     let id = balancer["id"].as_str().unwrap();
-    rig.sim.edit(id, |row| {
-        row.insert("name".to_owned(), json!("auidweb"));
-        row.insert("tags".to_owned(), json!([]));
-    });
+    rig.sim.relabel(id, &json!({"name": "auidweb", "tags": []}));
     rig.apply(web()).await;
     let picture = rig.picture().await;
     assert_eq!(picture.balancers.len(), 1);
@@ -207,9 +205,8 @@ async fn a07_one_that_another_cluster_has_marked_is_left_alone() {
     let mut rig = Rig::new(MONITORED);
     let other = reference_makes(&rig.sim, "c1", NAME);
     let other = other["id"].as_str().unwrap();
-    rig.sim.edit(other, |row| {
-        row.insert("tags".to_owned(), json!([NAME, "kube_cluster_id_ks-2"]));
-    });
+    rig.sim
+        .relabel(other, &json!({"tags": [NAME, "kube_cluster_id_ks-2"]}));
     rig.sim.mark_foreign(other);
     let before = rig.sim.snapshot_foreign();
     rig.apply(web()).await;
@@ -225,9 +222,7 @@ async fn a07_one_that_another_cluster_has_marked_is_left_alone() {
 async fn a08_an_empty_tag_does_no_harm() {
     let mut rig = Rig::new(MONITORED);
     let (id, _) = left_by_reference(&rig, "c1");
-    rig.sim.edit(&id, |row| {
-        row.insert("tags".to_owned(), json!([""]));
-    });
+    rig.sim.relabel(&id, &json!({"tags": [""]}));
     rig.restart().await;
     let picture = rig.picture().await;
     assert!(picture.balancers[0].tags.contains(&NAME.to_owned()));
@@ -415,9 +410,7 @@ async fn a14_names_that_a_user_gave_stay() {
     rig.apply(web()).await;
     let picture = rig.picture().await;
     for id in [&picture.listeners[0].id, &picture.pools[0].id] {
-        rig.sim.edit(id.as_str(), |row| {
-            row.insert("name".to_owned(), json!("front door"));
-        });
+        rig.sim.relabel(id.as_str(), &json!({"name": "front door"}));
     }
     rig.forget();
     rig.wait(Duration::from_secs(200)).await;
@@ -434,9 +427,7 @@ async fn a15_our_tag_comes_beside_those_of_a_user() {
     let mut rig = Rig::new(MONITORED);
     left_by_reference(&rig, "c1");
     let listener = rig.picture().await.listeners[0].id.to_string();
-    rig.sim.edit(&listener, |row| {
-        row.insert("tags".to_owned(), json!(["team-a"]));
-    });
+    rig.sim.relabel(&listener, &json!({"tags": ["team-a"]}));
     rig.restart().await;
     let mut tags = rig.picture().await.listener_at(80).tags.clone();
     tags.sort();

@@ -50,11 +50,14 @@ const ROWS: [&str; 3] = [
 ];
 
 /// What the provider ovn has not, and a row is about.
-const NOT_IN_OVN: [(&str, &str); 13] = [
+const NOT_IN_OVN: [(&str, &str); 16] = [
     (
         "c01",
         "provider amphora and allowed_cidrs are part of the row",
     ),
+    ("h03", "HTTP monitors"),
+    ("h05", "HTTP monitors"),
+    ("h10", "HTTP monitors"),
     ("l01", "allowed_cidrs"),
     ("l05", "allowed_cidrs"),
     ("l06", "allowed_cidrs"),
@@ -162,9 +165,7 @@ fn priority(test: &str) -> usize {
         .unwrap_or_default()
         .to_uppercase();
     let has = |rows: &&str| rows.split_whitespace().any(|row| row == first);
-    ROWS.iter()
-        .position(|rows| has(&rows))
-        .unwrap_or(ROWS.len())
+    ROWS.iter().position(has).unwrap_or(ROWS.len())
 }
 
 fn not_in_ovn(test: &str) -> bool {

@@ -30,7 +30,7 @@ fn repeat_create(rig: &Rig) {
 #[tokio::test(start_paused = true)]
 async fn c17_one_that_fails_while_it_is_made_is_made_anew() {
     let mut rig = Rig::new("");
-    rig.sim.next_fate(Fate::BalancerError);
+    rig.sim.fail_next_create();
     rig.apply(web()).await;
     let picture = rig.picture().await;
     assert_eq!(picture.balancers.len(), 1);

@@ -2,6 +2,7 @@
 //!
 //! `LANDFALL_SIDE=amphora` or `ovn` puts every [`Rig::new`](super::Rig::new) of the process there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, mpsc};
@@ -25,6 +26,7 @@ pub struct Real {
     project: Option<Arc<Project>>,
     provider: &'static str,
     pub calls: Calls,
+    foreign: Mutex<BTreeSet<String>>,
 }
 
 /// The controller's calls, in the order in which they were made.
@@ -101,6 +103,7 @@ impl Real {
             project: Some(Arc::new(project)),
             provider,
             calls: Calls::default(),
+            foreign: Mutex::default(),
         }
     }
 
@@ -307,6 +310,94 @@ impl Real {
         });
     }
 
+    pub fn relabel(&self, id: &str, fields: &Value) {
+        let kinds = [
+            ("loadbalancer", "/v2/lbaas/loadbalancers"),
+            ("listener", "/v2/lbaas/listeners"),
+            ("pool", "/v2/lbaas/pools"),
+        ];
+        let mut kinds = kinds.into_iter();
+        let done = kinds.any(|(kind, path)| {
+            let body = json!({ kind: fields });
+            let path = format!("{path}/{id}");
+            self.hand(Simulated::LoadBalancer, &Method::PUT, &path, &body)
+                .is_ok()
+        });
+        assert!(done, "{id} can't be relabelled");
+    }
+
+    pub fn mark_foreign(&self, id: &str) {
+        let mut foreign = self.foreign.lock().unwrap();
+        foreign.insert(id.to_owned());
+    }
+
+    pub fn snapshot_foreign(&self) -> BTreeMap<String, Value> {
+        let foreign = self.foreign.lock().unwrap().clone();
+        let pictures = foreign.into_iter().map(|id| {
+            let path = format!("/v2/lbaas/loadbalancers/{id}/status");
+            let parts = self.done(Simulated::LoadBalancer, &Method::GET, &path, &Value::Null);
+            let picture = json!({"itself": self.load_balancer(&id), "parts": names_in(&parts)});
+            (id, picture)
+        });
+        pictures.collect()
+    }
+
+    pub fn ports(&self) -> Vec<Value> {
+        let mut all = self.done(
+            Simulated::Network,
+            &Method::GET,
+            "/v2.0/ports",
+            &Value::Null,
+        );
+        serde_json::from_value(all["ports"].take()).unwrap()
+    }
+
+    /// The amphora can't be plugged, until a load balancer is in ERROR.
+    pub fn fail_next_create(&self) {
+        let project = self.project().clone();
+        let fault = project.failing_amphorae(&["post_vip_plug"]).unwrap();
+        HANDS.spawn(async move {
+            let path = "/v2/lbaas/loadbalancers";
+            loop {
+                let listed = project.list(Service::LoadBalancer, path, "loadbalancers");
+                let all = listed.await.unwrap();
+                if all.iter().any(|it| it["provisioning_status"] == "ERROR") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            drop(fault);
+        });
+    }
+
+    /// Looks again and again how many members the listener of a port has.
+    pub fn watch(
+        &self,
+        port: u16,
+        seen: Arc<Mutex<Vec<usize>>>,
+        period: Duration,
+    ) -> tokio::task::JoinHandle<()> {
+        let project = self.project().clone();
+        HANDS.spawn(async move {
+            loop {
+                let path = "/v2/lbaas/listeners";
+                let listed = project.list(Service::LoadBalancer, path, "listeners");
+                let listeners = listed.await.unwrap();
+                let listener = listeners.iter().find(|it| it["protocol_port"] == port);
+                let pool = listener.and_then(|it| it["default_pool_id"].as_str());
+                let mut members = 0;
+                if let Some(pool) = pool {
+                    let path = format!("/v2/lbaas/pools/{pool}/members");
+                    let listed = project.list(Service::LoadBalancer, &path, "members").await;
+                    // A pool that has just been replaced was served when the listener was read.
+                    members = listed.map_or(1, |listed| listed.len());
+                }
+                seen.lock().unwrap().push(members);
+                tokio::time::sleep(period).await;
+            }
+        })
+    }
+
     pub fn delete(&self, id: &str) -> bool {
         let tried = [
             (
@@ -378,6 +469,22 @@ async fn is_busy(project: &Project) -> Result<bool, StackError> {
         }
     }
     Ok(false)
+}
+
+/// The names and ids in a tree of statuses: the statuses are Octavia's own affair.
+fn names_in(tree: &Value) -> Vec<String> {
+    match tree {
+        Value::Array(all) => all.iter().flat_map(names_in).collect(),
+        Value::Object(fields) => {
+            let below = fields.values().flat_map(names_in);
+            let own = ["id", "name"].into_iter().filter_map(|key| {
+                let text = fields.get(key)?.as_str()?;
+                Some(text.to_owned())
+            });
+            own.chain(below).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// A certificate and its key, as PEM.

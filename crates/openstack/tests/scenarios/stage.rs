@@ -3,6 +3,7 @@
 //! A row that asks for what only the simulator can do (faults, a look behind the API) ends on the real side
 //! with [`ONLY_SIMULATED`], which the run on the real side counts as not run.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use http::Method;
@@ -197,6 +198,54 @@ impl Stage {
             }
             #[cfg(feature = "stack")]
             Self::Real(_) => {}
+        }
+    }
+
+    /// Gives a load balancer or a part of one other tags or another name behind the controller's back.
+    pub fn relabel(&self, id: &str, fields: &Value) {
+        match self {
+            Self::Simulated(sim) => {
+                let fields = fields.as_object().unwrap().clone();
+                assert!(sim.edit(id, |row| row.extend(fields)));
+            }
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.relabel(id, fields),
+        }
+    }
+
+    /// From now on this is somebody else's, and in [`Self::snapshot_foreign`].
+    pub fn mark_foreign(&self, id: &str) {
+        match self {
+            Self::Simulated(sim) => sim.mark_foreign(id),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.mark_foreign(id),
+        }
+    }
+
+    /// Everything that was marked as foreign, by id.
+    pub fn snapshot_foreign(&self) -> BTreeMap<String, Value> {
+        match self {
+            Self::Simulated(sim) => sim.snapshot_foreign(),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.snapshot_foreign(),
+        }
+    }
+
+    /// Every port of the project.
+    pub fn ports(&self) -> Vec<Value> {
+        match self {
+            Self::Simulated(sim) => sim.ports(),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.ports(),
+        }
+    }
+
+    /// The next load balancer that is made ends in ERROR.
+    pub fn fail_next_create(&self) {
+        match self {
+            Self::Simulated(sim) => sim.next_fate(landfall_testkit::openstack::Fate::BalancerError),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.fail_next_create(),
         }
     }
 

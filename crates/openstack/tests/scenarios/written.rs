@@ -66,6 +66,7 @@ pub fn refusal(rig: &Rig, name: &str) -> String {
 pub struct Watch {
     seen: Arc<Mutex<Vec<usize>>>,
     looking: JoinHandle<()>,
+    period: Duration,
 }
 
 /// From one look to the next; much shorter than anything that Octavia does.
@@ -76,9 +77,19 @@ const PERIOD: Duration = Duration::from_millis(20);
 impl Watch {
     /// Over the port of the only load balancer: how many members its listener has.
     pub fn over(rig: &Rig, port: u16) -> Self {
-        let sim = rig.sim.clone();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let told = seen.clone();
+        #[cfg(feature = "stack")]
+        if let crate::rig::stage::Stage::Real(real) = &rig.sim {
+            let period = Duration::from_millis(300);
+            let looking = real.watch(port, told, period);
+            return Self {
+                seen,
+                looking,
+                period,
+            };
+        }
+        let sim = rig.sim.clone();
         let get = move |path: String| {
             sim.hand(Service::LoadBalancer, &Method::GET, &path, Value::Null)
                 .unwrap()
@@ -97,15 +108,19 @@ impl Watch {
                 tokio::time::sleep(PERIOD).await;
             }
         });
-        Self { seen, looking }
+        Self {
+            seen,
+            looking,
+            period: PERIOD,
+        }
     }
 
     /// For how long nobody served the port.
     pub fn unserved(&self) -> Duration {
         let seen = self.seen.lock().unwrap();
-        assert!(seen.len() > 20, "nobody looked");
+        assert!(seen.len() > 5, "nobody looked");
         let missing = seen.iter().filter(|members| **members == 0).count();
-        PERIOD * u32::try_from(missing).unwrap()
+        self.period * u32::try_from(missing).unwrap()
     }
 
     /// How many members the port had at least.
