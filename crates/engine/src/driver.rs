@@ -3,7 +3,7 @@
 //! One task owns the World and the queue; passes run beside it as tasks of their own, never two for
 //! one Service. Nothing here decides what a load balancer should look like.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,8 @@ pub struct Engine<P, R> {
     /// Looks at everything, one per instance. They may take a while, and nothing waits for them.
     audits: JoinSet<Result<Vec<Uid>, ProviderError>>,
     running: HashMap<task::Id, ServiceKey>,
+    /// Services of which something was told while a pass over them ran that may be the pass's own writing.
+    heard: HashSet<ServiceKey>,
 }
 
 /// What the rest of the process may see of an engine.
@@ -170,6 +172,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             passes: JoinSet::new(),
             audits: JoinSet::new(),
             running: HashMap::new(),
+            heard: HashSet::new(),
         }
     }
 
@@ -254,12 +257,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut of_note = false;
         for fact in batch.drain(..) {
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
+            let may_be_echo = self.at_work && self.may_be_echo(&fact);
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
             }
             match affected {
                 Affected::Nobody => {}
+                Affected::Services(keys) if may_be_echo => {
+                    keys.iter().for_each(|key| self.hear(key));
+                }
                 Affected::Services(keys) => {
                     for key in &keys {
                         if self.concerns_us(key) {
@@ -497,6 +504,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let Some(key) = self.running.remove(&id) else {
             return;
         };
+        let heard = self.heard.remove(&key);
         let (took, end) = match end {
             Ok((_, end)) => end,
             Err(error) => {
@@ -540,6 +548,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         if let (Some(row), Some(tracked)) = (self.world.service(&key), self.tracked.get_mut(&key)) {
             tracked.remember_written(&row, &end.status);
+            if heard && row.status != end.status {
+                self.queue.push_after(&key, TOGETHER, clock());
+            }
         }
         let removed = end.outcome == Outcome::Removed;
         self.handle.book.write(|pages| {
@@ -603,6 +614,7 @@ fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+mod echo;
 mod lost;
 mod prepare;
 mod tracked;

@@ -89,6 +89,11 @@ impl Queue {
         }
     }
 
+    /// Whether a pass over it has begun and not ended.
+    pub fn is_running(&self, key: &ServiceKey) -> bool {
+        self.running.contains_key(key)
+    }
+
     /// When to call [`Queue::take`] next if nothing is pushed before.
     pub fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)

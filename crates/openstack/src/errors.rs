@@ -40,8 +40,11 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ErrorKind::Stale => Retry::Now,
         _ => Retry::Backoff,
     };
+    // With the id under which the cloud's operators find the request. A Reason is without: it would change with
+    // every attempt, and each change is a write and an event.
+    tracing::info!(%error, "the cloud refused");
     ProviderError {
-        reason: Reason::error(code, error.to_string()).remedy(remedy),
+        reason: Reason::error(code, error.in_words()).remedy(remedy),
         retry,
         scope: Scope::Pass,
     }

@@ -210,7 +210,7 @@ impl Memory {
         // One that was stuck does not tell how long the others take.
         let took = took.min(self.settle * OUTLIER);
         // A guess that is too short costs a refused request each time; one that is too long, only a moment.
-        let weight = if took > self.settle { 0.8 } else { 0.3 };
+        let weight = if took > self.settle { 1.0 } else { 0.3 };
         let settle = self.settle.mul_f64(1.0 - weight) + took.mul_f64(weight);
         self.settle = settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
     }

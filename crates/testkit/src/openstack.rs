@@ -126,7 +126,7 @@ impl Sim {
             return Err(NoAnswer);
         }
         let apply = || self.world(|world| world.handle(&request, &url));
-        let reply = match fault {
+        let mut reply = match fault {
             None => apply(),
             Some(Fault::NoAnswerBefore | Fault::NoAnswerAndLater(_)) => return Err(NoAnswer),
             Some(Fault::HangBefore) => std::future::pending().await,
@@ -163,6 +163,9 @@ impl Sim {
             }
         };
         self.finish(number, reply.status, true);
+        // Another one each time, as of every service.
+        let id = format!("req-{number}");
+        reply.headers.push(("x-openstack-request-id", id));
         Ok(respond(reply))
     }
 

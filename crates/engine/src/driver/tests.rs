@@ -29,6 +29,8 @@ struct Shelf {
     /// Held by Services that nobody serves.
     reserved: Mutex<BTreeMap<Uid, u8>>,
     size: u8,
+    /// Looks so far, if each of them fails, in words that differ.
+    refused: Mutex<Option<usize>>,
     capabilities: Capabilities,
     /// What removals were asked for with.
     removals: Mutex<Vec<Intent>>,
@@ -76,6 +78,7 @@ impl Shelf {
             recalled: Mutex::default(),
             reserved: Mutex::default(),
             size,
+            refused: Mutex::default(),
             capabilities: Capabilities::default(),
             removals: Mutex::default(),
             audits: Audits {
@@ -104,6 +107,14 @@ impl Provider for Shelf {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Self::Observed, ProviderError> {
+        if let Some(looks) = self.refused.lock().unwrap().as_mut() {
+            *looks += 1;
+            let reason = Reason::error(Code::ProviderFailed, format!("look {looks} failed"));
+            return Err(ProviderError {
+                retry: landfall_model::Retry::Backoff,
+                ..ProviderError::lasting(reason)
+            });
+        }
         if want.load_balancer.is_none() {
             self.removals.lock().unwrap().push(want.clone());
         }
@@ -411,6 +422,38 @@ async fn a_service_goes_from_fact_to_programmed_and_then_costs_nothing() {
         about_a(&writes),
         "a woken settled Service writes nothing"
     );
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_whose_words_change_each_time_is_tried_again_with_pauses_that_grow() {
+    let lab = Lab::start(9, Vec::new()).await;
+    *lab.shelf.refused.lock().unwrap() = Some(0);
+    lab.apply(web("a")).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let looks = lab.shelf.refused.lock().unwrap().take().unwrap();
+    // 0.5 s, 1 s, 2 s, ... : ten pauses are more than the time that has passed.
+    assert!((5..=11).contains(&looks), "{looks} looks in ten minutes");
+    assert!(lab.writes().len() <= looks + 1, "{:?}", lab.writes());
+    let uid = lab.source.rows.lock().unwrap()[&key("a")].uid.clone();
+    lab.wakes.send(uid).await.unwrap();
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_somebody_else_wrote_is_put_right_at_once() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut defaced = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    defaced.status.ingress.clear();
+    lab.apply(Arc::new(defaced)).await;
+    let published =
+        |rows: &BTreeMap<ServiceKey, ServiceRow>| rows[&key("a")].status.ingress == ingress(1);
+    lab.until("published again", published).await;
     lab.stop().await;
 }
 

@@ -108,6 +108,12 @@ impl Tracked {
         }
     }
 
+    /// Whether this is what we wrote last.
+    pub(super) fn is_written(&self, status: &ServiceStatus) -> bool {
+        let written = self.written.as_ref();
+        written.is_some_and(|written| written.status == *status)
+    }
+
     pub(super) fn remember_written(&mut self, row: &ServiceRow, status: &ServiceStatus) {
         if *status == row.status {
             self.written = None;

@@ -203,13 +203,18 @@ impl ApiError {
     }
 }
 
+impl ApiError {
+    /// What was asked and what was answered: the same words each time it is, unlike the text with the request's id.
+    pub fn in_words(&self) -> String {
+        let status = self.status.map(|status| format!("{status} "));
+        let status = status.unwrap_or_default();
+        format!("{}: {status}{}", self.request, self.message)
+    }
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.request)?;
-        if let Some(status) = self.status {
-            write!(f, "{status} ")?;
-        }
-        f.write_str(&self.message)?;
+        f.write_str(&self.in_words())?;
         if let Some(id) = &self.request_id {
             write!(f, " ({id})")?;
         }
