@@ -433,7 +433,8 @@ impl Real {
     /// Waits until the controller has asked nothing for a while, nothing is under way and nothing in the works; at
     /// most some minutes, for what fails for ever.
     pub async fn settle(&self, written: impl Fn() -> usize) {
-        const QUIET: Duration = Duration::from_secs(5);
+        // Longer than the controller ever waits before it looks whether Octavia is done.
+        const QUIET: Duration = Duration::from_secs(11);
         let begun = Instant::now();
         let (mut last, mut since) = ((0, 0), Instant::now());
         while begun.elapsed() < SOON {

@@ -66,14 +66,11 @@ impl Project {
     }
 
     fn port_of_a_server(&self, name: &str, address: IpAddr) -> Result<Value, StackError> {
-        let subnet = match address {
-            IpAddr::V4(_) => &self.subnet_id,
-            IpAddr::V6(_) => &self.subnet6_id,
-        };
+        // Neutron knows which subnet of the network it is in.
         Ok(json!({
             "name": name,
             "network_id": self.network_id,
-            "fixed_ips": [{"subnet_id": subnet, "ip_address": address.to_string()}],
+            "fixed_ips": [{"ip_address": address.to_string()}],
             "device_id": random_uuid()?,
             "device_owner": "compute:nova",
         }))
