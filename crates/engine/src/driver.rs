@@ -265,7 +265,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             match affected {
                 Affected::Nobody => {}
                 Affected::Services(keys) if may_be_echo => {
-                    keys.iter().for_each(|key| self.hear(key));
+                    for key in &keys {
+                        self.hear(key);
+                    }
                 }
                 Affected::Services(keys) => {
                     for key in &keys {
