@@ -259,6 +259,27 @@ fn through_the_engine(class: Option<&str>, one_by_one: bool) -> Duration {
     })
 }
 
+/// The runtime's own share: a timer and a wake per event, and nothing to do.
+fn idle() -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (facts, mut told) = mpsc::channel::<()>(1024);
+        let listening = tokio::spawn(async move { while told.recv().await.is_some() {} });
+        let before = spent();
+        for _ in 0..EVENTS {
+            facts.send(()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let spent = since(before);
+        drop(facts);
+        listening.await.unwrap();
+        spent
+    })
+}
+
 fn main() {
     let texts: Vec<String> = (0..EVENTS).map(|number| slice(number, 1)).collect();
     println!("{SERVICES} Services, {NODES} nodes, {EVENTS} slices change; CPU time per event:");
@@ -283,6 +304,7 @@ fn main() {
     }
     tell("  resolve its Service", since(before));
 
+    tell("A wake with nothing to do, one a millisecond", idle());
     println!("From JSON to the end of the pass, if there is one:");
     for (what, class) in [
         ("watched only", None),

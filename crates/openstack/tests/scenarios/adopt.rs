@@ -27,12 +27,17 @@ fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
     let member = |name: &str, address: &str| json!({"name": name, "address": address, "protocol_port": 30080, "subnet_id": sim.subnet()});
     let monitor = json!({"name": format!("monitor_0_{name}"), "type": "TCP", "delay": 5, "timeout": 3,
         "max_retries": 1, "max_retries_down": 3});
-    let pool = json!({"name": format!("pool_0_{name}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
+    let pool = json!({"name": format!("pool_0_{name}"), "protocol": "TCP", "lb_algorithm": sim.algorithm(),
         "members": [member("a", "10.0.0.4"), member("b", "10.0.0.5")], "healthmonitor": monitor});
-    let listener = json!({"name": format!("listener_0_{name}"), "protocol": "TCP", "protocol_port": 80,
-        "connection_limit": -1, "timeout_client_data": 50000, "timeout_member_connect": 5000,
-        "timeout_member_data": 50000, "timeout_tcp_inspect": 0, "allowed_cidrs": ["0.0.0.0/0"],
-        "tags": [name], "default_pool": pool});
+    let mut listener = json!({"name": format!("listener_0_{name}"), "protocol": "TCP", "protocol_port": 80,
+        "connection_limit": -1, "tags": [name], "default_pool": pool});
+    if !sim.is_ovn() {
+        listener["allowed_cidrs"] = json!(["0.0.0.0/0"]);
+        listener["timeout_client_data"] = json!(50000);
+        listener["timeout_member_connect"] = json!(5000);
+        listener["timeout_member_data"] = json!(50000);
+        listener["timeout_tcp_inspect"] = json!(0);
+    }
     let body = json!({"name": name, "provider": "amphora", "vip_subnet_id": sim.subnet(), "tags": [name],
         "description": format!("Kubernetes external service default/web from cluster {cluster}"),
         "listeners": [listener]});

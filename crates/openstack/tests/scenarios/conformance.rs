@@ -51,11 +51,12 @@ const ROWS: [&str; 3] = [
 ];
 
 /// What the provider ovn has not, and a row is about.
-const NOT_IN_OVN: [(&str, &str); 24] = [
+const NOT_IN_OVN: [(&str, &str); 25] = [
     (
         "c01",
         "provider amphora and allowed_cidrs are part of the row",
     ),
+    ("c17", "amphorae that fail"),
     ("h03", "HTTP monitors"),
     ("h05", "HTTP monitors"),
     ("h10", "HTTP monitors"),

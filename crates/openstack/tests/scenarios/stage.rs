@@ -61,6 +61,20 @@ impl Stage {
         }
     }
 
+    /// Whether load balancers are those of OVN, which filters nothing and knows one algorithm.
+    pub fn is_ovn(&self) -> bool {
+        !self.always().is_empty()
+    }
+
+    /// The algorithm of pools that are made by hand.
+    pub fn algorithm(&self) -> &'static str {
+        if self.is_ovn() {
+            "SOURCE_IP_PORT"
+        } else {
+            "ROUND_ROBIN"
+        }
+    }
+
     /// The subnet S of the nodes.
     pub fn subnet(&self) -> String {
         match self {
