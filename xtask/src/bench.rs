@@ -34,7 +34,7 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
         Bench::Cluster(args) if !args.landfall.is_empty() => {
             stage::block_on(cluster::run(place, &args))
         }
-        Bench::Proxy(_) | Bench::Cluster(_) if cfg!(debug_assertions) => again_in_release(place),
+        Bench::Proxy(_) | Bench::Cluster(_) if cfg!(debug_assertions) => again_optimised(place),
         Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
         Bench::Proxy(args) => {
             stage::block_on(async {
@@ -49,27 +49,20 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// A load generator without optimisation would measure itself: builds this program and Landfall as
-/// they are shipped, and gives its place to that build.
-fn again_in_release(place: &Place) -> anyhow::Result<()> {
-    let status = ci::cargo(
-        place,
-        &[
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            "landfall",
-            "-p",
-            "xtask",
-        ],
-    )
-    .into_std()
-    .status()?;
-    if !status.success() {
-        bail!("the release build ended with {status}");
+/// A load generator without optimisation would measure itself: builds it anew, and Landfall as it is shipped, and
+/// gives its place to that build.
+fn again_optimised(place: &Place) -> anyhow::Result<()> {
+    let builds = [
+        ["build", "--locked", "--profile", "dist", "-p", "landfall"],
+        ["build", "--locked", "--profile", "tools", "-p", "xtask"],
+    ];
+    for build in builds {
+        let status = ci::cargo(place, &build).into_std().status()?;
+        if !status.success() {
+            bail!("cargo {} ended with {status}", build.join(" "));
+        }
     }
-    let mut command = Command::new(place.target().join("release/xtask"));
+    let mut command = Command::new(place.target().join("tools/xtask"));
     command.args(std::env::args_os().skip(1));
     replace(command)
 }

@@ -82,11 +82,14 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     );
     stages.run("bench ipam", BUILD_DEADLINE, &mut fill).await?;
 
-    let mut build = cargo(place, &["build", "--locked", "--release", "-p", "xtask"]);
+    let mut build = cargo(
+        place,
+        &["build", "--locked", "--profile", "tools", "-p", "xtask"],
+    );
     stages
         .run("load generator", BUILD_DEADLINE, &mut build)
         .await?;
-    let mut peers = Command::new(place.target().join("release/xtask"));
+    let mut peers = Command::new(place.target().join("tools/xtask"));
     peers
         .current_dir(&place.root)
         .args(["bench", "proxy", "--quick", "--landfall"])

@@ -83,7 +83,7 @@ pub async fn run(place: &Place, args: &ClusterArgs) -> anyhow::Result<()> {
     fill(place, &cluster, args).await?;
     eprintln!("the cluster is full after {:.0?}", began.elapsed());
     std::fs::write(cluster.directory().join("landfall.yaml"), CONFIG)?;
-    let built = [place.target().join("release/landfall")];
+    let built = [place.target().join("dist/landfall")];
     let programs = match args.landfall.as_slice() {
         [] => &built,
         named => named,

@@ -123,7 +123,7 @@ impl Plan {
         let landfall = args
             .landfall
             .clone()
-            .unwrap_or_else(|| place.target().join("release/landfall"));
+            .unwrap_or_else(|| place.target().join("dist/landfall"));
         let programs = Programs::find(landfall, &contestants)?;
         Ok(Self {
             scenarios,

@@ -19,7 +19,7 @@ const NO_LIBRARY: &str = "\
 it was not linked statically. The C library's static half is needed: package libc6-dev on Debian, \
 glibc-static on Fedora";
 
-/// A stage that builds the program as it is shipped: release profile, static.
+/// A stage that builds the program as it is shipped: profile `dist`, static.
 pub async fn program(stages: &mut Stages, place: &Place) -> anyhow::Result<PathBuf> {
     let target = host().await?;
     // A target is named although it is the host's, or cargo would link build scripts and macros
@@ -29,7 +29,8 @@ pub async fn program(stages: &mut Stages, place: &Place) -> anyhow::Result<PathB
         &[
             "build",
             "--locked",
-            "--release",
+            "--profile",
+            "dist",
             "-p",
             "landfall",
             "--target",
@@ -52,7 +53,7 @@ pub async fn program(stages: &mut Stages, place: &Place) -> anyhow::Result<PathB
     .map(|(path, name)| format!("-ffile-prefix-map={}=/{name}", path.display()));
     command.env("TARGET_CFLAGS", files.join(" "));
     stages.run("static program", DEADLINE, &mut command).await?;
-    Ok(place.target().join(target).join("release/landfall"))
+    Ok(place.target().join(target).join("dist/landfall"))
 }
 
 /// Refuses a program that needs something that the image doesn't have, and says what it is for.
