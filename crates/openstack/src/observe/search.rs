@@ -52,7 +52,8 @@ impl OpenStack {
                     let mut row = known.row.clone();
                     row.provisioning_status = Provisioning::Active;
                     let row = [row];
-                    let named = given.as_ref().map(|id| (id, row.first()));
+                    // Its name need not lead to it: it may be about to get the cluster's new one.
+                    let named = given.as_ref().or(id).map(|id| (id, row.first()));
                     let found = find(intent, names, &self.settings.cluster, named, true, &row);
                     return Ok((found, true));
                 }
