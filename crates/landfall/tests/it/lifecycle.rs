@@ -81,6 +81,7 @@ async fn a_path_that_is_not_there_stops_the_start() {
         "{}",
         ended.stderr
     );
+    assert_eq!(ended.stderr.matches("No such file").count(), 1);
 }
 
 #[tokio::test]
