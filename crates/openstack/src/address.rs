@@ -68,6 +68,14 @@ pub(crate) fn plan(
                 plan.push(detach(attached), because);
             }
         }
+        // One that led here until somebody took it away.
+        let spare = view.spare.as_ref().filter(|it| {
+            let made_for_it = it.description == have.names.floating_ip;
+            owner && made_for_it && !target.choice.keep_floating_ip
+        });
+        if let Some(spare) = spare {
+            plan.push(delete(spare), "the Service wants no floating IP");
+        }
         return Ok(());
     }
     let requested = intent.load_balancer.as_ref().and_then(requested);

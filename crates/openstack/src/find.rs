@@ -11,7 +11,7 @@ use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 
-use crate::names::{Names, SERVICE_PREFIX, UID_PREFIX, renamed};
+use crate::names::{BALANCER_MARK, Names, SERVICE_PREFIX, UID_PREFIX, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::record::Record;
@@ -172,9 +172,8 @@ fn may_go(balancer: &LoadBalancer) -> bool {
 
 /// Names are cut, so that two Services may have one: the description tells them apart.
 fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
-    let form = "Kubernetes external service ";
     let service = |text: &str| {
-        let rest = text.strip_prefix(form)?;
+        let rest = text.strip_prefix(BALANCER_MARK)?.strip_prefix(' ')?;
         rest.split_once(' ').map(|(service, _)| service.to_owned())
     };
     match (service(&balancer.description), service(&names.description)) {

@@ -57,6 +57,8 @@ pub(crate) struct Memory {
     pub(crate) doubted: HashSet<Id>,
     /// Services whose wish could not be had when it was last looked at.
     pub(crate) refused: HashSet<Uid>,
+    /// The tags of Services that are on their way out.
+    leaving: HashMap<Uid, String>,
     /// Failovers that the cloud does not let us ask for, or that did not help.
     pub(crate) no_failover: HashSet<Id>,
     /// Failovers since the load balancer was last well.
@@ -122,6 +124,7 @@ impl Default for Memory {
             audited: HashMap::new(),
             doubted: HashSet::new(),
             refused: HashSet::new(),
+            leaving: HashMap::new(),
             no_failover: HashSet::new(),
             failovers: HashMap::new(),
             refused_methods: HashMap::new(),
@@ -235,6 +238,17 @@ impl Memory {
         users
     }
 
+    /// Notes that a Service with this tag is on its way out. Which are?
+    pub(crate) fn leaves(&mut self, service: &Uid, tag: &str) -> HashSet<String> {
+        self.leaving.insert(service.clone(), tag.to_owned());
+        self.leaving.values().cloned().collect()
+    }
+
+    /// Notes that the Service with this tag is to stay.
+    pub(crate) fn stays(&mut self, tag: &str) {
+        self.leaving.retain(|_, leaving| leaving != tag);
+    }
+
     /// Forgets a Service, and its load balancer with it.
     pub(crate) fn forget(&mut self, service: &Uid) {
         if let Some(id) = self.of.remove(service) {
@@ -245,6 +259,7 @@ impl Memory {
             self.doubted.remove(&id);
         }
         self.attempts.remove(service);
+        self.leaving.remove(service);
         self.refused.remove(service);
         self.sketches.remove(service);
     }

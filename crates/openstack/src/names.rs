@@ -20,8 +20,18 @@ pub const UID_PREFIX: &str = "landfall_service_";
 /// Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
 
+/// What stands in the description of a load balancer that belongs to a Service.
+pub const BALANCER_MARK: &str = "Kubernetes external service";
+
 /// What stands in the description of a floating IP that belongs to a Service.
 pub const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
+
+/// The description of the floating IP that goes with a load balancer of this description; `None`: no Service
+/// controller wrote it.
+pub fn floating_ip_beside(description: &str) -> Option<String> {
+    let service = description.strip_prefix(BALANCER_MARK)?;
+    Some(cut(format!("{FLOATING_IP_MARK}{service}")))
+}
 
 /// The names of one Service's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +121,7 @@ impl Names {
             load_balancer: cut(format!("{SERVICE_PREFIX}{cluster}_{namespace}_{name}")),
             legacy: format!("a{bare}").chars().take(32).collect(),
             description: cut(format!(
-                "Kubernetes external service {namespace}/{name} from cluster {cluster}"
+                "{BALANCER_MARK} {namespace}/{name} from cluster {cluster}"
             )),
             floating_ip: cut(format!(
                 "{FLOATING_IP_MARK} {namespace}/{name} from cluster {cluster}"

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::address::{further_v4, is_floating, is_made, requested};
 use crate::client::ApiError;
-use crate::names::Names;
 use crate::objects::{
     FloatingIp, Id, LoadBalancer, Network, Port, Provisioning, SecurityGroup, Subnet,
 };
@@ -60,10 +59,10 @@ impl OpenStack {
             .await
     }
 
-    /// Floating IPs that concern a Service.
+    /// Floating IPs that concern a Service, with one of these descriptions.
     pub(crate) async fn floating_ips(
         &self,
-        names: &Names,
+        descriptions: &[&str],
         port: Option<&Id>,
         requested: Option<IpAddr>,
         held: &[IpAddr],
@@ -87,7 +86,7 @@ impl OpenStack {
             if requested == Some(it.floating_ip_address) {
                 view.requested = Some(it.clone());
             }
-            let ours = it.description == names.floating_ip
+            let ours = descriptions.contains(&it.description.as_str())
                 || (is_made(it) && held.contains(&it.floating_ip_address));
             if it.port_id.is_none() && ours && view.spare.is_none() {
                 view.spare = Some(it.clone());
@@ -134,7 +133,12 @@ impl OpenStack {
         let port = balancer.vip_port_id.as_ref();
         let requested = requested(wish).filter(|_| floating);
         let mut view = self
-            .floating_ips(&have.names, port, requested, &wish.address.held)
+            .floating_ips(
+                &[&have.names.floating_ip],
+                port,
+                requested,
+                &wish.address.held,
+            )
             .await?;
         self.tell_sharers(intent, balancer, view.attached.as_ref());
         let (mut notices, mut problem) = (Vec::new(), None);

@@ -7,6 +7,8 @@ mod notices;
 mod search;
 mod subnets;
 
+use std::collections::HashSet;
+
 use landfall_model::provider::ProviderError;
 use landfall_model::rows::Family;
 use landfall_model::status::LOAD_BALANCER_ID;
@@ -19,7 +21,7 @@ use crate::choice::{Choice, choose};
 use crate::client::ApiError;
 use crate::errors::failure;
 use crate::features::Features;
-use crate::names::Names;
+use crate::names::{Names, floating_ip_beside};
 use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::provider::OpenStack;
@@ -79,10 +81,11 @@ impl OpenStack {
             body_limit: self.cloud.body_limit(),
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices: self.troubles(&found).into_iter().collect(),
-            names,
             found,
             beside: Vec::new(),
             lacking: None,
+            leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
+            names,
         };
         let mut port = None;
         if let Found::One { balancer, .. } = &have.found {
@@ -94,8 +97,15 @@ impl OpenStack {
                 have.content = Content::Graph(graph);
             }
         }
+        // The last to leave the load balancer of a Service that has gone gives back its floating IP, too.
+        let of_owner = match &have.found {
+            Found::One { balancer, .. } => floating_ip_beside(&balancer.description),
+            _ => None,
+        };
+        let mut descriptions = vec![have.names.floating_ip.as_str()];
+        descriptions.extend(of_owner.as_deref());
         have.addressing = self
-            .floating_ips(&have.names, port.as_ref(), None, &[])
+            .floating_ips(&descriptions, port.as_ref(), None, &[])
             .await?;
         have.groups = self.groups_before_removal(&have).await?;
         Ok(have)
@@ -110,6 +120,7 @@ impl OpenStack {
         place: Option<&Place>,
     ) -> Result<Observed, Trouble> {
         let mut choice = choose(intent, wish, &self.settings)?;
+        self.memory().stays(&names.load_balancer);
         let mut requested = wish.address.requested.iter().copied();
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
         let (found, assumed) = self.search(intent, &names).await?;
@@ -210,6 +221,7 @@ impl OpenStack {
             goal: Goal::Exists(Box::new(target)),
             beside: Vec::new(),
             lacking: None,
+            leaving: HashSet::new(),
         };
         self.complete_addressing(intent, wish, &mut have).await?;
         have.groups = self.group_view(intent, wish, &have).await?;

@@ -1,5 +1,6 @@
 //! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct Observed {
     pub(crate) beside: Vec<Beside>,
     /// Why the Service's second family can't be served.
     pub(crate) lacking: Option<Reason>,
+    /// The tags of Services that are on their way out.
+    pub(crate) leaving: HashSet<String>,
 }
 
 /// A load balancer for the Service's other family.

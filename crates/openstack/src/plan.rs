@@ -12,6 +12,7 @@ use crate::diff::Diff;
 use crate::find::would_be_ours;
 use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
+use crate::observe::in_error;
 use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
 use crate::record::Record;
 use crate::settings::Settings;
@@ -31,7 +32,7 @@ pub(crate) fn plan(
     settings: &Settings,
 ) -> Result<Plan<Step>, Vec<Reason>> {
     match &have.goal {
-        Goal::Gone { keep_floating_ip } => Ok(removal(have, *keep_floating_ip, settings)),
+        Goal::Gone { keep_floating_ip } => removal(have, *keep_floating_ip, settings),
         Goal::Exists(target) => wish(intent, have, target, settings),
     }
 }
@@ -136,10 +137,14 @@ fn wish(
     delete_surplus(surplus, &mut plan);
     match balancer.provisioning_status {
         Provisioning::Active => {}
-        Provisioning::Error => {
-            broken(intent, balancer, *owner, &mut plan);
+        Provisioning::Error if *owner => {
+            broken(intent, balancer, &mut plan);
             return Ok(plan);
         }
+        Provisioning::Error if plan.is_empty() => {
+            return Err(vec![in_error(&balancer.id, *owner)]);
+        }
+        Provisioning::Error => return Ok(plan),
         status => {
             wait(balancer, status, &mut plan);
             return Ok(plan);
@@ -276,17 +281,9 @@ fn create(
 
 /// A load balancer in ERROR takes no change but its deletion. One that never had an address is made anew;
 /// another is first offered to Octavia to be mended.
-fn broken(intent: &Intent, balancer: &LoadBalancer, owner: bool, plan: &mut Plan<Step>) {
-    if !owner {
-        return;
-    }
+fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     if is_published(intent, balancer) {
-        plan.push(
-            Step::FailOver {
-                load_balancer: balancer.id.clone(),
-            },
-            "Octavia says that it is broken",
-        );
+        fail_over(balancer, plan);
     } else {
         plan.push(
             Step::DeleteLoadBalancer {
@@ -296,6 +293,13 @@ fn broken(intent: &Intent, balancer: &LoadBalancer, owner: bool, plan: &mut Plan
             "it could not be made, and is made anew",
         );
     }
+}
+
+fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
+    let step = Step::FailOver {
+        load_balancer: balancer.id.clone(),
+    };
+    plan.push(step, "Octavia says that it is broken");
 }
 
 /// Whether clients may know the load balancer: by an address of its family, or by a name.
@@ -498,7 +502,7 @@ fn tag(
     );
 }
 
-fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan<Step> {
+fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Planned {
     let mut plan = Plan::default();
     groups::leave(have, &mut plan);
     let Found::One {
@@ -510,29 +514,31 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
     else {
         // The load balancer is gone; what it left is not.
         address::release(have, keep_floating_ip, &mut plan);
-        return plan;
+        return Ok(plan);
     };
     delete_surplus(surplus, &mut plan);
     // One whose name is an older one has that name for a tag.
     let old = owner.then_some(&balancer.name);
     let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
+    let broken = balancer.provisioning_status == Provisioning::Error;
+    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
+    let stays = |tag: &String| !own.contains(&tag) && !(broken && have.leaving.contains(tag));
     let shared = balancer
         .tags
         .iter()
-        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !own.contains(&tag));
+        .any(|tag| tag.starts_with(SERVICE_PREFIX) && stays(tag));
     let delete = *made && !shared;
     match balancer.provisioning_status {
         Provisioning::Active | Provisioning::Error => {}
         status => {
             wait(balancer, status, &mut plan);
-            return plan;
+            return Ok(plan);
         }
     }
     if delete {
         address::release(have, keep_floating_ip, &mut plan);
         // What is in ERROR can't be taken apart.
-        let cascade =
-            settings.conf.cascade_delete || balancer.provisioning_status == Provisioning::Error;
+        let cascade = settings.conf.cascade_delete || broken;
         if !cascade {
             take_apart(have, balancer, *owner, true, &mut plan);
         }
@@ -543,13 +549,21 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
             },
             "no Service uses it any more",
         );
-        return plan;
+        return Ok(plan);
     }
-    if balancer.provisioning_status == Provisioning::Error {
-        return plan;
+    let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
+    if broken && *owner && uses {
+        fail_over(balancer, &mut plan);
+        return Ok(plan);
+    }
+    if broken && uses && plan.is_empty() {
+        return Err(vec![in_error(&balancer.id, *owner)]);
+    }
+    if broken {
+        return Ok(plan);
     }
     take_apart(have, balancer, *owner, false, &mut plan);
-    if balancer.tags.iter().any(|tag| own.contains(&tag)) {
+    if uses {
         let tags = balancer
             .tags
             .iter()
@@ -571,7 +585,7 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
     {
         wait(balancer, Provisioning::PendingUpdate, &mut plan);
     }
-    plan
+    Ok(plan)
 }
 
 fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {

@@ -96,10 +96,11 @@ pub fn wrong_addresses(rig: &Rig) -> Vec<String> {
     let (balancers, floating) = (rig.sim.load_balancers(), rig.sim.floating_ips());
     let mut wrong = Vec::new();
     for row in rig.cluster.services() {
-        let Some(id) = row
+        // What can't go away yet is not kept up either.
+        let id = row
             .annotations
-            .get(landfall_model::status::LOAD_BALANCER_ID)
-        else {
+            .get(landfall_model::status::LOAD_BALANCER_ID);
+        let Some(id) = id.filter(|_| !row.deleting) else {
             continue;
         };
         let balancer = balancers.iter().find(|it| it["id"] == **id);

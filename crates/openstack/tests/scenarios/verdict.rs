@@ -89,13 +89,15 @@ impl Verdict<'_> {
             Code::CloudObjectNotFound => named.is_some_and(|it| it.is_null()) || !reached,
             Code::NotOurs => shape.is_internal(),
             Code::ConflictingOptions => {
+                let all = self.rig.sim.load_balancers();
+                let own = all.into_iter().find(|it| has_tag(it, &tag(name)));
                 let row = self.rig.cluster.service(name);
                 let ports: Vec<u64> = row
                     .iter()
                     .flat_map(|row| &row.ports)
                     .map(|it| it.port.get().into())
                     .collect();
-                named.is_some_and(|it| {
+                named.or(own).is_some_and(|it| {
                     list(&it, "listeners").any(|it| {
                         let port = it["protocol_port"].as_u64();
                         !has_tag(it, &tag(name)) && port.is_some_and(|port| ports.contains(&port))
@@ -158,7 +160,14 @@ impl Verdict<'_> {
     /// What belongs to no Service.
     fn judge_rest(&self, content: &BTreeSet<&str>, problems: &mut Vec<String>) {
         let tags: BTreeSet<String> = self.shapes.keys().map(|name| tag(name)).collect();
+        let all = self.rig.cluster.services();
+        let all: BTreeSet<String> = all.iter().map(|it| tag(it.key.name())).collect();
         for balancer in list(&self.is, "load balancers") {
+            // What is in ERROR can't be left.
+            let tags = match balancer["status"] == "ERROR" {
+                true => &all,
+                false => &tags,
+            };
             let users: Vec<&str> = list(balancer, "tags")
                 .filter_map(Value::as_str)
                 .filter(|it| it.starts_with("kube_service_"))
