@@ -87,7 +87,9 @@ impl OpenStack {
         }
         let traces = match &named {
             Some((_, None)) => {
-                let view = self.floating_ips(&[&names.floating_ip], None, None, &[]).await?;
+                let view = self
+                    .floating_ips(&[&names.floating_ip], None, None, &[])
+                    .await?;
                 view.spare.is_some()
             }
             _ => false,
@@ -127,7 +129,9 @@ impl OpenStack {
             .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going());
         for row in candidates {
             let port = row.vip_port_id.as_ref();
-            let view = self.floating_ips(&[&names.floating_ip], port, None, held).await?;
+            let view = self
+                .floating_ips(&[&names.floating_ip], port, None, held)
+                .await?;
             let floating = view.attached.map(|it| it.floating_ip_address);
             let mut addresses = row.vip_address.iter().chain(&floating);
             if addresses.any(|address| held.contains(address)) {

@@ -12,7 +12,7 @@ use crate::create::web;
 use crate::rig::Rig;
 use crate::rig::stage::Stage;
 
-const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
 /// An annotation of cloud-provider-openstack.
 pub fn lb(name: &str) -> String {

@@ -11,13 +11,13 @@ use landfall_testkit::node;
 use landfall_testkit::openstack::{Fate, Fault, Sim};
 use landfall_testkit::svc;
 
+use crate::addresses::INTERNAL;
 use crate::create::web;
 use crate::rig::{Picture, Rig};
 use crate::subnets::dual;
 
 const NAME: &str = "kube_service_c1_default_web";
 const BALANCERS: &str = "/v2/lbaas/loadbalancers";
-const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
 /// From one audit to the next, and a little.
 const AUDIT: Duration = Duration::from_secs(190);

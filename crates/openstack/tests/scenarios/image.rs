@@ -104,8 +104,10 @@ pub fn wrong_addresses(rig: &Rig) -> Vec<String> {
             continue;
         };
         let balancer = balancers.iter().find(|it| it["id"] == **id);
-        let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
-        let internal = row.annotations.get(key).is_some_and(|it| it == "true");
+        let internal = row
+            .annotations
+            .get(crate::addresses::INTERNAL)
+            .is_some_and(|it| it == "true");
         let reached = balancer.map(|it| {
             if internal {
                 return text(it, "vip_address").to_owned();

@@ -27,6 +27,7 @@ mod listeners;
 mod live;
 mod lost;
 mod monitors;
+mod parting;
 mod pools;
 mod queued;
 mod ranges;

@@ -10,6 +10,7 @@ use landfall_testkit::openstack::Service;
 use landfall_testkit::svc;
 use serde_json::{Value, json};
 
+use crate::addresses::INTERNAL;
 use crate::image::text;
 use crate::rig::Rig;
 
@@ -46,7 +47,6 @@ const PORTS: [(Protocol, u16); 6] = [
     (Protocol::Tcp, 53),
     (Protocol::Udp, 443),
 ];
-const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OPTIONS: [(&str, &[&str]); 6] = [
     (INTERNAL, &["true"]),
     (

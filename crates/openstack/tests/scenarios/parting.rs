@@ -1,0 +1,168 @@
+//! Leaving what is broken, and giving back what somebody has taken apart by hand.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use http::Method;
+use landfall_model::Code;
+use landfall_model::status::ConditionType;
+use landfall_openstack::objects::{Id, Provisioning};
+use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::openstack::Service;
+use landfall_testkit::svc;
+use serde_json::json;
+
+use crate::addresses::{INTERNAL, lb};
+use crate::create::web;
+use crate::rig::Rig;
+
+/// From one audit to the next, and a little.
+const AUDIT: Duration = Duration::from_secs(190);
+
+fn guest(balancer: &Id) -> ServiceBuilder {
+    svc("guest")
+        .port(8080)
+        .node_port(30081)
+        .annotated(&lb("load-balancer-id"), balancer.as_str())
+}
+
+/// A load balancer that two Services use.
+async fn shared() -> (Rig, Id) {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let balancer = rig.picture().await.balancers[0].id.clone();
+    rig.apply(guest(&balancer)).await;
+    (rig, balancer)
+}
+
+/// Octavia gives the load balancer up, and says that it serves all the same.
+fn give_up(rig: &Rig, balancer: &Id) {
+    rig.sim.set_status(balancer.as_str(), "ERROR");
+    rig.sim.edit(balancer.as_str(), |row| {
+        row.insert("operating_status".to_owned(), "ONLINE".into());
+    });
+}
+
+fn reason(rig: &Rig, name: &str) -> Option<Code> {
+    let status = rig.cluster.service(name)?.status;
+    let unmet = ConditionType::ALL
+        .into_iter()
+        .filter_map(|kind| status.condition(kind));
+    unmet.filter(|it| !it.status).map(|it| it.reason).next()
+}
+
+/// What people were told last of a failure.
+fn failure(rig: &Rig) -> String {
+    let told = rig.cluster.messages("SyncLoadBalancerFailed");
+    told.last().cloned().unwrap_or_default()
+}
+
+async fn detach(rig: &Rig) -> Id {
+    let floating = rig.picture().await.floating_ips[0].id.clone();
+    let path = format!("/v2.0/floatingips/{floating}");
+    let body = json!({"floatingip": {"port_id": null}});
+    rig.sim
+        .hand(Service::Network, &Method::PUT, &path, body)
+        .unwrap();
+    floating
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_shares_what_is_broken_leaves_once_it_can_be_changed_again() {
+    let (mut rig, balancer) = shared().await;
+    give_up(&rig, &balancer);
+    rig.delete("guest").await;
+    rig.wait(AUDIT).await;
+    assert!(rig.cluster.service("guest").is_some());
+    assert!(failure(&rig).contains("is in ERROR"), "{}", failure(&rig));
+    rig.sim.set_status(balancer.as_str(), "ACTIVE");
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    assert!(rig.cluster.service("guest").is_none());
+    let picture = rig.picture().await;
+    assert_eq!(picture.listeners.len(), 1);
+    let guest = |tag: &String| tag.ends_with("_guest");
+    assert!(!picture.balancers[0].tags.iter().any(guest));
+    assert_eq!(reason(&rig, "web"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_broken_goes_when_all_who_share_it_leave() {
+    for order in [["web", "guest"], ["guest", "web"]] {
+        let (mut rig, balancer) = shared().await;
+        give_up(&rig, &balancer);
+        for name in order {
+            rig.delete(name).await;
+        }
+        rig.wait(AUDIT).await;
+        rig.settle().await;
+        assert!(rig.picture().await.is_empty(), "{:?}", rig.picture().await);
+        assert!(rig.cluster.services().is_empty(), "{order:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_changes_their_mind_is_not_taken_to_be_leaving() {
+    let (mut rig, balancer) = shared().await;
+    give_up(&rig, &balancer);
+    rig.edit("guest", |row| row.wants_load_balancer = false)
+        .await;
+    rig.wait(AUDIT).await;
+    rig.edit("guest", |row| row.wants_load_balancer = true)
+        .await;
+    rig.delete("web").await;
+    rig.wait(AUDIT).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers.len(), 1, "{:?}", rig.writes());
+    assert!(rig.cluster.service("web").is_some());
+    assert!(failure(&rig).contains("is in ERROR"), "{}", failure(&rig));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_shares_follows_when_it_is_mended() {
+    let (mut rig, balancer) = shared().await;
+    give_up(&rig, &balancer);
+    rig.wait(AUDIT).await;
+    assert_eq!(reason(&rig, "guest"), Some(Code::LoadBalancerFailed));
+    rig.edit("guest", |row| {
+        row.ports[0].port = NonZero::new(8081).unwrap()
+    })
+    .await;
+    rig.sim.set_status(balancer.as_str(), "ACTIVE");
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    let picture = rig.picture().await;
+    assert_eq!(
+        picture.balancers[0].provisioning_status,
+        Provisioning::Active
+    );
+    assert_eq!(picture.listener_at(8081).protocol_port, 8081);
+    assert_eq!(reason(&rig, "guest"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_was_taken_away_is_given_back_when_none_is_wanted_any_more() {
+    for keep in [false, true] {
+        let mut rig = Rig::new("");
+        let service = || match keep {
+            true => web().annotated(&lb("keep-floatingip"), "true"),
+            false => web(),
+        };
+        rig.apply(service()).await;
+        let floating = detach(&rig).await;
+        rig.apply(service().annotated(INTERNAL, "true")).await;
+        let left = rig.picture().await.floating_ips;
+        let left: Vec<&Id> = left.iter().map(|it| &it.id).collect();
+        let expected = if keep { vec![&floating] } else { Vec::new() };
+        assert_eq!(left, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_to_leave_gives_back_what_the_first_had_lost() {
+    let (mut rig, _) = shared().await;
+    rig.delete("web").await;
+    detach(&rig).await;
+    rig.delete("guest").await;
+    assert!(rig.picture().await.is_empty(), "{:?}", rig.picture().await);
+}
