@@ -8,7 +8,7 @@ use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 use serde_json::{Value, json};
 
 use crate::names::FLOATING_IP_MARK;
-use crate::objects::{FloatingIp, LoadBalancer};
+use crate::objects::{FloatingIp, Id, LoadBalancer};
 use crate::observed::{Observed, Target};
 use crate::step::Step;
 
@@ -40,6 +40,22 @@ pub(crate) fn further_v4(target: &Target, balancer: &LoadBalancer) -> Option<IpA
 pub(crate) fn requested(wish: &LoadBalancerWish) -> Option<IpAddr> {
     let mut requested = wish.address.requested.iter().copied();
     requested.find(IpAddr::is_ipv4)
+}
+
+/// Appends how a load balancer that is yet to be made is going to be reached from outside.
+pub(crate) fn foresee(intent: &Intent, target: &Target, plan: &mut Plan<Step>) {
+    let four = target.choice.families.contains(&Family::V4);
+    if target.choice.internal || !four {
+        return;
+    }
+    let requested = intent.load_balancer.as_ref().and_then(requested);
+    let what = match (requested, &target.choice.floating.network) {
+        (Some(address), _) => format!("then lead floating IP {address} to it"),
+        (None, Some(network)) => format!("then lead a floating IP of network {network} to it"),
+        (None, None) => "then lead a floating IP of the external network to it".to_owned(),
+    };
+    let step = Step::Foresee { what };
+    plan.push(step, "the Service is to be reached from outside");
 }
 
 /// Appends what makes the right floating IP lead to the load balancer.
@@ -111,6 +127,9 @@ pub(crate) fn plan(
             .remedy("give the load balancer a floating IP"),
         ]);
     }
+    if view.held_by.is_some() {
+        return Ok(());
+    }
     if let Some(there) = &view.requested {
         if there.port_id.is_some() {
             return Err(vec![in_use(intent, there)]);
@@ -128,7 +147,7 @@ pub(crate) fn plan(
     let (Some(network), Some(port)) = (&view.network, &balancer.vip_port_id) else {
         return Ok(());
     };
-    let body = |subnet: Option<&crate::objects::Id>| {
+    let body = |subnet: Option<&Id>| {
         let mut body = json!({
             "floating_network_id": network,
             "port_id": port,
@@ -158,6 +177,18 @@ pub(crate) fn plan(
         "the Service is to be reached from outside",
     );
     Ok(())
+}
+
+/// The load balancer that must be gone before the floating IP can lead to this one.
+pub(crate) fn awaited<'a>(
+    have: &'a Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    owner: bool,
+) -> Option<&'a Id> {
+    let view = &have.addressing;
+    let wanted = owner && is_floating(target, balancer) && view.attached.is_none();
+    view.held_by.as_ref().filter(|_| wanted)
 }
 
 /// Appends what gives the Service's floating IP back.

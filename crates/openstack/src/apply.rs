@@ -41,6 +41,7 @@ impl OpenStack {
             });
         }
         let result = match step {
+            Step::Foresee { .. } => return Ok(Applied::Done),
             Step::CreateLoadBalancer {
                 service,
                 body,
@@ -121,8 +122,10 @@ impl OpenStack {
             memory.expected.remove(&want.uid);
             return plan;
         }
-        plan.steps
-            .retain(|planned| !matches!(planned.step, Step::CreateLoadBalancer { .. }));
+        plan.steps.retain(|planned| {
+            let step = &planned.step;
+            !matches!(step, Step::CreateLoadBalancer { .. } | Step::Foresee { .. })
+        });
         plan.push_members(
             Step::Await {
                 load_balancer: Id::new("new"),
@@ -166,16 +169,10 @@ impl OpenStack {
             Err(error) => error,
         };
         match error.kind {
-            ErrorKind::Busy => {
-                // It was not done yet with the last change, or somebody else is changing it.
-                let known = memory.balancers.entry(id).or_default();
-                known.dirty.get_or_insert(now);
-                if std::mem::take(&mut known.assume) {
-                    memory.guessed_wrong(now);
-                }
-                drop(memory);
-                Ok(Applied::Busy { after: self.pace() })
-            }
+            // It was not done yet with the last change, or somebody else is changing it.
+            ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Busy {
+                after: self.pace_with(&memory),
+            }),
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {

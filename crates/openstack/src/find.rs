@@ -72,7 +72,14 @@ pub(crate) fn named_beside<'a>(intent: &'a Intent, serving: &Id) -> Option<&'a G
     (record.balancer == serving.as_str() && given.value != serving.as_str()).then_some(given)
 }
 
-/// The load balancer that serves a Service, where it names another one by now.
+/// Whether a Service that named this load balancer, and is served by it, names none any more.
+fn named_before(intent: &Intent, serving: &Id) -> bool {
+    let record = Record::of(intent);
+    intent.cloud.load_balancer.is_none()
+        && record.is_some_and(|it| it.given && it.balancer == serving.as_str())
+}
+
+/// The load balancer that serves a Service, where it names another one by now, or none.
 pub(crate) fn serving_all_the_same<'a>(
     intent: &Intent,
     names: &Names,
@@ -83,9 +90,9 @@ pub(crate) fn serving_all_the_same<'a>(
         let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
         of_service.any(|tag| it.tags.contains(tag)) || is_owner(intent, names, cluster, it)
     };
-    all.iter().find(|it| {
-        named_beside(intent, &it.id).is_some() && !it.provisioning_status.is_going() && uses(it)
-    })
+    let stays = |id: &Id| named_beside(intent, id).is_some() || named_before(intent, id);
+    all.iter()
+        .find(|it| stays(&it.id) && !it.provisioning_status.is_going() && uses(it))
 }
 
 /// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail yet.

@@ -36,6 +36,11 @@ impl<T> Listed<T> {
         Ok(list)
     }
 
+    /// The list as it was asked for last, and when that was.
+    pub(crate) async fn at_hand(&self) -> Option<(Instant, Arc<Vec<T>>)> {
+        self.0.lock().await.clone()
+    }
+
     /// What a write of ours is known to have changed in the list. It gets no younger by that.
     pub(crate) async fn amend(&self, change: impl FnOnce(&mut Vec<T>))
     where

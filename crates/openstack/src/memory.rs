@@ -72,8 +72,12 @@ pub(crate) struct Memory {
 pub(crate) struct Known {
     pub(crate) row: LoadBalancer,
     pub(crate) graph: Option<Arc<Graph>>,
+    /// The graph is not as it was read, but as our changes have made it if none of them failed.
+    pub(crate) changed: bool,
     /// Its `updated_at` when the graph was as it is.
     pub(crate) token: Option<String>,
+    /// How often Octavia was too busy for a change since it last took one.
+    pub(crate) refusals: u32,
     /// When we last changed it, until it is seen to be done.
     pub(crate) dirty: Option<Instant>,
     /// Whether it may be taken to be done once the time is over that it usually takes.
@@ -100,6 +104,9 @@ const CAUTION: Duration = Duration::from_secs(30);
 const LONGEST_GUESS: Duration = Duration::from_secs(10);
 /// A change that took longer than so many usual ones counts as so many.
 const OUTLIER: u32 = 4;
+/// So often Octavia may be too busy for a change of a load balancer that is not seen to be busy, until that counts
+/// as a failure: something in it is in ERROR, and takes no change.
+const REFUSALS: u32 = 10;
 /// So many failovers of a load balancer may fail before it is made anew.
 const FAILOVERS: u32 = 3;
 
@@ -140,7 +147,31 @@ impl Memory {
         let known = self.balancers.entry(id.clone()).or_default();
         known.dirty = Some(now);
         known.assume = true;
+        known.changed = true;
+        known.refusals = 0;
         known.pending_since = None;
+    }
+
+    /// Forgets a graph that is not as it was read. Was there one?
+    pub(crate) fn unread(&mut self, id: &Id) -> bool {
+        let Some(known) = self.balancers.get_mut(id).filter(|it| it.changed) else {
+            return false;
+        };
+        known.graph = None;
+        known.token = None;
+        true
+    }
+
+    /// Octavia was too busy for a change of a load balancer. Is that all there is to it?
+    pub(crate) fn is_merely_busy(&mut self, id: &Id, now: Instant) -> bool {
+        let known = self.balancers.entry(id.clone()).or_default();
+        known.dirty.get_or_insert(now);
+        known.refusals += 1;
+        let often = known.refusals > REFUSALS;
+        if std::mem::take(&mut known.assume) {
+            self.guessed_wrong(now);
+        }
+        !often
     }
 
     /// A failover was accepted. It is not taken to have helped.

@@ -75,8 +75,11 @@ impl OpenStack {
                     .is_some_and(|it| requested.is_none_or(|asked| asked == it.floating_ip_address))
             })
         };
+        let (roster_at, going) = self.going_ports().await;
         if !settled(&all) {
-            all = self.all_floating_ips(ago(self.pace())).await?;
+            // Not older than what is known of load balancers: one that is gone leads no floating IP anywhere.
+            let recent = ago(self.pace()).max(roster_at);
+            all = self.all_floating_ips(recent).await?;
         }
         let mut view = Addressing::default();
         for it in all.iter() {
@@ -91,8 +94,24 @@ impl OpenStack {
             if it.port_id.is_none() && ours && view.spare.is_none() {
                 view.spare = Some(it.clone());
             }
+            if ours || requested == Some(it.floating_ip_address) {
+                let holder = it.port_id.as_ref().and_then(|port| going.get(port));
+                view.held_by = view.held_by.or_else(|| holder.cloned());
+            }
         }
         Ok(view)
+    }
+
+    /// The VIPs' ports of load balancers that Octavia is deleting, and when that was seen.
+    async fn going_ports(&self) -> (Instant, HashMap<Id, Id>) {
+        let Some((at, roster)) = self.lists.roster.at_hand().await else {
+            return (ago(FRESH), HashMap::new());
+        };
+        let going = roster.iter().map(|(row, _)| row);
+        let going = going
+            .filter(|row| row.provisioning_status.is_going())
+            .filter_map(|row| Some((row.vip_port_id.clone()?, row.id.clone())));
+        (at, going.collect())
     }
 
     /// Floating IPs of a Service that wants one, and where a new one would come from.

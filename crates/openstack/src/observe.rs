@@ -24,6 +24,7 @@ use crate::features::Features;
 use crate::names::{Names, floating_ip_beside};
 use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
+use crate::plan;
 use crate::provider::OpenStack;
 use crate::settings::OVN;
 use crate::wanted;
@@ -88,13 +89,22 @@ impl OpenStack {
             names,
         };
         let mut port = None;
-        if let Found::One { balancer, .. } = &have.found {
+        if let Found::One {
+            balancer, owner, ..
+        } = &have.found
+        {
             have.features = Features::new(version, &balancer.provider);
             port.clone_from(&balancer.vip_port_id);
             let whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
             if balancer.provisioning_status == Provisioning::Active && !whole {
                 let graph = self.graph(balancer, intent, None).await?;
                 have.content = Content::Graph(graph);
+                // What could not be deleted is seen before the Service is gone, and nobody comes back for it.
+                let done = plan::has_left(&have, balancer, *owner) && !have.assumed;
+                if done && self.memory().unread(&balancer.id) {
+                    let graph = self.graph(balancer, intent, None).await?;
+                    have.content = Content::Graph(graph);
+                }
             }
         }
         // The last to leave the load balancer of a Service that has gone gives back its floating IP, too.

@@ -122,6 +122,8 @@ pub(crate) struct Addressing {
     pub(crate) requested: Option<FloatingIp>,
     /// It was made for this Service, or has the address that it published, and leads nowhere.
     pub(crate) spare: Option<FloatingIp>,
+    /// The load balancer to which the Service's own, or the one that is asked for, leads until it is deleted.
+    pub(crate) held_by: Option<Id>,
     /// The network of a new one; `None`: there is none.
     pub(crate) network: Option<Id>,
     /// Subnets to try for a new one; empty: any.

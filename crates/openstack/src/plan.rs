@@ -11,7 +11,7 @@ use crate::bodies::{self, Extent};
 use crate::diff::Diff;
 use crate::find::would_be_ours;
 use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
-use crate::objects::{Id, LoadBalancer, Provisioning};
+use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
 use crate::observe::in_error;
 use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
 use crate::record::Record;
@@ -131,6 +131,7 @@ fn wish(
         }
         groups::plan(intent, have, &mut plan);
         create(intent, have, target, settings, &mut plan);
+        address::foresee(intent, target, &mut plan);
         return Ok(plan);
     };
     groups::plan(intent, have, &mut plan);
@@ -169,6 +170,13 @@ fn wish(
     }
     tag(intent, have, balancer, *owner, &mut plan);
     plan.steps.extend(graph_plan.steps);
+    if let Some(holder) = address::awaited(have, target, balancer, *owner) {
+        let step = Step::Await {
+            load_balancer: holder.clone(),
+            doing: "being deleted".to_owned(),
+        };
+        plan.push_members(step, "the Service's floating IP leads there until then");
+    }
     // An address that can't be had keeps nothing else from being done.
     if plan.is_empty() && !have.assumed {
         addressed?;
@@ -563,7 +571,8 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
         return Ok(plan);
     }
     take_apart(have, balancer, *owner, false, &mut plan);
-    if uses {
+    // While its last change is only taken to be done, something may yet stay behind.
+    if uses && !(plan.is_empty() && have.assumed) {
         let tags = balancer
             .tags
             .iter()
@@ -601,6 +610,13 @@ fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {
     }
 }
 
+/// Whether nothing of the Service is in the load balancer, as far as is known.
+pub(crate) fn has_left(have: &Observed, balancer: &LoadBalancer, owner: bool) -> bool {
+    let mut plan = Plan::default();
+    take_apart(have, balancer, owner, false, &mut plan);
+    plan.is_empty()
+}
+
 /// Deletes listeners one by one: all, or those of the Service.
 fn take_apart(
     have: &Observed,
@@ -614,7 +630,15 @@ fn take_apart(
     };
     if everything {
         let lb = || balancer.id.clone();
-        for monitor in &graph.monitors {
+        // Octavia takes no change of the monitor of a pool in ERROR. It goes with the pool.
+        let stuck = |monitor: &&Monitor| {
+            let mut pools = graph.pools.iter();
+            pools.any(|pool| {
+                pool.healthmonitor_id.as_ref() == Some(&monitor.id)
+                    && pool.provisioning_status == Provisioning::Error
+            })
+        };
+        for monitor in graph.monitors.iter().filter(|it| !stuck(it)) {
             let step = Step::DeleteMonitor {
                 load_balancer: lb(),
                 monitor: monitor.id.clone(),

@@ -29,6 +29,11 @@ pub enum Step {
         /// What it is doing.
         doing: String,
     },
+    /// What is going to follow, and can't be planned before something else is there. Nothing is done.
+    Foresee {
+        /// One clause.
+        what: String,
+    },
     /// Make the load balancer.
     CreateLoadBalancer {
         /// For whom.
@@ -310,6 +315,7 @@ impl fmt::Display for Step {
                     "wait for load balancer {load_balancer}, which is {doing}"
                 )
             }
+            Self::Foresee { what } => f.write_str(what),
             Self::CreateLoadBalancer { name, holds, .. } => {
                 write!(
                     f,

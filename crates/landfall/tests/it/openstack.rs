@@ -64,6 +64,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
     let before = scene.plan(&CONFIG).await;
     assert!(before.contains("create load balancer"), "{before}");
     assert!(before.contains("kube_service_shop_default_web"), "{before}");
+    assert!(before.contains("then lead a floating IP"), "{before}");
     assert_eq!(scene.sim.writes().len(), 0);
 
     scene.lab.start().await;

@@ -107,6 +107,7 @@ impl OpenStack {
         let known = memory.balancers.entry(balancer.id.clone()).or_default();
         known.row = balancer.clone();
         known.graph = Some(graph.clone());
+        known.changed = false;
         known.token.clone_from(&balancer.updated_at);
         Ok(graph)
     }

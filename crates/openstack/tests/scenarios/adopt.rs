@@ -448,15 +448,16 @@ async fn a16_a_listener_that_nobody_marked_goes_with_its_pool() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let id = rig.picture().await.balancers[0].id.to_string();
-    let body = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9999, "loadbalancer_id": id,
-        "default_pool": {"name": "by hand", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}});
-    make(
-        &rig.sim,
-        Service::LoadBalancer,
-        "/v2/lbaas/listeners",
-        "listener",
-        body,
-    );
+    let by_hand = |kind: &str, body| {
+        let path = format!("/v2/lbaas/{kind}s");
+        make(&rig.sim, Service::LoadBalancer, &path, kind, body)
+    };
+    let body =
+        json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9999, "loadbalancer_id": id});
+    let listener = by_hand("listener", body);
+    let body = json!({"name": "by hand", "protocol": "TCP", "lb_algorithm": rig.sim.algorithm(),
+        "listener_id": listener["id"]});
+    by_hand("pool", body);
     assert_eq!(rig.picture().await.listeners.len(), 2);
     rig.wait(Duration::from_secs(200)).await;
     rig.settle().await;

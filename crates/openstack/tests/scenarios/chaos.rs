@@ -19,6 +19,9 @@ use crate::verdict::{Verdict, picture};
 /// As many as a debug build tells in half a minute.
 const STORIES: u64 = 100;
 
+/// So many writes are shown of a story that failed.
+const LAST: usize = 40;
+
 /// Sums over all stories.
 #[derive(Default)]
 struct Sums {
@@ -200,8 +203,21 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
     add(&sums.services, story.shapes.len());
     if !problems.is_empty() {
         problems.push(story.told.join("\n"));
+        problems.push(last_calls(&rig.sim));
     }
     problems
+}
+
+/// What was written last.
+fn last_calls(sim: &Sim) -> String {
+    let calls = sim.calls();
+    let writes = calls.iter().filter(|it| it.is_write());
+    let lines = writes.map(|it| {
+        let (at, query) = (it.at.as_secs_f64(), &it.query);
+        format!("{at:8.1} s {} {}?{query} {}", it.method, it.path, it.status)
+    });
+    let lines: Vec<String> = lines.collect();
+    lines[lines.len().saturating_sub(LAST)..].join("\n")
 }
 
 /// The cloud of the same Services and nodes where nothing ever went wrong.

@@ -8,7 +8,7 @@ use landfall_model::Code;
 use landfall_model::status::ConditionType;
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_testkit::build::ServiceBuilder;
-use landfall_testkit::openstack::Service;
+use landfall_testkit::openstack::{Fate, Fault, Service};
 use landfall_testkit::svc;
 use serde_json::json;
 
@@ -165,4 +165,76 @@ async fn the_last_to_leave_gives_back_what_the_first_had_lost() {
     detach(&rig).await;
     rig.delete("guest").await;
     assert!(rig.picture().await.is_empty(), "{:?}", rig.picture().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_is_noticed_before_the_service_is_let_go() {
+    let (mut rig, _) = shared().await;
+    let mut failed = false;
+    rig.sim.on_lock(move |write, _| {
+        if write == "pool" && !std::mem::replace(&mut failed, true) {
+            Fate::ChildError
+        } else {
+            Fate::Active
+        }
+    });
+    rig.delete("guest").await;
+    assert!(rig.cluster.service("guest").is_none());
+    let picture = rig.picture().await;
+    assert_eq!(picture.pools.len(), 1, "{:?}", rig.writes());
+    assert_eq!(picture.listeners.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_error_inside_is_taken_apart_all_the_same() {
+    let mut rig = Rig::new("cascade-delete=false\ncreate-monitor=true");
+    rig.apply(web()).await;
+    let pool = rig.picture().await.pools[0].id.clone();
+    rig.sim.set_status(pool.as_str(), "ERROR");
+    rig.delete("web").await;
+    assert!(rig.picture().await.is_empty(), "{:?}", rig.writes());
+    assert!(rig.cluster.services().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_to_be_refused_without_being_busy_is_a_failure_and_left_more_and_more_alone() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    rig.sim.on_call(|call| {
+        let member = call.is_write() && call.path.ends_with("/members");
+        let words = "Pool 1 is immutable and cannot be updated.";
+        member.then(|| Fault::status(Some(Service::LoadBalancer), 409, words))
+    });
+    rig.forget();
+    rig.add_node("c", "10.0.0.6");
+    rig.wait(Duration::from_secs(3600)).await;
+    let writes = rig.writes().len();
+    assert!(writes < 200, "{writes} attempts in an hour");
+    assert!(failure(&rig).contains("is immutable"), "{}", failure(&rig));
+    assert_eq!(reason(&rig, "web"), Some(Code::ProviderFailed));
+    rig.sim.heal();
+    rig.wait(Duration::from_secs(600)).await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_floating_ip_of_what_is_still_being_deleted_is_waited_for() {
+    let mut rig = Rig::new("");
+    rig.sim.configure(|settings| {
+        settings.settle.delete = Duration::from_secs(60);
+    });
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    rig.sim.set_status(before.balancers[0].id.as_str(), "ERROR");
+    rig.sim.edit(before.balancers[0].id.as_str(), |row| {
+        row.insert("operating_status".to_owned(), "OFFLINE".into());
+    });
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    let after = rig.picture().await;
+    assert_ne!(after.balancers[0].id, before.balancers[0].id);
+    assert_eq!(after.floating_ips.len(), 1, "{:?}", rig.writes());
+    assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
+    let port = &after.balancers[0].vip_port_id;
+    assert_eq!(after.floating_ips[0].port_id, *port);
 }

@@ -406,6 +406,27 @@ async fn a_service_does_not_leave_one_that_it_shares_for_another_that_is_named_l
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_does_not_leave_one_that_it_shares_because_nobody_names_it_any_more() {
+    let (mut rig, balancer) = shared("").await;
+    let published = rig.published("second");
+    rig.forget();
+    let unnamed = |row: &mut landfall_model::rows::ServiceRow| {
+        row.annotations.remove(&lb("load-balancer-id"));
+    };
+    rig.edit("second", unnamed).await;
+    // It says again where it is, as a Service does that has one of its own.
+    let named = rig.annotation("second", &lb("load-balancer-id"));
+    assert_eq!(named, Some(balancer.to_string()));
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.published("second"), published);
+    rig.delete("web").await;
+    assert_eq!(ports(&rig.picture().await), [8080]);
+    rig.delete("second").await;
+    assert!(rig.picture().await.is_empty(), "{:?}", rig.picture().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_takes_back_that_another_was_named_has_the_id_of_its_own_again() {
     let mut rig = Rig::new("");
     let mine = by_hand(&rig).await;

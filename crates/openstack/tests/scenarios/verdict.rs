@@ -31,6 +31,14 @@ fn has_tag(of: &Value, tag: &str) -> bool {
     list(of, "tags").any(|it| it == tag)
 }
 
+/// Whether so many others use the load balancer that no other Service may.
+fn is_full(balancer: &Value, name: &str) -> bool {
+    let (most, own) = (2, tag(name));
+    let users = list(balancer, "tags").filter_map(Value::as_str);
+    let others = users.filter(|it| it.starts_with("kube_service_") && *it != own);
+    others.count() >= most
+}
+
 // === impl Verdict ===
 
 impl Verdict<'_> {
@@ -87,7 +95,7 @@ impl Verdict<'_> {
             .any(|it| port.is_some_and(|port| text(it, "port_id") == port));
         match reason {
             Code::CloudObjectNotFound => named.is_some_and(|it| it.is_null()) || !reached,
-            Code::NotOurs => shape.is_internal(),
+            Code::NotOurs => shape.is_internal() || named.is_some_and(|it| is_full(&it, name)),
             Code::ConflictingOptions => {
                 let all = self.rig.sim.load_balancers();
                 let own = all.into_iter().find(|it| has_tag(it, &tag(name)));
@@ -201,8 +209,18 @@ impl Verdict<'_> {
                 problems.push(format!("{leading} floating IPs lead to {owner}"));
             }
         }
+        // That of a load balancer which others go on to share goes with it.
+        let is_left = |it: &&Value| {
+            let description = text(it, "description").to_owned();
+            let mut balancers = list(&self.is, "load balancers");
+            let its = balancers.find(|it| {
+                let its = text(it, "description");
+                !its.is_empty() && description.ends_with(its)
+            });
+            its.is_none_or(|it| list(it, "tags").any(|tag| *tag == it["name"]))
+        };
         let idle = list(&self.is, "floating IPs").filter(|it| it["leads to"].is_null());
-        if idle.count() > 0 && content.len() == self.shapes.len() {
+        if idle.filter(is_left).count() > 0 && content.len() == self.shapes.len() {
             problems.push("a floating IP leads nowhere".to_owned());
         }
     }
