@@ -48,6 +48,16 @@ impl Graph {
         self.monitors.iter().find(of_pool)
     }
 
+    /// Whether Octavia is still at work on a listener, pool or monitor. Some providers say so of these only, while
+    /// the load balancer is ACTIVE already.
+    pub fn is_settling(&self) -> bool {
+        let listeners = self.listeners.iter().map(|it| it.provisioning_status);
+        let pools = self.pools.iter().map(|it| it.provisioning_status);
+        let monitors = self.monitors.iter().map(|it| it.provisioning_status);
+        let mut all = listeners.chain(pools).chain(monitors);
+        all.any(|it| it.is_pending() || it.is_going())
+    }
+
     /// The members of a pool.
     pub fn members_of(&self, pool: &Pool) -> &[Member] {
         self.members.get(&pool.id).map_or(&[], Vec::as_slice)

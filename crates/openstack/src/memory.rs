@@ -78,6 +78,8 @@ pub(crate) struct Known {
     pub(crate) token: Option<String>,
     /// How often Octavia was too busy for a change since it last took one.
     pub(crate) refusals: u32,
+    /// Since when something in it is seen to be busy although it is not.
+    settling_since: Option<Instant>,
     /// When we last changed it, until it is seen to be done.
     pub(crate) dirty: Option<Instant>,
     /// Whether it may be taken to be done once the time is over that it usually takes.
@@ -107,6 +109,8 @@ const OUTLIER: u32 = 4;
 /// So often Octavia may be too busy for a change of a load balancer that is not seen to be busy, until that counts
 /// as a failure: something in it is in ERROR, and takes no change.
 const REFUSALS: u32 = 10;
+/// How long something in a load balancer may be busy after the load balancer.
+const SETTLING: Duration = Duration::from_secs(30);
 /// So many failovers of a load balancer may fail before it is made anew.
 const FAILOVERS: u32 = 3;
 
@@ -160,6 +164,22 @@ impl Memory {
         known.graph = None;
         known.token = None;
         true
+    }
+
+    /// Whether what was read of a load balancer is about to change, and is to be read again. What never comes to an
+    /// end is taken as it is.
+    pub(crate) fn is_settling(&mut self, id: &Id, graph: &Graph, now: Instant) -> bool {
+        let known = self.balancers.entry(id.clone()).or_default();
+        if !graph.is_settling() {
+            known.settling_since = None;
+            return false;
+        }
+        let since = *known.settling_since.get_or_insert(now);
+        let settling = now.saturating_duration_since(since) < SETTLING;
+        if settling {
+            self.doubt(id, now);
+        }
+        settling
     }
 
     /// Octavia was too busy for a change of a load balancer. Is that all there is to it?

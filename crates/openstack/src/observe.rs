@@ -97,14 +97,15 @@ impl OpenStack {
             port.clone_from(&balancer.vip_port_id);
             let whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
             if balancer.provisioning_status == Provisioning::Active && !whole {
-                let graph = self.graph(balancer, intent, None).await?;
-                have.content = Content::Graph(graph);
+                let mut graph = self.graph(balancer, intent, None).await?;
+                have.content = graph.map_or(Content::Unread, Content::Graph);
                 // What could not be deleted is seen before the Service is gone, and nobody comes back for it.
                 let done = plan::has_left(&have, balancer, *owner) && !have.assumed;
                 if done && self.memory().unread(&balancer.id) {
-                    let graph = self.graph(balancer, intent, None).await?;
-                    have.content = Content::Graph(graph);
+                    graph = self.graph(balancer, intent, None).await?;
+                    have.content = graph.map_or(Content::Unread, Content::Graph);
                 }
+                have.found.settle(&have.content);
             }
         }
         // The last to leave the load balancer of a Service that has gone gives back its floating IP, too.
@@ -133,7 +134,7 @@ impl OpenStack {
         self.memory().stays(&names.load_balancer);
         let mut requested = wish.address.requested.iter().copied();
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
-        let (found, assumed) = self.search(intent, &names).await?;
+        let (mut found, assumed) = self.search(intent, &names).await?;
         let balancer = match &found {
             Found::One { balancer, .. } => Some(balancer.clone()),
             _ => None,
@@ -204,6 +205,7 @@ impl OpenStack {
             }
             Some(balancer) if balancer.provisioning_status == Provisioning::Active => {
                 content = self.content(intent, balancer, &target.listeners).await?;
+                found.settle(&content);
                 let uses = |it: &Listener| it.default_tls_container_ref == target.choice.tls;
                 let same = match &content {
                     Content::Graph(graph) => graph.listeners.iter().any(uses),

@@ -10,7 +10,7 @@ use crate::choice::Choice;
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
-use crate::objects::{FloatingIp, Id, LoadBalancer, Port, SecurityGroup};
+use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, SecurityGroup};
 use crate::wanted::WantedListener;
 
 /// What is held, and what is wanted of it.
@@ -155,4 +155,15 @@ pub(crate) struct GroupView {
     pub(crate) leaving: Vec<Port>,
     /// Whether groups are managed at all.
     pub(crate) managed: bool,
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Takes the load balancer for busy where what is in it could not be read for that.
+    pub(crate) fn settle(&mut self, content: &Content) {
+        if let (Self::One { balancer, .. }, Content::Unread) = (self, content) {
+            balancer.provisioning_status = Provisioning::PendingUpdate;
+        }
+    }
 }

@@ -68,25 +68,28 @@ impl OpenStack {
                 .map(|it| it.listeners.clone())
         };
         let graph = self.graph(balancer, intent, sketch.as_deref()).await?;
-        Ok(Content::Graph(graph))
+        Ok(graph.map_or(Content::Unread, Content::Graph))
     }
 
-    /// Reads the graph. Members that a sketch tells of are not read.
+    /// Reads the graph; `None`: it is still being changed. Members that a sketch tells of are not read.
     pub(super) async fn graph(
         &self,
         balancer: &LoadBalancer,
         intent: &Intent,
         sketch: Option<&[WantedListener]>,
-    ) -> Result<Arc<Graph>, Trouble> {
+    ) -> Result<Option<Arc<Graph>>, Trouble> {
         {
             let memory = self.memory();
             let known = memory.balancers.get(&balancer.id);
             let known = known.filter(|it| it.dirty.is_some() || it.token == balancer.updated_at);
             if let Some(graph) = known.and_then(|known| known.graph.clone()) {
-                return Ok(graph);
+                return Ok(Some(graph));
             }
         }
         let mut graph = self.children(balancer).await?;
+        if self.memory().is_settling(&balancer.id, &graph, Instant::now()) {
+            return Ok(None);
+        }
         let mut members = BTreeMap::new();
         for pool in &graph.pools {
             if pool.members.is_empty() && sketch.is_none() {
@@ -109,7 +112,7 @@ impl OpenStack {
         known.graph = Some(graph.clone());
         known.changed = false;
         known.token.clone_from(&balancer.updated_at);
-        Ok(graph)
+        Ok(Some(graph))
     }
 
     /// Listeners, pools and monitors: of all load balancers at once where these are few.

@@ -199,6 +199,47 @@ async fn node_port_and_restart(members: Members) {
     rig.kill();
 }
 
+#[tokio::test]
+async fn real_cost_of_a_service_with_three_ports_at_a_thousand_nodes() {
+    const NODES: u32 = 1000;
+    let project = wait_for(async { Stack::shared().await.project("large").await.unwrap() });
+    let mut rig = Rig::in_real(Real::within(project, "amphora"), "");
+    rig.settings.conf.subnet_id = None;
+    rig.settings.conf.network_id = Some(rig.sim.network());
+    for number in 0..NODES {
+        let address = format!("10.0.{}.{}", 16 + number / 250, 1 + number % 250);
+        rig.cluster
+            .put_node(node(&format!("worker-{number:04}"), &address).row());
+    }
+    rig.start();
+    let since = mark();
+    let begun = Instant::now();
+    rig.cluster.apply(&three_ports("large", 1, 80).row());
+    let full = loop {
+        rig.wait(Duration::from_secs(2)).await;
+        let picture = rig.picture().await;
+        let full = picture.members.values().filter(|it| it.len() == 1000);
+        let idle = picture
+            .balancers
+            .iter()
+            .all(|it| it.provisioning_status == landfall_openstack::objects::Provisioning::Active);
+        if (full.count() == 3 && idle) || begun.elapsed() > 3 * PATIENCE {
+            break picture;
+        }
+    };
+    let time = begun.elapsed();
+    rig.settle().await;
+    let all = calls(&rig, &since);
+    print("create with 1,000 nodes and 3 ports", &all, Some(time));
+    let counted = all.iter().filter(|call| !is_poll(call)).count();
+    println!("without polls: {counted}");
+    let sizes: Vec<usize> = full.members.values().map(Vec::len).collect();
+    assert_eq!(sizes, [1000, 1000, 1000], "{:?}", rig.cluster.events());
+    assert!(counted <= 10, "{counted}");
+    assert_eq!(rig.published("large").len(), 1);
+    rig.kill();
+}
+
 fn is_active(listener: &landfall_openstack::objects::Listener) -> bool {
     listener.provisioning_status == landfall_openstack::objects::Provisioning::Active
 }
