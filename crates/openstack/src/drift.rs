@@ -60,6 +60,7 @@ impl<'a> Listed<'a> {
                 && listener_changes(listener, wanted).is_empty()
                 && pool.is_some_and(|pool| {
                     pool.protocol == wanted.pool.protocol
+                        && pool.healthmonitor_id.is_some() == wanted.pool.monitor.is_some()
                         && pool.members.len() == wanted.pool.members.len()
                 })
         })

@@ -31,9 +31,18 @@ pub(crate) fn plan(
     have: &Observed,
     settings: &Settings,
 ) -> Result<Plan<Step>, Vec<Reason>> {
-    match &have.goal {
+    let planned = match &have.goal {
         Goal::Gone { keep_floating_ip } => removal(have, *keep_floating_ip, settings),
         Goal::Exists(target) => wish(intent, have, target, settings),
+    };
+    match (planned, &have.found) {
+        // Nobody would look again after a refusal: it must not rest on what is only taken to be so.
+        (Err(_), Found::One { balancer, .. }) if have.assumed => {
+            let mut plan = Plan::default();
+            wait(balancer, Provisioning::PendingUpdate, &mut plan);
+            Ok(plan)
+        }
+        (planned, _) => planned,
     }
 }
 

@@ -87,7 +87,10 @@ impl OpenStack {
             }
         }
         let mut graph = self.children(balancer).await?;
-        if self.memory().is_settling(&balancer.id, &graph, Instant::now()) {
+        if self
+            .memory()
+            .is_settling(&balancer.id, &graph, Instant::now())
+        {
             return Ok(None);
         }
         let mut members = BTreeMap::new();

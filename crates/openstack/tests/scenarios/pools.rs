@@ -527,6 +527,23 @@ async fn l41_a_pool_deleted_by_hand_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_monitor_deleted_in_the_second_of_its_creation_comes_back() {
+    let mut rig = Rig::new("create-monitor=true");
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    let (balancer, monitor) = (before.balancers[0].id.as_str(), &before.monitors[0].id);
+    let made = rig.sim.load_balancer(balancer)["updated_at"].clone();
+    assert!(rig.sim.delete(monitor.as_str()));
+    rig.sim.edit(balancer, |row| {
+        row.insert("updated_at".to_owned(), made);
+    });
+    rig.wait(Duration::from_secs(190)).await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.monitors.len(), 1);
+    is_at_rest(&mut rig).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn ports_without_node_ports_have_no_members() {
     let mut rig = Rig::new("");
     rig.apply(svc("web").port(80)).await;

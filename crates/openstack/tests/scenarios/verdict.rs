@@ -52,6 +52,10 @@ impl Verdict<'_> {
                 problems.push(format!("{name} is gone"));
                 continue;
             };
+            if shape.is_plain() && self.is_held_back(name) {
+                reasons += 1;
+                continue;
+            }
             if shape.is_plain() {
                 if row.finalized || !row.status.ingress.is_empty() {
                     problems.push(format!("{name} is plain, and was not let go"));
@@ -86,6 +90,13 @@ impl Verdict<'_> {
         (problems, reasons)
     }
 
+    /// Whether it can't leave a load balancer, because that takes no change.
+    fn is_held_back(&self, name: &str) -> bool {
+        let all = self.rig.sim.load_balancers();
+        let mut used = all.iter().filter(|it| has_tag(it, &tag(name)));
+        used.any(|it| it["provisioning_status"] == "ERROR")
+    }
+
     fn is_true(&self, name: &str, shape: &Shape, reason: Code) -> bool {
         let named = shape.given().map(|id| self.rig.sim.load_balancer(id));
         let port = named.as_ref().map(|it| text(it, "vip_port_id"));
@@ -98,7 +109,8 @@ impl Verdict<'_> {
             Code::NotOurs => shape.is_internal() || named.is_some_and(|it| is_full(&it, name)),
             Code::ConflictingOptions => {
                 let all = self.rig.sim.load_balancers();
-                let own = all.into_iter().find(|it| has_tag(it, &tag(name)));
+                let is_own = |it: &Value| has_tag(it, &tag(name)) || it["name"] == *tag(name);
+                let own = all.into_iter().find(is_own);
                 let row = self.rig.cluster.service(name);
                 let ports: Vec<u64> = row
                     .iter()
