@@ -3,6 +3,7 @@
 //! It is looked at as if it were that of a Service of its own: with its own name, marks and memory, and with a wish
 //! in which everything is of its family.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,11 +189,11 @@ impl OpenStack {
             return Ok(());
         }
         if let Some(network) = self.vip_network(&target.choice).await? {
-            let subnet = self.subnet_in(&network, second).await?;
             // To the outside, an IPv4 address that is asked for is that of the floating IP.
             let reached = second == Family::V6 || target.choice.internal;
             let mut requested = wish.address.requested.iter().copied();
             let address = requested.find(|it| Family::of(*it) == second && reached);
+            let subnet = self.subnet_in(&network, second, address).await?;
             let vip = subnet.map(|subnet| FurtherVip { subnet, address });
             target.additional.extend(vip);
         }
@@ -209,6 +210,8 @@ impl OpenStack {
         have: &Observed,
         family: Family,
     ) -> Result<Option<Id>, Trouble> {
+        let mut requested = wish.address.requested.iter().copied();
+        let address = requested.find(|it| Family::of(*it) == family);
         let network = match &have.found {
             Found::One { balancer, .. } => {
                 match (&balancer.vip_network_id, &balancer.vip_subnet_id) {
@@ -220,7 +223,7 @@ impl OpenStack {
             _ => self.vip_network(&target.choice).await?,
         };
         if let Some(network) = network
-            && let Some(subnet) = self.subnet_in(&network, family).await?
+            && let Some(subnet) = self.subnet_in(&network, family, address).await?
         {
             return Ok(Some(subnet));
         }
@@ -246,19 +249,30 @@ impl OpenStack {
         Ok(subnet)
     }
 
-    async fn subnet_in(&self, network: &Id, family: Family) -> Result<Option<Id>, Trouble> {
-        if let Some((_, known)) = self.searched(network.as_str(), family) {
+    /// The subnet of a family in a network: the one that has the address that is asked for, else the first.
+    async fn subnet_in(
+        &self,
+        network: &Id,
+        family: Family,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Id>, Trouble> {
+        if address.is_none()
+            && let Some((_, known)) = self.searched(network.as_str(), family)
+        {
             return Ok(known);
         }
         let subnets = self
             .cloud
             .subnets(&[("network_id", network.as_str())])
             .await?;
-        let mut subnets = subnets.iter();
-        let subnet = subnets.find(|it| Family::of(it.cidr.addr()) == family);
-        let subnet = subnet.map(|it| it.id.clone());
-        self.note_search(network.as_str(), family, subnet.as_ref());
-        Ok(subnet)
+        let mut fitting = subnets
+            .iter()
+            .filter(|it| Family::of(it.cidr.addr()) == family);
+        let first = fitting.clone().next().map(|it| it.id.clone());
+        self.note_search(network.as_str(), family, first.as_ref());
+        let asked_for =
+            fitting.find(|it| address.is_some_and(|address| it.cidr.contains(&address)));
+        Ok(asked_for.map(|it| it.id.clone()).or(first))
     }
 
     /// What was found at the last search, and when, if that holds yet.

@@ -231,11 +231,12 @@ async fn real_cost_of_a_service_with_three_ports_at_a_thousand_nodes() {
     rig.settle().await;
     let all = calls(&rig, &since);
     print("create with 1,000 nodes and 3 ports", &all, Some(time));
-    let counted = all.iter().filter(|call| !is_poll(call)).count();
-    println!("without polls: {counted}");
+    // It takes so long that audits come in between: they only read.
+    let writes = all.iter().filter(|call| call.is_write()).count();
+    println!("writes: {writes}");
     let sizes: Vec<usize> = full.members.values().map(Vec::len).collect();
     assert_eq!(sizes, [1000, 1000, 1000], "{:?}", rig.cluster.events());
-    assert!(counted <= 10, "{counted}");
+    assert_eq!(writes, 5, "{all:#?}");
     assert_eq!(rig.published("large").len(), 1);
     rig.kill();
 }

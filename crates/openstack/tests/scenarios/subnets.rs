@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::openstack::Service;
@@ -77,6 +78,21 @@ async fn f34_a_made_up_name_of_an_ipv6_address_is_a_valid_one() {
     assert_eq!(rig.published("web"), ["2001-db8--50.nip.io"]);
 }
 
+/// The network has no subnet of IPv6 (any more).
+fn leave_four_only(rig: &Rig) {
+    let ask = |method: &Method, path: &str| {
+        let answer = rig.sim.hand(Service::Network, method, path, json!(null));
+        answer.unwrap()
+    };
+    let subnets = ask(&Method::GET, "/v2.0/subnets");
+    for subnet in subnets["subnets"].as_array().unwrap() {
+        if subnet["ip_version"] == 6 && subnet["network_id"] == rig.sim.network() {
+            let id = subnet["id"].as_str().unwrap();
+            ask(&Method::DELETE, &format!("/v2.0/subnets/{id}"));
+        }
+    }
+}
+
 pub fn dual(policy: FamilyPolicy) -> ServiceBuilder {
     web().families(&[Family::V4, Family::V6], policy)
 }
@@ -119,8 +135,11 @@ async fn f33_a_service_of_two_families_has_two_addresses() {
 #[tokio::test(start_paused = true)]
 async fn f33_the_address_that_is_asked_for_of_the_second_family_is_had() {
     let mut rig = Rig::new("");
-    let cidr = "2001:db8::/64".parse().unwrap();
-    rig.sim.add_subnet(&rig.sim.network(), "sub6", cidr, &[]);
+    // It is not in the first subnet of the family.
+    for cidr in ["2001:db8:1::/64", "2001:db8::/64"] {
+        let cidr = cidr.parse().unwrap();
+        rig.sim.add_subnet(&rig.sim.network(), "sub6", cidr, &[]);
+    }
     let service = dual(FamilyPolicy::PreferDualStack).load_balancer_ip("2001:db8::77");
     rig.apply(service).await;
     let picture = rig.picture().await;
@@ -134,6 +153,7 @@ async fn f33_the_address_that_is_asked_for_of_the_second_family_is_had() {
 #[tokio::test(start_paused = true)]
 async fn f33_one_address_is_enough_where_two_are_only_preferred() {
     let mut rig = Rig::new("");
+    leave_four_only(&rig);
     rig.apply(dual(FamilyPolicy::PreferDualStack)).await;
     assert_eq!(rig.published("web").len(), 1);
 }
@@ -141,6 +161,7 @@ async fn f33_one_address_is_enough_where_two_are_only_preferred() {
 #[tokio::test(start_paused = true)]
 async fn f33_where_two_are_required_one_is_not_made() {
     let mut rig = Rig::new("");
+    leave_four_only(&rig);
     rig.apply(dual(FamilyPolicy::RequireDualStack)).await;
     let failed = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(failed.len(), 1);
@@ -151,6 +172,7 @@ async fn f33_where_two_are_required_one_is_not_made() {
 #[tokio::test(start_paused = true)]
 async fn f33_a_service_that_wants_two_later_goes_on_with_one() {
     let mut rig = Rig::new("");
+    leave_four_only(&rig);
     rig.apply(web()).await;
     let before = rig.published("web");
     rig.apply(dual(FamilyPolicy::RequireDualStack)).await;
