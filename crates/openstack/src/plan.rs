@@ -539,11 +539,11 @@ fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Plan
     let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
     let broken = balancer.provisioning_status == Provisioning::Error;
     // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
-    let stays = |tag: &String| !own.contains(&tag) && !(broken && have.leaving.contains(tag));
+    let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
     let shared = balancer
         .tags
         .iter()
-        .any(|tag| tag.starts_with(SERVICE_PREFIX) && stays(tag));
+        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !leaves(tag));
     let delete = *made && !shared;
     match balancer.provisioning_status {
         Provisioning::Active | Provisioning::Error => {}

@@ -44,13 +44,12 @@ type Problems = Vec<String>;
 fn whatever_happens_services_converge_or_say_why_not() {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
     let seed = number("LANDFALL_TEST_SEED");
-    let seeds: Vec<u64> = match seed {
-        Some(seed) => vec![seed],
-        None => {
-            let end = number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES);
-            let again = FAILED_ONCE.into_iter().filter(|seed| *seed >= end);
-            (0..end).chain(again).collect()
-        }
+    let seeds: Vec<u64> = if let Some(seed) = seed {
+        vec![seed]
+    } else {
+        let end = number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES);
+        let again = FAILED_ONCE.into_iter().filter(|seed| *seed >= end);
+        (0..end).chain(again).collect()
     };
     let next = AtomicUsize::new(0);
     let sums = Sums::default();

@@ -125,7 +125,7 @@ async fn who_shares_follows_when_it_is_mended() {
     rig.wait(AUDIT).await;
     assert_eq!(reason(&rig, "guest"), Some(Code::LoadBalancerFailed));
     rig.edit("guest", |row| {
-        row.ports[0].port = NonZero::new(8081).unwrap()
+        row.ports[0].port = NonZero::new(8081).unwrap();
     })
     .await;
     rig.sim.set_status(balancer.as_str(), "ACTIVE");
@@ -144,10 +144,7 @@ async fn who_shares_follows_when_it_is_mended() {
 async fn a_floating_ip_that_was_taken_away_is_given_back_when_none_is_wanted_any_more() {
     for keep in [false, true] {
         let mut rig = Rig::new("");
-        let service = || match keep {
-            true => web().annotated(&lb("keep-floatingip"), "true"),
-            false => web(),
-        };
+        let service = || web().annotated(&lb("keep-floatingip"), &keep.to_string());
         rig.apply(service()).await;
         let floating = detach(&rig).await;
         rig.apply(service().annotated(INTERNAL, "true")).await;

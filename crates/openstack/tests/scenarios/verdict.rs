@@ -184,10 +184,8 @@ impl Verdict<'_> {
         let all: BTreeSet<String> = all.iter().map(|it| tag(it.key.name())).collect();
         for balancer in list(&self.is, "load balancers") {
             // What is in ERROR can't be left.
-            let tags = match balancer["status"] == "ERROR" {
-                true => &all,
-                false => &tags,
-            };
+            let broken = balancer["status"] == "ERROR";
+            let tags = if broken { &all } else { &tags };
             let users: Vec<&str> = list(balancer, "tags")
                 .filter_map(Value::as_str)
                 .filter(|it| it.starts_with("kube_service_"))
