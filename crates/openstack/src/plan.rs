@@ -3,21 +3,29 @@
 //! What needs no lock of the load balancer comes first, because the first change of the load balancer ends the
 //! pass.
 
+mod broken;
+mod removal;
+mod rename;
+
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
-use serde_json::{Map, Value, json};
+
+pub(crate) use broken::{held, may_serve};
+pub(crate) use removal::has_left;
 
 use crate::bodies::{self, Extent};
 use crate::diff::Diff;
 use crate::find::would_be_ours;
-use crate::names::{SERVICE_PREFIX, child_prefix, cluster_of, renamed};
-use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
+use crate::names::SERVICE_PREFIX;
+use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::in_error;
 use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
-use crate::record::Record;
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{address, groups};
+use broken::broken;
+use removal::{delete_surplus, removal};
+use rename::{rename, tag};
 
 /// What the members of a load balancer take of a request, besides the rest.
 const MARGIN: usize = 1024;
@@ -296,67 +304,6 @@ fn create(
     plan.push(step, "the Service has no load balancer");
 }
 
-/// A load balancer in ERROR takes no change but its deletion. One that never had an address is made anew;
-/// another is first offered to Octavia to be mended.
-fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
-    if is_published(intent, balancer) {
-        fail_over(balancer, plan);
-    } else {
-        plan.push(
-            Step::DeleteLoadBalancer {
-                load_balancer: balancer.id.clone(),
-                cascade: true,
-            },
-            "it could not be made, and is made anew",
-        );
-    }
-}
-
-fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
-    let step = Step::FailOver {
-        load_balancer: balancer.id.clone(),
-    };
-    plan.push(step, "Octavia says that it is broken");
-}
-
-/// Whether clients may know the load balancer: by an address of its family, or by a name.
-fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
-    let held = intent
-        .load_balancer
-        .iter()
-        .flat_map(|wish| &wish.address.held);
-    let vip = balancer.vip_address;
-    let mut held = held.filter(|it| vip.is_none_or(|vip| vip.is_ipv4() == it.is_ipv4()));
-    let served = Record::of(intent)
-        .is_some_and(|record| record.balancer == balancer.id.as_str() && record.token != "-");
-    held.next().is_some() || served
-}
-
-/// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the members, and of
-/// what it hears from its own machines, how the load balancer fares; only two words mean that nobody is served.
-pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
-    !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
-}
-
-/// That a load balancer is in ERROR, and is kept.
-pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
-    let status = match balancer.operating_status.as_str() {
-        "" => "nothing",
-        status => status,
-    };
-    Reason::error(
-        Code::LoadBalancerFailed,
-        format!(
-            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says {status}, so that it \
-             may go on to serve, and is kept",
-            balancer.id
-        ),
-    )
-    .remedy(
-        "let the cloud's operators mend it; or delete it, and it is made anew behind the same floating IP",
-    )
-}
-
 /// Whether a Service may use a load balancer that is not its own.
 fn join(
     have: &Observed,
@@ -402,277 +349,6 @@ fn join(
         );
     }
     Ok(())
-}
-
-/// Follows the cluster to its new name: children first, the load balancer last, so that a crash in between is
-/// found again. Load balancers that other clusters share keep their names.
-fn rename(have: &Observed, balancer: &LoadBalancer, settings: &Settings, plan: &mut Plan<Step>) {
-    let old = cluster_of(&balancer.name);
-    let lb = balancer.id.clone();
-    // What other clusters have on it is theirs.
-    let new_name = |name: &str, before: &str| {
-        let ours = name.strip_prefix(before).and_then(cluster_of) == old;
-        renamed(name, before, &settings.cluster).filter(|_| ours)
-    };
-    let retag = |tags: &[String]| -> Vec<String> {
-        let tags = tags.iter().filter(|tag| !tag.is_empty());
-        tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
-            .collect()
-    };
-    let because = || format!("the cluster is called {} now", settings.cluster);
-    if let Content::Graph(graph) = &have.content {
-        let new_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
-        let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
-        for monitor in &graph.monitors {
-            if let Some(name) = new_name("monitor", &monitor.name) {
-                let step = Step::UpdateMonitor {
-                    load_balancer: lb.clone(),
-                    monitor: monitor.id.clone(),
-                    changes: named(name),
-                };
-                plan.push(step, because());
-            }
-        }
-        for pool in &graph.pools {
-            if let Some(name) = new_name("pool", &pool.name) {
-                let step = Step::UpdatePool {
-                    load_balancer: lb.clone(),
-                    pool: pool.id.clone(),
-                    changes: named(name),
-                    lenient: false,
-                };
-                plan.push(step, because());
-            }
-        }
-        for listener in &graph.listeners {
-            if let Some(name) = new_name("listener", &listener.name) {
-                let mut changes = named(name);
-                changes.insert("tags".to_owned(), json!(retag(&listener.tags)));
-                let step = Step::UpdateListener {
-                    load_balancer: lb.clone(),
-                    listener: listener.id.clone(),
-                    changes,
-                };
-                plan.push(step, because());
-            }
-        }
-    }
-    let name = have.names.load_balancer.as_str();
-    let mut changes = Map::from_iter([("name".to_owned(), Value::from(name))]);
-    if have.features.tags() {
-        let mut tags = retag(&balancer.tags);
-        for tag in bodies::tags_of_new(&have.names, &[]) {
-            if !tags.contains(&tag) {
-                tags.push(tag);
-            }
-        }
-        changes.insert("tags".to_owned(), json!(tags));
-    }
-    plan.push(
-        Step::UpdateLoadBalancer {
-            load_balancer: lb,
-            changes,
-        },
-        because(),
-    );
-}
-
-/// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our own.
-fn tag(
-    intent: &Intent,
-    have: &Observed,
-    balancer: &LoadBalancer,
-    owner: bool,
-    plan: &mut Plan<Step>,
-) {
-    if !have.features.tags() {
-        return;
-    }
-    let extra = intent.cloud.load_balancer_tags.as_ref();
-    let extra: &[String] = extra.map_or(&[], |given| &given.value);
-    let missing = |tag: &String| !balancer.tags.contains(tag);
-    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) {
-        return;
-    }
-    let mut tags: Vec<String> = balancer
-        .tags
-        .iter()
-        .filter(|tag| !tag.is_empty())
-        .cloned()
-        .collect();
-    let ours = if owner {
-        bodies::tags_of_new(&have.names, extra)
-    } else {
-        [std::slice::from_ref(&have.names.load_balancer), extra].concat()
-    };
-    for tag in ours {
-        if !tags.contains(&tag) {
-            tags.push(tag);
-        }
-    }
-    plan.push(
-        Step::UpdateLoadBalancer {
-            load_balancer: balancer.id.clone(),
-            changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
-        },
-        "the load balancer does not say that the Service uses it",
-    );
-}
-
-fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Planned {
-    let mut plan = Plan::default();
-    groups::leave(have, &mut plan);
-    let Found::One {
-        balancer,
-        owner,
-        made,
-        surplus,
-    } = &have.found
-    else {
-        // The load balancer is gone; what it left is not.
-        address::release(have, keep_floating_ip, &mut plan);
-        return Ok(plan);
-    };
-    delete_surplus(surplus, &mut plan);
-    // One whose name is an older one has that name for a tag.
-    let old = owner.then_some(&balancer.name);
-    let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
-    let broken = balancer.provisioning_status == Provisioning::Error;
-    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
-    let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
-    let shared = balancer
-        .tags
-        .iter()
-        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !leaves(tag));
-    let delete = *made && !shared;
-    match balancer.provisioning_status {
-        Provisioning::Active | Provisioning::Error => {}
-        status => {
-            wait(balancer, status, &mut plan);
-            return Ok(plan);
-        }
-    }
-    if delete {
-        address::release(have, keep_floating_ip, &mut plan);
-        // What is in ERROR can't be taken apart.
-        let cascade = settings.conf.cascade_delete || broken;
-        if !cascade {
-            take_apart(have, balancer, *owner, true, &mut plan);
-        }
-        plan.push(
-            Step::DeleteLoadBalancer {
-                load_balancer: balancer.id.clone(),
-                cascade,
-            },
-            "no Service uses it any more",
-        );
-        return Ok(plan);
-    }
-    let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
-    if broken && *owner && uses {
-        fail_over(balancer, &mut plan);
-        return Ok(plan);
-    }
-    if broken && uses && plan.is_empty() {
-        return Err(vec![in_error(&balancer.id, *owner)]);
-    }
-    if broken {
-        return Ok(plan);
-    }
-    take_apart(have, balancer, *owner, false, &mut plan);
-    // While its last change is only taken to be done, something may yet stay behind.
-    if uses && !(plan.is_empty() && have.assumed) {
-        let tags = balancer
-            .tags
-            .iter()
-            .filter(|tag| !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag);
-        let tags: Vec<&String> = tags.collect();
-        plan.push(
-            Step::UpdateLoadBalancer {
-                load_balancer: balancer.id.clone(),
-                changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
-            },
-            "the Service leaves the load balancer",
-        );
-    }
-    if have.assumed
-        && plan
-            .steps
-            .iter()
-            .all(|planned| planned.step.locks().is_none())
-    {
-        wait(balancer, Provisioning::PendingUpdate, &mut plan);
-    }
-    Ok(plan)
-}
-
-fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {
-    for id in surplus {
-        let step = Step::DeleteLoadBalancer {
-            load_balancer: id.clone(),
-            cascade: true,
-        };
-        plan.push(
-            step,
-            "it was made for the Service by a request that was repeated",
-        );
-    }
-}
-
-/// Whether nothing of the Service is in the load balancer, as far as is known.
-pub(crate) fn has_left(have: &Observed, balancer: &LoadBalancer, owner: bool) -> bool {
-    let mut plan = Plan::default();
-    take_apart(have, balancer, owner, false, &mut plan);
-    plan.is_empty()
-}
-
-/// Deletes listeners one by one: all, or those of the Service.
-fn take_apart(
-    have: &Observed,
-    balancer: &LoadBalancer,
-    owner: bool,
-    everything: bool,
-    plan: &mut Plan<Step>,
-) {
-    let Content::Graph(graph) = &have.content else {
-        return;
-    };
-    if everything {
-        let lb = || balancer.id.clone();
-        // Octavia takes no change of the monitor of a pool in ERROR. It goes with the pool.
-        let stuck = |monitor: &&Monitor| {
-            let mut pools = graph.pools.iter();
-            pools.any(|pool| {
-                pool.healthmonitor_id.as_ref() == Some(&monitor.id)
-                    && pool.provisioning_status == Provisioning::Error
-            })
-        };
-        for monitor in graph.monitors.iter().filter(|it| !stuck(it)) {
-            let step = Step::DeleteMonitor {
-                load_balancer: lb(),
-                monitor: monitor.id.clone(),
-            };
-            plan.push(step, "no Service uses it any more");
-        }
-        for pool in &graph.pools {
-            let step = Step::DeletePool {
-                load_balancer: lb(),
-                pool: pool.id.clone(),
-            };
-            plan.push(step, "no Service uses it any more");
-        }
-        for listener in &graph.listeners {
-            let step = Step::DeleteListener {
-                load_balancer: lb(),
-                listener: listener.id.clone(),
-            };
-            plan.push(step, "no Service uses it any more");
-        }
-        return;
-    }
-    if let Some(diff) = diff(have, balancer, owner) {
-        diff.leave(plan);
-    }
 }
 
 /// Nothing to send traffic to.

@@ -13,7 +13,7 @@ use crate::client::ApiVersion;
 use crate::graph::key_of;
 use crate::members::as_members;
 use crate::objects::{Member, Monitor, Ref};
-use crate::wanted::WantedMember;
+use crate::wanted::{WantedMember, WantedMonitor, WantedPool};
 
 /// An Octavia that does at once what it is told, by its own rules.
 #[derive(Default)]

@@ -1,0 +1,69 @@
+//! Load balancers that Octavia has given up. Pure.
+
+use landfall_model::plan::Plan;
+use landfall_model::{Code, Intent, Reason};
+
+use crate::objects::LoadBalancer;
+use crate::record::Record;
+use crate::step::Step;
+
+/// A load balancer in ERROR takes no change but its deletion. One that never had an address is made anew;
+/// another is first offered to Octavia to be mended.
+pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
+    if is_published(intent, balancer) {
+        fail_over(balancer, plan);
+    } else {
+        plan.push(
+            Step::DeleteLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                cascade: true,
+            },
+            "it could not be made, and is made anew",
+        );
+    }
+}
+
+pub(super) fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
+    let step = Step::FailOver {
+        load_balancer: balancer.id.clone(),
+    };
+    plan.push(step, "Octavia says that it is broken");
+}
+
+/// Whether clients may know the load balancer: by an address of its family, or by a name.
+pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
+    let held = intent
+        .load_balancer
+        .iter()
+        .flat_map(|wish| &wish.address.held);
+    let vip = balancer.vip_address;
+    let mut held = held.filter(|it| vip.is_none_or(|vip| vip.is_ipv4() == it.is_ipv4()));
+    let served = Record::of(intent)
+        .is_some_and(|record| record.balancer == balancer.id.as_str() && record.token != "-");
+    held.next().is_some() || served
+}
+
+/// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the members, and of
+/// what it hears from its own machines, how the load balancer fares; only two words mean that nobody is served.
+pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
+    !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
+}
+
+/// That a load balancer is in ERROR, and is kept.
+pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
+    let status = match balancer.operating_status.as_str() {
+        "" => "nothing",
+        status => status,
+    };
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says {status}, so that it \
+             may go on to serve, and is kept",
+            balancer.id
+        ),
+    )
+    .remedy(
+        "let the cloud's operators mend it; or delete it, and it is made anew behind the same floating IP",
+    )
+}

@@ -1,0 +1,169 @@
+//! How a Service leaves: its load balancer goes, or what is the Service's on one that others use. Pure.
+
+use landfall_model::plan::Plan;
+use serde_json::{Map, json};
+
+use super::{Planned, broken::fail_over, diff, wait};
+use crate::names::SERVICE_PREFIX;
+use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
+use crate::observe::in_error;
+use crate::observed::{Content, Found, Observed};
+use crate::settings::Settings;
+use crate::step::Step;
+use crate::{address, groups};
+
+pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Planned {
+    let mut plan = Plan::default();
+    groups::leave(have, &mut plan);
+    let Found::One {
+        balancer,
+        owner,
+        made,
+        surplus,
+    } = &have.found
+    else {
+        // The load balancer is gone; what it left is not.
+        address::release(have, keep_floating_ip, &mut plan);
+        return Ok(plan);
+    };
+    delete_surplus(surplus, &mut plan);
+    // One whose name is an older one has that name for a tag.
+    let old = owner.then_some(&balancer.name);
+    let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
+    let broken = balancer.provisioning_status == Provisioning::Error;
+    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
+    let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
+    let shared = balancer
+        .tags
+        .iter()
+        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !leaves(tag));
+    let delete = *made && !shared;
+    match balancer.provisioning_status {
+        Provisioning::Active | Provisioning::Error => {}
+        status => {
+            wait(balancer, status, &mut plan);
+            return Ok(plan);
+        }
+    }
+    if delete {
+        address::release(have, keep_floating_ip, &mut plan);
+        // What is in ERROR can't be taken apart.
+        let cascade = settings.conf.cascade_delete || broken;
+        if !cascade {
+            take_apart(have, balancer, *owner, true, &mut plan);
+        }
+        plan.push(
+            Step::DeleteLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                cascade,
+            },
+            "no Service uses it any more",
+        );
+        return Ok(plan);
+    }
+    let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
+    if broken && *owner && uses {
+        fail_over(balancer, &mut plan);
+        return Ok(plan);
+    }
+    if broken && uses && plan.is_empty() {
+        return Err(vec![in_error(&balancer.id, *owner)]);
+    }
+    if broken {
+        return Ok(plan);
+    }
+    take_apart(have, balancer, *owner, false, &mut plan);
+    // While its last change is only taken to be done, something may yet stay behind.
+    if uses && !(plan.is_empty() && have.assumed) {
+        let tags = balancer
+            .tags
+            .iter()
+            .filter(|tag| !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag);
+        let tags: Vec<&String> = tags.collect();
+        plan.push(
+            Step::UpdateLoadBalancer {
+                load_balancer: balancer.id.clone(),
+                changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+            },
+            "the Service leaves the load balancer",
+        );
+    }
+    if have.assumed
+        && plan
+            .steps
+            .iter()
+            .all(|planned| planned.step.locks().is_none())
+    {
+        wait(balancer, Provisioning::PendingUpdate, &mut plan);
+    }
+    Ok(plan)
+}
+
+pub(super) fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {
+    for id in surplus {
+        let step = Step::DeleteLoadBalancer {
+            load_balancer: id.clone(),
+            cascade: true,
+        };
+        plan.push(
+            step,
+            "it was made for the Service by a request that was repeated",
+        );
+    }
+}
+
+/// Whether nothing of the Service is in the load balancer, as far as is known.
+pub(crate) fn has_left(have: &Observed, balancer: &LoadBalancer, owner: bool) -> bool {
+    let mut plan = Plan::default();
+    take_apart(have, balancer, owner, false, &mut plan);
+    plan.is_empty()
+}
+
+/// Deletes listeners one by one: all, or those of the Service.
+pub(super) fn take_apart(
+    have: &Observed,
+    balancer: &LoadBalancer,
+    owner: bool,
+    everything: bool,
+    plan: &mut Plan<Step>,
+) {
+    let Content::Graph(graph) = &have.content else {
+        return;
+    };
+    if everything {
+        let lb = || balancer.id.clone();
+        // Octavia takes no change of the monitor of a pool in ERROR. It goes with the pool.
+        let stuck = |monitor: &&Monitor| {
+            let mut pools = graph.pools.iter();
+            pools.any(|pool| {
+                pool.healthmonitor_id.as_ref() == Some(&monitor.id)
+                    && pool.provisioning_status == Provisioning::Error
+            })
+        };
+        for monitor in graph.monitors.iter().filter(|it| !stuck(it)) {
+            let step = Step::DeleteMonitor {
+                load_balancer: lb(),
+                monitor: monitor.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        for pool in &graph.pools {
+            let step = Step::DeletePool {
+                load_balancer: lb(),
+                pool: pool.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        for listener in &graph.listeners {
+            let step = Step::DeleteListener {
+                load_balancer: lb(),
+                listener: listener.id.clone(),
+            };
+            plan.push(step, "no Service uses it any more");
+        }
+        return;
+    }
+    if let Some(diff) = diff(have, balancer, owner) {
+        diff.leave(plan);
+    }
+}

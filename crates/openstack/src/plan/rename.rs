@@ -1,0 +1,132 @@
+//! What a load balancer is called and marked with, kept up with the cluster and the Services that use it. Pure.
+
+use landfall_model::Intent;
+use landfall_model::plan::Plan;
+use serde_json::{Map, Value, json};
+
+use crate::bodies;
+use crate::names::{child_prefix, cluster_of, renamed};
+use crate::objects::LoadBalancer;
+use crate::observed::{Content, Observed};
+use crate::settings::Settings;
+use crate::step::Step;
+
+/// Follows the cluster to its new name: children first, the load balancer last, so that a crash in between is
+/// found again. Load balancers that other clusters share keep their names.
+pub(super) fn rename(
+    have: &Observed,
+    balancer: &LoadBalancer,
+    settings: &Settings,
+    plan: &mut Plan<Step>,
+) {
+    let old = cluster_of(&balancer.name);
+    let lb = balancer.id.clone();
+    // What other clusters have on it is theirs.
+    let new_name = |name: &str, before: &str| {
+        let ours = name.strip_prefix(before).and_then(cluster_of) == old;
+        renamed(name, before, &settings.cluster).filter(|_| ours)
+    };
+    let retag = |tags: &[String]| -> Vec<String> {
+        let tags = tags.iter().filter(|tag| !tag.is_empty());
+        tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
+            .collect()
+    };
+    let because = || format!("the cluster is called {} now", settings.cluster);
+    if let Content::Graph(graph) = &have.content {
+        let new_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
+        let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
+        for monitor in &graph.monitors {
+            if let Some(name) = new_name("monitor", &monitor.name) {
+                let step = Step::UpdateMonitor {
+                    load_balancer: lb.clone(),
+                    monitor: monitor.id.clone(),
+                    changes: named(name),
+                };
+                plan.push(step, because());
+            }
+        }
+        for pool in &graph.pools {
+            if let Some(name) = new_name("pool", &pool.name) {
+                let step = Step::UpdatePool {
+                    load_balancer: lb.clone(),
+                    pool: pool.id.clone(),
+                    changes: named(name),
+                    lenient: false,
+                };
+                plan.push(step, because());
+            }
+        }
+        for listener in &graph.listeners {
+            if let Some(name) = new_name("listener", &listener.name) {
+                let mut changes = named(name);
+                changes.insert("tags".to_owned(), json!(retag(&listener.tags)));
+                let step = Step::UpdateListener {
+                    load_balancer: lb.clone(),
+                    listener: listener.id.clone(),
+                    changes,
+                };
+                plan.push(step, because());
+            }
+        }
+    }
+    let name = have.names.load_balancer.as_str();
+    let mut changes = Map::from_iter([("name".to_owned(), Value::from(name))]);
+    if have.features.tags() {
+        let mut tags = retag(&balancer.tags);
+        for tag in bodies::tags_of_new(&have.names, &[]) {
+            if !tags.contains(&tag) {
+                tags.push(tag);
+            }
+        }
+        changes.insert("tags".to_owned(), json!(tags));
+    }
+    plan.push(
+        Step::UpdateLoadBalancer {
+            load_balancer: lb,
+            changes,
+        },
+        because(),
+    );
+}
+
+/// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our own.
+pub(super) fn tag(
+    intent: &Intent,
+    have: &Observed,
+    balancer: &LoadBalancer,
+    owner: bool,
+    plan: &mut Plan<Step>,
+) {
+    if !have.features.tags() {
+        return;
+    }
+    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra: &[String] = extra.map_or(&[], |given| &given.value);
+    let missing = |tag: &String| !balancer.tags.contains(tag);
+    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) {
+        return;
+    }
+    let mut tags: Vec<String> = balancer
+        .tags
+        .iter()
+        .filter(|tag| !tag.is_empty())
+        .cloned()
+        .collect();
+    let ours = if owner {
+        bodies::tags_of_new(&have.names, extra)
+    } else {
+        [std::slice::from_ref(&have.names.load_balancer), extra].concat()
+    };
+    for tag in ours {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    plan.push(
+        Step::UpdateLoadBalancer {
+            load_balancer: balancer.id.clone(),
+            changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+        },
+        "the load balancer does not say that the Service uses it",
+    );
+}
