@@ -10,6 +10,7 @@ use std::time::Duration;
 use landfall_openstack::Groups;
 use landfall_testkit::openstack::{Chaos, Fate, Fault, Settle, Sim, Start};
 
+use crate::cluster::Mishap;
 use crate::image;
 use crate::rig::Rig;
 use crate::shapes::{Dice, Story};
@@ -123,8 +124,9 @@ fn world(seed: u64, dice: &mut Dice) -> Rig {
     rig
 }
 
-/// Faults, counted; some calls never end.
-fn unleash(sim: &Sim, seed: u64, faults: &Arc<AtomicUsize>) {
+/// Faults of the cloud and of the cluster, counted; some calls never end.
+fn unleash(rig: &Rig, seed: u64, faults: &Arc<AtomicUsize>) {
+    let sim = &rig.sim;
     let chaos = Chaos::new(seed);
     let (mut calls, mut locks) = (chaos.calls(), chaos.locks());
     let mut dice = Dice::new(seed ^ 0xdead);
@@ -139,6 +141,16 @@ fn unleash(sim: &Sim, seed: u64, faults: &Arc<AtomicUsize>) {
         };
         count.fetch_add(usize::from(fault.is_some()), Ordering::Relaxed);
         fault
+    });
+    let (mut dice, count) = (Dice::new(seed ^ 0xbeef), faults.clone());
+    rig.cluster.on_write(move || {
+        let mishap = match dice.below(60) {
+            0 | 1 => Some(Mishap::Refused),
+            2 | 3 => Some(Mishap::Lost),
+            _ => None,
+        };
+        count.fetch_add(usize::from(mishap.is_some()), Ordering::Relaxed);
+        mishap
     });
     let count = faults.clone();
     sim.on_lock(move |write, id| {
@@ -159,7 +171,7 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
     let foreign = rig.sim.snapshot_foreign();
     let mut story = Story::new(seed);
     let faults = Arc::new(AtomicUsize::new(0));
-    unleash(&rig.sim, seed, &faults);
+    unleash(&rig, seed, &faults);
     rig.start();
     story.create(&mut rig);
     for _ in 0..4 + dice.below(12) {
@@ -179,6 +191,7 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
         }
     }
     rig.sim.heal();
+    rig.cluster.on_write(|| None);
     rig.wait(Duration::from_secs(900)).await;
     let shall = calm(&rig, seed, &story).await;
     let verdict = Verdict {

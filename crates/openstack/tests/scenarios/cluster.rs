@@ -27,8 +27,8 @@ struct State {
     blade: Option<Blade>,
 }
 
-/// Decides whether a write is the last thing that the controller lives to ask for.
-type Blade = Box<dyn FnMut() -> Option<Halt> + Send>;
+/// Decides what becomes of a write that does not succeed.
+type Blade = Box<dyn FnMut() -> Option<Mishap> + Send>;
 
 /// What becomes of a write that never ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,17 @@ pub enum Halt {
     Before,
     /// It is carried out, and no answer comes.
     After,
+}
+
+/// What becomes of a write that does not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// It never ends.
+    Never(Halt),
+    /// It is refused.
+    Refused,
+    /// It is carried out, and the answer is an error.
+    Lost,
 }
 
 // === impl Cluster ===
@@ -161,21 +172,30 @@ impl Cluster {
         self.state().writes
     }
 
-    /// Lets writes hang, as a controller sees them that is killed meanwhile.
-    pub fn on_write(&self, decide: impl FnMut() -> Option<Halt> + Send + 'static) {
+    /// Lets writes hang, as a controller sees them that is killed meanwhile, or fail.
+    pub fn on_write(&self, decide: impl FnMut() -> Option<Mishap> + Send + 'static) {
         self.state().blade = Some(Box::new(decide));
     }
 
-    /// A write that may never end.
-    async fn write<T>(&self, write: impl FnOnce() -> T) -> T {
-        let halt = self.state().blade.as_mut().and_then(|decide| decide());
-        match halt {
+    /// A write that may fail or never end.
+    async fn write(
+        &self,
+        write: impl FnOnce() -> Result<(), ReportError>,
+    ) -> Result<(), ReportError> {
+        let failed = Err(ReportError::Failed {
+            what: "object",
+            why: "simulated".to_owned(),
+        });
+        let mishap = self.state().blade.as_mut().and_then(|decide| decide());
+        match mishap {
             None => write(),
-            Some(Halt::Before) => std::future::pending().await,
-            Some(Halt::After) => {
-                write();
+            Some(Mishap::Never(Halt::Before)) => std::future::pending().await,
+            Some(Mishap::Never(Halt::After)) => {
+                drop(write());
                 std::future::pending().await
             }
+            Some(Mishap::Refused) => failed,
+            Some(Mishap::Lost) => write().and(failed),
         }
     }
 

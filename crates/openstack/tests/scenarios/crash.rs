@@ -12,7 +12,7 @@ use landfall_testkit::openstack::{Fault, Sim, Start};
 use landfall_testkit::svc;
 use serde_json::Value;
 
-use crate::cluster::Halt;
+use crate::cluster::{Halt, Mishap};
 use crate::image::{self, Detail};
 use crate::rig::Rig;
 use crate::strangers;
@@ -101,7 +101,8 @@ impl Axe {
             })
         });
         let axe = self.clone();
-        rig.cluster.on_write(move || axe.at_write());
+        rig.cluster
+            .on_write(move || axe.at_write().map(Mishap::Never));
     }
 
     fn lower(rig: &Rig) {
