@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::addresses::{floating_ip_by_hand, lb};
 use crate::create::web;
-use crate::rig::Rig;
 use crate::rig::stage::Stage;
+use crate::rig::{Picture, Rig};
 
 pub const NOWHERE: &str = "99999999-9999-4999-8999-999999999999";
 
@@ -48,9 +48,10 @@ async fn f31_an_ipv6_service_is_reached_at_its_vip() {
         picture.members_at(80),
         ["2001:db8::4:30080", "2001:db8::5:30080"]
     );
+    let everybody = &["::/0".to_owned()][..];
     assert_eq!(
         picture.listener_at(80).allowed_cidrs.as_deref(),
-        Some(&["::/0".to_owned()][..])
+        (!rig.sim.is_ovn()).then_some(everybody)
     );
     assert_eq!(picture.floating_ips, []);
     assert_eq!(rig.published("web"), [vip.to_string()]);
@@ -100,6 +101,7 @@ pub fn dual(policy: FamilyPolicy) -> ServiceBuilder {
 #[tokio::test(start_paused = true)]
 async fn f33_a_service_of_two_families_has_two_addresses() {
     let mut rig = Rig::new("");
+    leave_four_only(&rig);
     let cidr = "2001:db8::/64".parse().unwrap();
     let subnet = rig.sim.add_subnet(&rig.sim.network(), "sub6", cidr, &[]);
     rig.apply(dual(FamilyPolicy::RequireDualStack)).await;
@@ -110,26 +112,22 @@ async fn f33_a_service_of_two_families_has_two_addresses() {
     let four = picture.floating_ips[0].floating_ip_address.to_string();
     let six = further[0].ip_address.unwrap().to_string();
     assert_eq!(rig.published("web"), [four, six]);
-    // Everybody of both families may connect.
-    let mut allowed = picture.listener_at(80).allowed_cidrs.clone().unwrap();
-    allowed.sort();
-    assert_eq!(allowed, ["0.0.0.0/0", "::/0"]);
+    // Everybody of both families may connect, which the provider ovn need not be told.
+    let ovn = rig.sim.is_ovn();
+    let allowed = |picture: &Picture, port| {
+        let mut allowed = picture.listener_at(port).allowed_cidrs.clone();
+        allowed.as_deref_mut().map(<[String]>::sort);
+        allowed
+    };
+    let everybody = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+    assert_eq!(allowed(&picture, 80), (!ovn).then(everybody));
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
     // A port that comes later is open to both as well.
     let more = dual(FamilyPolicy::RequireDualStack).with(|row| row.ports[0].name = "a".to_owned());
     rig.apply(more.named_port("b", 443).node_port(30443)).await;
-    let picture = rig.picture().await;
-    assert_eq!(
-        picture
-            .listener_at(443)
-            .allowed_cidrs
-            .as_ref()
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(allowed(&rig.picture().await, 443), (!ovn).then(everybody));
 }
 
 #[tokio::test(start_paused = true)]
