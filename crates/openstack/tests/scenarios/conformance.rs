@@ -51,7 +51,7 @@ const ROWS: [&str; 3] = [
 ];
 
 /// What the provider ovn has not, and a row is about.
-const NOT_IN_OVN: [(&str, &str); 25] = [
+const NOT_IN_OVN: [(&str, &str); 28] = [
     (
         "c01",
         "provider amphora and allowed_cidrs are part of the row",
@@ -61,6 +61,7 @@ const NOT_IN_OVN: [(&str, &str); 25] = [
     ("h05", "HTTP monitors"),
     ("h10", "HTTP monitors"),
     ("l01", "allowed_cidrs"),
+    ("l02", "allowed_cidrs"),
     ("l03", "allowed_cidrs"),
     ("l04", "allowed_cidrs"),
     ("l05", "allowed_cidrs"),
@@ -76,10 +77,12 @@ const NOT_IN_OVN: [(&str, &str); 25] = [
     ("l18", "TLS"),
     ("l19", "PROXY"),
     ("l21", "PROXY"),
+    ("l23", "PROXY"),
     ("l24", "other algorithms"),
     ("l25", "other algorithms"),
     ("f29", "PROXY"),
     ("f30", "PROXY"),
+    ("f34", "PROXY"),
 ];
 
 /// Rows that are not played here, and the tests that show them.

@@ -28,6 +28,14 @@ pub struct Sent {
     pub body: Vec<u8>,
 }
 
+/// Whether rows play on a real stack.
+pub fn is_real() -> bool {
+    #[cfg(feature = "stack")]
+    return super::real::provider().is_some();
+    #[cfg(not(feature = "stack"))]
+    false
+}
+
 // === impl Stage ===
 
 impl Stage {
