@@ -314,7 +314,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
             Belongs::Ours(_) | Belongs::UnknownClass => true,
             // It may be ours to clear away.
-            Belongs::NotOurs => affiliation.finalized || self.is_remembered(key),
+            Belongs::NotOurs => {
+                affiliation.finalized || affiliation.reported || self.is_remembered(key)
+            }
         }
     }
 

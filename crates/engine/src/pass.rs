@@ -373,11 +373,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
-        let empty = ServiceStatus::default();
-        if end.status != empty && !row.deleting {
-            self.reporter.write_status(row, &empty).await?;
-        }
-        end.status = empty;
+        // The status tells whose the finalizer is: should it stay, it is found again.
         if row.finalized {
             self.reporter.remove_finalizer(row).await?;
             self.tell(
@@ -386,6 +382,11 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             )
             .await;
         }
+        let empty = ServiceStatus::default();
+        if end.status != empty && !row.deleting {
+            self.reporter.write_status(row, &empty).await?;
+        }
+        end.status = empty;
         Ok(())
     }
 

@@ -180,10 +180,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 }
 
-/// Whether a Service that wants no load balancer (any more) had its finalizer from us. After a
-/// restart its class does not tell: the API server clears it with the type. The finalizer is
-/// shared by all who make load balancers, so one of our conditions has to be there, too: it was put
-/// there with the finalizer.
+/// Whether a Service that wants no load balancer (any more) had one of us. After a restart its class
+/// does not tell: the API server clears it with the type. Nor does the finalizer, which is shared by all
+/// who make load balancers. Our conditions do: they are put there with the finalizer, and go after it.
 fn may_hold(row: &ServiceRow) -> bool {
-    !row.wants_load_balancer && row.finalized && !row.status.conditions.is_empty()
+    !row.wants_load_balancer && !row.status.conditions.is_empty()
 }

@@ -546,6 +546,20 @@ async fn a_finalizer_of_ours_goes_after_a_crash_before_the_first_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_of_ours_goes_after_a_crash_that_followed_the_finalizer() {
+    let service = svc("ours").port(80).with(|row| {
+        row.wants_load_balancer = false;
+        row.status.conditions = vec![crate::status::begun(Timestamp::UNIX_EPOCH)];
+    });
+    let lab = Lab::start(9, vec![service.row()]).await;
+    lab.until("nothing of ours is on it", |rows| {
+        rows[&key("ours")].status == ServiceStatus::default()
+    })
+    .await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_finalizer_comes_with_a_condition_that_tells_whose_it_is() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a finalized", |rows| {

@@ -373,7 +373,8 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 }
 
 #[tokio::test]
-async fn the_finalizer_goes_last() {
+async fn the_finalizer_goes_after_all_it_stands_for_and_the_status_that_tells_whose_it_is_goes_last()
+ {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;
     let leaving = Lab::over(lab.outside());
@@ -381,7 +382,7 @@ async fn the_finalizer_goes_last() {
     assert_eq!(end.outcome, Outcome::Removed);
     assert_eq!(
         *leaving.writes.lock().unwrap(),
-        ["close 80", "release", "status", "unfinalize"]
+        ["close 80", "release", "unfinalize", "status"]
     );
     assert_eq!(leaving.outside(), Outside::default());
 }

@@ -229,9 +229,10 @@ fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
 }
 
 /// Services that want no load balancer and hold none are most of a cluster's, and nobody's business
-/// here.
+/// here. Who holds one has the finalizer, or conditions of ours that are still to be taken away.
 fn service(mut row: ServiceRow) -> Outcome {
-    if !row.wants_load_balancer && !row.finalized {
+    let held = row.finalized || !row.status.conditions.is_empty();
+    if !row.wants_load_balancer && !held {
         return Outcome::Nothing;
     }
     keep_ours(&mut row.annotations);

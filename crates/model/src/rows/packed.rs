@@ -31,6 +31,8 @@ pub struct Affiliation<'a> {
     pub finalized: bool,
     /// See [`ServiceRow::deleting`].
     pub deleting: bool,
+    /// Whether its status has conditions of ours.
+    pub reported: bool,
     /// See [`ServiceRow::class`].
     pub class: Option<&'a str>,
 }
@@ -50,6 +52,7 @@ impl<'a> From<&'a ServiceRow> for Affiliation<'a> {
             wants_load_balancer: row.wants_load_balancer,
             finalized: row.finalized,
             deleting: row.deleting,
+            reported: !row.status.conditions.is_empty(),
             class: row.class.as_deref(),
         }
     }
@@ -93,6 +96,7 @@ impl PackedService {
             *finalized,
             *deleting,
             *wants_load_balancer,
+            !status.conditions.is_empty(),
             *headless,
             *external_local,
             *publish_not_ready,
@@ -132,6 +136,7 @@ impl PackedService {
             finalized,
             deleting,
             wants_load_balancer,
+            _reported,
             headless,
             external_local,
             publish_not_ready,
@@ -174,11 +179,12 @@ impl PackedService {
     /// What tells whose it is, without unpacking the rest.
     pub fn affiliation(&self) -> Option<Affiliation<'_>> {
         let mut from = Reader::new(&self.bytes);
-        let [finalized, deleting, wants_load_balancer] = unflag(from.byte()?);
+        let [finalized, deleting, wants_load_balancer, reported] = unflag(from.byte()?);
         Some(Affiliation {
             wants_load_balancer,
             finalized,
             deleting,
+            reported,
             class: from.option(Reader::text)?,
         })
     }
