@@ -20,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::claims::{claims, lost};
 use crate::metrics::Metrics;
-use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
+use crate::pass::{Job, Outcome, Pass, PassEnd, Telling, Writing};
 use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
@@ -551,7 +551,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         }
         if let (Some(row), Some(tracked)) = (self.world.service(&key), self.tracked.get_mut(&key)) {
-            tracked.remember_written(&row, &end.status);
+            match end.writing {
+                Writing::Nothing => {}
+                Writing::Done => tracked.remember_written(&row, &end.status),
+                // The source will tell.
+                Writing::Unsure => tracked.written = None,
+            }
             if heard && row.status != end.status {
                 self.queue.push_after(&key, TOGETHER, clock());
             }

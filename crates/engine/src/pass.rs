@@ -79,6 +79,19 @@ pub struct PassEnd {
     pub telling: Telling,
     /// Whether it changed anything outside.
     pub changed: bool,
+    /// What became of the status.
+    pub(crate) writing: Writing,
+}
+
+/// What became of the status in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// It was not written.
+    Nothing,
+    /// It was written.
+    Done,
+    /// It may have been written: the last attempt failed.
+    Unsure,
 }
 
 /// What follows a pass.
@@ -126,6 +139,7 @@ impl PassEnd {
             failure: None,
             telling: job.telling.clone(),
             changed: false,
+            writing: Writing::Nothing,
         }
     }
 }
@@ -384,9 +398,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         }
         let empty = ServiceStatus::default();
         if end.status != empty && !row.deleting {
-            self.reporter.write_status(row, &empty).await?;
+            self.write(row, end, empty).await?;
         }
-        end.status = empty;
+        end.status = ServiceStatus::default();
         Ok(())
     }
 
@@ -442,9 +456,22 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             now: (self.now)(),
         });
         if status != end.status {
-            self.reporter.write_status(row, &status).await?;
-            end.status = status;
+            self.write(row, end, status).await?;
         }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        row: &ServiceRow,
+        end: &mut PassEnd,
+        status: ServiceStatus,
+    ) -> Result<(), ReportError> {
+        // Until there is an answer, it may be there or not.
+        end.writing = Writing::Unsure;
+        self.reporter.write_status(row, &status).await?;
+        end.writing = Writing::Done;
+        end.status = status;
         Ok(())
     }
 
