@@ -373,8 +373,7 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 }
 
 #[tokio::test]
-async fn the_finalizer_goes_after_all_it_stands_for_and_the_status_that_tells_whose_it_is_goes_last()
- {
+async fn the_status_goes_last_for_it_tells_whose_the_finalizer_is() {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;
     let leaving = Lab::over(lab.outside());
