@@ -75,8 +75,10 @@ impl OpenStack {
                     .is_some_and(|it| requested.is_none_or(|asked| asked == it.floating_ip_address))
             })
         };
-        let (roster_at, going) = self.going_ports().await;
+        let mut going = HashMap::new();
         if !settled(&all) {
+            let roster_at;
+            (roster_at, going) = self.going_ports().await;
             // Not older than what is known of load balancers: one that is gone leads no floating IP anywhere.
             let recent = ago(self.pace()).max(roster_at);
             all = self.all_floating_ips(recent).await?;

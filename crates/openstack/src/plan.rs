@@ -47,7 +47,7 @@ pub(crate) fn plan(
         // Nobody would look again after a refusal: it must not rest on what is only taken to be so.
         (Err(_), Found::One { balancer, .. }) if have.assumed => {
             let mut plan = Plan::default();
-            wait(balancer, Provisioning::PendingUpdate, &mut plan);
+            make_certain(have, balancer, &mut plan);
             Ok(plan)
         }
         (planned, _) => planned,
@@ -198,14 +198,7 @@ fn wish(
     if plan.is_empty() && !have.assumed {
         addressed?;
     }
-    if have.assumed
-        && plan
-            .steps
-            .iter()
-            .all(|planned| planned.step.locks().is_none())
-    {
-        wait(balancer, Provisioning::PendingUpdate, &mut plan);
-    }
+    make_certain(have, balancer, &mut plan);
     Ok(plan)
 }
 
@@ -238,6 +231,15 @@ pub(crate) fn is_as_wanted(
             let mut plan = Plan::default();
             diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty()
         }
+    }
+}
+
+/// Where nothing is to be changed of a load balancer that is only taken to be done with the last change, it is
+/// looked at whether it is.
+fn make_certain(have: &Observed, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
+    let mut steps = plan.steps.iter();
+    if have.assumed && steps.all(|planned| planned.step.locks().is_none()) {
+        wait(balancer, Provisioning::PendingUpdate, plan);
     }
 }
 

@@ -3,7 +3,7 @@
 use landfall_model::plan::Plan;
 use serde_json::{Map, json};
 
-use super::{Planned, broken::fail_over, diff, wait};
+use super::{Planned, broken::fail_over, diff, make_certain, wait};
 use crate::names::SERVICE_PREFIX;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
 use crate::observe::in_error;
@@ -12,6 +12,10 @@ use crate::settings::Settings;
 use crate::step::Step;
 use crate::{address, groups};
 
+/// The steps after which nothing of the Service is left.
+///
+/// # Errors
+/// Octavia takes no change of the load balancer, which others use.
 pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Planned {
     let mut plan = Plan::default();
     groups::leave(have, &mut plan);
@@ -88,14 +92,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
             "the Service leaves the load balancer",
         );
     }
-    if have.assumed
-        && plan
-            .steps
-            .iter()
-            .all(|planned| planned.step.locks().is_none())
-    {
-        wait(balancer, Provisioning::PendingUpdate, &mut plan);
-    }
+    make_certain(have, balancer, &mut plan);
     Ok(plan)
 }
 
