@@ -93,7 +93,7 @@ impl OpenStack {
         memory.of.insert(service.clone(), created.id.clone());
         memory.changed(&created.id, now);
         // Nothing is known of it but what was sent: it is waited for, not taken to be done.
-        memory.surprise(&created.id);
+        memory.unusual(&created.id);
         let sketch = Sketch {
             balancer: created.id.clone(),
             token: None,
@@ -161,10 +161,10 @@ impl OpenStack {
                 }
                 match step {
                     Step::FailOver { .. } => memory.failed_over(&id),
-                    Step::DeleteLoadBalancer { .. } => memory.surprise(&id),
+                    Step::DeleteLoadBalancer { .. } => memory.unusual(&id),
                     _ => {}
                 }
-                let after = memory.settle;
+                let after = memory.wait(now);
                 return Ok(Applied::Busy { after });
             }
             Err(error) => error,

@@ -37,6 +37,8 @@ pub(crate) struct Memory {
     pub(crate) sketches: HashMap<Uid, Sketch>,
     /// How long Octavia takes for a change.
     pub(crate) settle: Duration,
+    /// When it was last looked earlier than usual, in case that Octavia has become quicker.
+    hurried_at: Option<Instant>,
     /// Until then nothing is taken to be done: a guess was wrong a moment ago.
     pub(crate) cautious_until: Option<Instant>,
     pub(crate) subnets: HashMap<Id, Subnet>,
@@ -82,6 +84,10 @@ pub(crate) struct Known {
     settling_since: Option<Instant>,
     /// When we last changed it, until it is seen to be done.
     pub(crate) dirty: Option<Instant>,
+    /// The last change was no usual one: its time tells nothing of others.
+    unusual: bool,
+    /// When it was last seen to be busy with our last change.
+    busy_at: Option<Instant>,
     /// Whether it may be taken to be done once the time is over that it usually takes.
     pub(crate) assume: bool,
     /// Since when it is seen to be busy, with nothing of ours accepted since.
@@ -100,6 +106,8 @@ pub(crate) struct Sketch {
 
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
+/// From one early look to the next.
+const HURRY: Duration = Duration::from_secs(60);
 /// How long nothing is guessed after a wrong guess.
 const CAUTION: Duration = Duration::from_secs(30);
 /// The longest that is ever waited before looking.
@@ -124,6 +132,7 @@ impl Default for Memory {
             expected: HashMap::new(),
             sketches: HashMap::new(),
             settle: FIRST_GUESS,
+            hurried_at: None,
             cautious_until: None,
             subnets: HashMap::new(),
             node_subnets: HashMap::new(),
@@ -150,10 +159,31 @@ impl Memory {
     pub(crate) fn changed(&mut self, id: &Id, now: Instant) {
         let known = self.balancers.entry(id.clone()).or_default();
         known.dirty = Some(now);
+        known.busy_at = None;
+        known.unusual = false;
         known.assume = true;
         known.changed = true;
         known.refusals = 0;
         known.pending_since = None;
+    }
+
+    /// The last change is none of the usual ones: it is waited for, and its time tells nothing of others.
+    pub(crate) fn unusual(&mut self, id: &Id) {
+        self.surprise(id);
+        if let Some(known) = self.balancers.get_mut(id) {
+            known.unusual = true;
+        }
+    }
+
+    /// How long to wait after a change. Who always waits as long as it once took never sees that it takes less.
+    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
+        let hurried = self.hurried_at;
+        let rested = hurried.is_none_or(|at| now.saturating_duration_since(at) >= HURRY);
+        if self.settle <= FIRST_GUESS * 2 || !rested {
+            return self.settle;
+        }
+        self.hurried_at = Some(now);
+        self.settle / 2
     }
 
     /// Forgets a graph that is not as it was read. Was there one?
@@ -196,7 +226,7 @@ impl Memory {
 
     /// A failover was accepted. It is not taken to have helped.
     pub(crate) fn failed_over(&mut self, id: &Id) {
-        self.surprise(id);
+        self.unusual(id);
         let count = self.failovers.entry(id.clone()).or_default();
         *count += 1;
         if *count >= FAILOVERS {
@@ -241,6 +271,7 @@ impl Memory {
         known.seen_at = Some(at);
         if row.provisioning_status.is_pending() {
             known.pending_since.get_or_insert(at);
+            known.busy_at = Some(at);
             return;
         }
         known.pending_since = None;
@@ -252,8 +283,10 @@ impl Memory {
         if at < dirty {
             return;
         }
-        // Done. What it took is only known to lie between two looks.
-        let took = at.saturating_duration_since(dirty);
+        let most = at.saturating_duration_since(dirty);
+        let busy_at = known.busy_at.take().filter(|_| !known.unusual);
+        let least = busy_at.map(|busy| busy.saturating_duration_since(dirty));
+        let usual = !known.unusual;
         known.dirty = None;
         known.token.clone_from(&row.updated_at);
         for sketch in self.sketches.values_mut() {
@@ -261,12 +294,21 @@ impl Memory {
                 sketch.token.clone_from(&row.updated_at);
             }
         }
-        // One that was stuck does not tell how long the others take.
-        let took = took.min(self.settle * OUTLIER);
+        if usual {
+            self.took(least.unwrap_or_default(), most);
+        }
+    }
+
+    /// A change was done between two looks, so long after it was asked for.
+    fn took(&mut self, least: Duration, most: Duration) {
         // A guess that is too short costs a refused request each time; one that is too long, only a moment.
-        let weight = if took > self.settle { 1.0 } else { 0.3 };
-        let settle = self.settle.mul_f64(1.0 - weight) + took.mul_f64(weight);
-        self.settle = settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
+        if least >= self.settle {
+            // One that was stuck does not tell how long the others take.
+            self.settle = most.min(self.settle * OUTLIER);
+        } else if most < self.settle {
+            self.settle = (self.settle + most) / 2;
+        }
+        self.settle = self.settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
     }
 
     /// Notes which floating IP leads to a load balancer, as a Service's pass has seen it. If it is another one than

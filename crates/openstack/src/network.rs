@@ -36,8 +36,14 @@ impl OpenStack {
         if !id.is_uuid() {
             return Ok(None);
         }
-        if let Some(subnet) = self.memory().subnets.get(id) {
-            return Ok(Some(subnet.clone()));
+        let known = || self.memory().subnets.get(id).cloned();
+        if let Some(subnet) = known() {
+            return Ok(Some(subnet));
+        }
+        // After a start all Services ask for the same one at once.
+        let _reading = self.subnet_reading.lock().await;
+        if let Some(subnet) = known() {
+            return Ok(Some(subnet));
         }
         let subnet = self.cloud.subnet(id).await?;
         if let Some(subnet) = &subnet {

@@ -37,6 +37,8 @@ pub struct OpenStack {
     wakes: OnceLock<mpsc::Sender<Uid>>,
     /// The group that all nodes share is made by one pass at a time.
     pub(crate) group_making: tokio::sync::Mutex<()>,
+    /// One subnet is read at a time.
+    pub(crate) subnet_reading: tokio::sync::Mutex<()>,
     capabilities: Capabilities,
 }
 
@@ -72,6 +74,7 @@ impl OpenStack {
             shown: Shown::default(),
             wakes: OnceLock::new(),
             group_making: tokio::sync::Mutex::default(),
+            subnet_reading: tokio::sync::Mutex::default(),
         }
     }
 
