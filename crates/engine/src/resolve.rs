@@ -59,6 +59,7 @@ pub fn removal(service: &ServiceRow) -> Intent {
     Intent {
         cloud: reading.options.cloud,
         marks: service.status.marks.clone(),
+        created: service.created,
         ..Intent::removal(service.key.clone(), service.uid.clone())
     }
 }
@@ -121,6 +122,7 @@ pub fn resolve_previous(
     Ok(Intent {
         service: service.key.clone(),
         uid: service.uid.clone(),
+        created: service.created,
         load_balancer: Some(LoadBalancerWish {
             address,
             listeners,

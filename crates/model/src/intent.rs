@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::dialect::CloudOptions;
@@ -21,6 +22,9 @@ pub struct Intent {
     pub service: ServiceKey,
     /// Identity: what marks of ownership carry.
     pub uid: Uid,
+    /// When the Service was made, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
     /// What shall exist; `None`: nothing of it, so that all that is held is given back.
     pub load_balancer: Option<LoadBalancerWish>,
     /// What only OpenStack can do. It holds for a removal, too.
@@ -134,6 +138,7 @@ impl Intent {
         Self {
             service,
             uid,
+            created: None,
             load_balancer: None,
             cloud: CloudOptions::default(),
             marks: BTreeMap::new(),

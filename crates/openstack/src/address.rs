@@ -87,7 +87,7 @@ pub(crate) fn plan(
         // One that led here until somebody took it away.
         let spare = view.spare.as_ref().filter(|it| {
             let made_for_it = it.description == have.names.floating_ip;
-            owner && made_for_it && !target.choice.keep_floating_ip
+            owner && made_for_it && !view.spare_is_kept && !target.choice.keep_floating_ip
         });
         if let Some(spare) = spare {
             plan.push(delete(spare), "the Service wants no floating IP");
@@ -97,7 +97,20 @@ pub(crate) fn plan(
     let requested = intent.load_balancer.as_ref().and_then(requested);
     if let Some(attached) = &view.attached {
         let as_asked = requested.is_none_or(|address| address == attached.floating_ip_address);
-        if as_asked || !owner {
+        if !owner {
+            return Ok(());
+        }
+        if as_asked {
+            // Another address was asked for, and has taken its place.
+            let because = "another address has taken its place";
+            if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_some()) {
+                let kept = view.spare_is_kept || target.choice.keep_floating_ip;
+                if is_made(spare) && !kept {
+                    plan.push(delete(spare), because);
+                } else if spare.port_id.is_some() {
+                    plan.push(detach(spare), because);
+                }
+            }
             return Ok(());
         }
         let Some(other) = &view.requested else {
@@ -108,9 +121,8 @@ pub(crate) fn plan(
             return Err(vec![in_use(intent, other)]);
         }
         let because = format!("{} asks for another address", field(intent));
-        if is_made(attached) && !target.choice.keep_floating_ip {
-            plan.push(delete(attached), because);
-        } else {
+        // What serves is given back only once the other leads here. Neutron lets one of each network do so.
+        if other.floating_network_id == attached.floating_network_id {
             plan.push(detach(attached), because);
         }
         attach(other, balancer, plan);
@@ -132,6 +144,11 @@ pub(crate) fn plan(
     }
     if let Some(there) = &view.requested {
         if there.port_id.is_some() {
+            // Somebody was quicker: what served before goes on serving.
+            if let Some(spare) = &view.spare {
+                attach(spare, balancer, plan);
+                return Ok(());
+            }
             return Err(vec![in_use(intent, there)]);
         }
         attach(there, balancer, plan);
@@ -197,7 +214,8 @@ pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
         return;
     }
     let view = &have.addressing;
-    let made = view.attached.iter().chain(&view.spare);
+    let spare = view.spare.iter().filter(|_| !view.spare_is_kept);
+    let made = view.attached.iter().chain(spare);
     for floating_ip in made.filter(|it| is_made(it)) {
         plan.push(delete(floating_ip), "no Service uses it any more");
     }

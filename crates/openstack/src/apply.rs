@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, ProviderError, Scope};
+use landfall_model::provider::{Applied, ProviderError, Retry, Scope};
 use landfall_model::{Code, Intent, Reason, Uid};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -48,7 +48,12 @@ impl OpenStack {
                 body,
                 holds,
                 ..
-            } => self.create_balancer(service, body, holds).await,
+            } => {
+                if let Some(rest) = self.memory().rest(service, Instant::now()) {
+                    return Err(resting(rest));
+                }
+                self.create_balancer(service, body, holds).await
+            }
             _ if step.locks().is_some() => self.change(step).await,
             _ => self.write_network(step).await,
         };
@@ -79,8 +84,11 @@ impl OpenStack {
             && is_about_vips(error)
         {
             // Another plan is made: with a load balancer for each family.
+            // Something else may be what it does not know.
             let provider = body["provider"].as_str().unwrap_or_default();
-            memory.one_vip_only.insert(provider.to_owned());
+            let by_provider = error.message.to_lowercase().contains("vip");
+            let whose = if by_provider { provider } else { service.as_str() };
+            memory.one_vip_only.insert(whose.to_owned());
             return Ok(Applied::Busy {
                 after: Duration::ZERO,
             });
@@ -91,6 +99,7 @@ impl OpenStack {
             }
         })?;
         memory.of.insert(service.clone(), created.id.clone());
+        memory.making(service, now);
         memory.changed(&created.id, now);
         // Nothing is known of it but what was sent: it is waited for, not taken to be done.
         memory.unusual(&created.id);
@@ -441,9 +450,11 @@ fn settled<T>(mut object: T, status: impl Fn(&mut T) -> &mut crate::objects::Pro
 impl Memory {
     /// Octavia does not take the algorithm: the pool keeps its own, and is not asked again.
     fn refuse_method(&mut self, step: &Step, error: &ApiError) {
-        if let Step::UpdatePool { pool, .. } = step {
-            self.refused_methods
-                .insert(pool.clone(), error.message.clone());
+        if let Step::UpdatePool { pool, changes, .. } = step
+            && let Some(algorithm) = changes.get("lb_algorithm")
+        {
+            let refused = (algorithm.clone(), error.message.clone());
+            self.refused_methods.insert(pool.clone(), refused);
         }
     }
 }
@@ -462,5 +473,24 @@ pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
 
 /// Whether a change is of an algorithm that was refused already.
 pub(crate) fn is_refused(memory: &Memory, pool: &Id, changes: &Map<String, Value>) -> bool {
-    changes.contains_key("lb_algorithm") && memory.refused_methods.contains_key(pool)
+    let refused = memory.refused_methods.get(pool);
+    refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
+}
+
+/// That Octavia could make no load balancer of those that were asked for, and is given time.
+fn resting((count, left): (u32, Duration)) -> ProviderError {
+    let what = if count == 1 {
+        "the last load balancer".to_owned()
+    } else {
+        format!("each of the last {count} load balancers")
+    };
+    let reason = Reason::error(
+        Code::LoadBalancerFailed,
+        format!("{what} that was asked for ended in ERROR or was removed before it worked; another one follows"),
+    );
+    ProviderError {
+        reason: reason.remedy("the cloud's operators can see why in the logs of Octavia"),
+        retry: Retry::After(left),
+        scope: Scope::Pass,
+    }
 }

@@ -1,6 +1,5 @@
 //! Bodies of requests, as Octavia (API v2) and Neutron (API v2.0) take them.
 
-use landfall_model::Uid;
 use serde_json::{Map, Value, json};
 
 use crate::choice::Choice;
@@ -188,9 +187,4 @@ pub fn monitor(wanted: &WantedMonitor) -> Map<String, Value> {
         body.insert("expected_codes".into(), codes.as_str().into());
     }
     body
-}
-
-/// How marks of a Service look in descriptions of single rules.
-pub fn rule_mark(uid: &Uid) -> String {
-    format!("landfall {uid}")
 }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::bodies::TIMEOUTS;
 use crate::features::Features;
 use crate::graph::Graph;
+use crate::members;
 use crate::names::{Names, SERVICE_PREFIX};
 use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
 use crate::step::Step;
@@ -81,6 +82,22 @@ impl Diff<'_> {
         }
         self.delete_left_over(wanted, plan);
         Ok(())
+    }
+
+    /// Appends the changes that let what is there go on serving as nodes come and go, where nothing else may change.
+    pub(crate) fn follow(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
+        for it in wanted {
+            let listener = self.ours().find(|listener| same_port(it, listener));
+            let Some(pool) = listener.and_then(|it| self.graph.pool_of(it)) else {
+                continue;
+            };
+            let there = self.graph.members_of(pool);
+            let mut wanted = it.pool.clone();
+            for member in wanted.members.values_mut() {
+                member.subnet = there.first().and_then(|it| it.subnet_id.clone());
+            }
+            members::plan(self, &pool.id, &wanted, there, plan);
+        }
     }
 
     /// Appends the deletion of everything that is the Service's on a load balancer that stays.

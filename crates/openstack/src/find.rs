@@ -16,37 +16,54 @@ use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::record::Record;
 
+/// Who looks for a load balancer.
+#[derive(Clone, Copy)]
+pub(crate) struct Seeker<'a> {
+    pub(crate) intent: &'a Intent,
+    pub(crate) names: &'a Names,
+    /// The name of the cluster.
+    pub(crate) cluster: &'a str,
+    /// The load balancer whose address the Service publishes, where its name leaves that open.
+    pub(crate) publishing: Option<&'a Id>,
+}
+
 /// The load balancer of a Service among those that there are. `named` is what the cloud says of the id that the
-/// Service names, if it names one; `ours` whether we wrote that id; `traces` whether something else of the
-/// Service's is in the cloud.
+/// Service names, if it names one; `traces` whether something else of the Service's is in the cloud.
 pub(crate) fn find(
-    intent: &Intent,
-    names: &Names,
-    cluster: &str,
+    seeker: Seeker<'_>,
     named: Option<(&Id, Option<&LoadBalancer>)>,
     traces: bool,
     all: &[LoadBalancer],
 ) -> Found {
+    let Seeker { intent, names, .. } = seeker;
+    let twins = named.and_then(|(_, row)| row);
+    let twins = twins.filter(|it| is_a_twins(names, it));
+    if let Some(balancer) = twins
+        && intent.load_balancer.is_some()
+    {
+        return Found::Refused(of_a_twin(balancer));
+    }
     if let Some((_, Some(balancer))) = named
+        && twins.is_none()
         && !balancer.provisioning_status.is_going()
     {
-        let mut found = one(intent, names, cluster, balancer, Vec::new());
+        let mut found = one(seeker, balancer, Vec::new());
         if let Found::One {
             owner: true,
             surplus,
             ..
         } = &mut found
         {
-            *surplus = repeated(intent, names, cluster, &balancer.id, all);
+            *surplus = repeated(seeker, &balancer.id, all);
         }
         return found;
     }
-    let by_name = by_name(intent, names, cluster, all);
+    let by_name = by_name(seeker, all);
     if matches!(by_name, Found::Nothing)
         && intent.load_balancer.is_none()
-        && let Some(balancer) = leaving(intent, names, cluster, all)
+        && let Some(balancer) = leaving(seeker, all)
     {
-        return one(intent, names, cluster, balancer, Vec::new());
+        return one(seeker, balancer, Vec::new());
     }
     let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
         return by_name;
@@ -81,14 +98,13 @@ fn named_before(intent: &Intent, serving: &Id) -> bool {
 
 /// The load balancer that serves a Service, where it names another one by now, or none.
 pub(crate) fn serving_all_the_same<'a>(
-    intent: &Intent,
-    names: &Names,
-    cluster: &str,
+    seeker: Seeker<'_>,
     all: &'a [LoadBalancer],
 ) -> Option<&'a LoadBalancer> {
+    let Seeker { intent, names, .. } = seeker;
     let uses = |it: &LoadBalancer| {
         let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
-        of_service.any(|tag| it.tags.contains(tag)) || is_owner(intent, names, cluster, it)
+        of_service.any(|tag| it.tags.contains(tag)) || is_owner(seeker, it)
     };
     let stays = |id: &Id| named_beside(intent, id).is_some() || named_before(intent, id);
     all.iter()
@@ -96,26 +112,23 @@ pub(crate) fn serving_all_the_same<'a>(
 }
 
 /// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail yet.
-fn leaving<'a>(
-    intent: &Intent,
-    names: &Names,
-    cluster: &str,
-    all: &'a [LoadBalancer],
-) -> Option<&'a LoadBalancer> {
+fn leaving<'a>(seeker: Seeker<'_>, all: &'a [LoadBalancer]) -> Option<&'a LoadBalancer> {
+    let names = seeker.names;
     all.iter().find(|it| {
         let mut of_services = it.tags.iter().filter(|tag| tag.starts_with(UID_PREFIX));
         it.provisioning_status == Provisioning::PendingDelete
             && of_services.all(|tag| *tag == names.uid_tag)
-            && is_owner(intent, names, cluster, it)
+            && is_owner(seeker, it)
             && !is_for_another(names, it)
     })
 }
 
-fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) -> Found {
+fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
+    let names = seeker.names;
     let mine = |it: &&LoadBalancer| it.tags.contains(&names.uid_tag);
     let called = |name: &str| {
         all.iter()
-            .filter(|it| it.name == name || (mine(it) && is_owner(intent, names, cluster, it)))
+            .filter(|it| it.name == name || (mine(it) && is_owner(seeker, it)))
             .filter(|it| !it.provisioning_status.is_going())
             .filter(|it| !names.of_another_cluster(&it.tags) && !is_for_another(names, it))
             .collect::<Vec<_>>()
@@ -132,7 +145,7 @@ fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) 
         if let Some((first, others)) = certain.split_first() {
             let others = others.iter().copied().filter(|it| may_go(it));
             let surplus = others.map(|it| it.id.clone()).collect();
-            return self::one(intent, names, cluster, first, surplus);
+            return self::one(seeker, first, surplus);
         }
         let ids: Vec<&str> = candidates.iter().map(|it| it.id.as_str()).collect();
         return Found::Refused(
@@ -152,22 +165,16 @@ fn by_name(intent: &Intent, names: &Names, cluster: &str, all: &[LoadBalancer]) 
         );
     }
     match candidates.first() {
-        Some(balancer) => one(intent, names, cluster, balancer, Vec::new()),
+        Some(balancer) => one(seeker, balancer, Vec::new()),
         None => Found::Nothing,
     }
 }
 
 /// Others that were made for the very same Service: a request was repeated whose answer was lost.
-fn repeated(
-    intent: &Intent,
-    names: &Names,
-    cluster: &str,
-    chosen: &Id,
-    all: &[LoadBalancer],
-) -> Vec<Id> {
+fn repeated(seeker: Seeker<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others.filter(|it| {
-        it.tags.contains(&names.uid_tag) && is_owner(intent, names, cluster, it) && may_go(it)
+        it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it) && may_go(it)
     });
     ours.map(|it| it.id.clone()).collect()
 }
@@ -189,15 +196,22 @@ fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
     }
 }
 
-fn is_owner(intent: &Intent, names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+fn is_owner(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
+    let names = seeker.names;
     let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
-    (now || is_renamed(intent, names, cluster, balancer))
+    (now || is_renamed(seeker, balancer))
         && !names.of_another_cluster(&balancer.tags)
 }
 
 /// Whether it is the Service's from when the cluster had another name, rather than that of a Service of the same
 /// name in another cluster.
-fn is_renamed(intent: &Intent, names: &Names, cluster: &str, balancer: &LoadBalancer) -> bool {
+fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
+    let Seeker {
+        intent,
+        names,
+        cluster,
+        publishing,
+    } = seeker;
     if !would_be_ours(names, cluster, balancer) {
         return false;
     }
@@ -210,9 +224,28 @@ fn is_renamed(intent: &Intent, names: &Names, cluster: &str, balancer: &LoadBala
         return false;
     }
     let recorded = intent.marks.get(LOAD_BALANCER_ID);
-    let wish = intent.load_balancer.as_ref();
-    recorded.is_some_and(|id| id == balancer.id.as_str())
-        || wish.is_some_and(|wish| !wish.address.held.is_empty())
+    recorded.is_some_and(|id| id == balancer.id.as_str()) || publishing == Some(&balancer.id)
+}
+
+/// Whether it is that of a Service of the same name in another cluster of the same name: what is whose in it can't be
+/// told.
+fn is_a_twins(names: &Names, balancer: &LoadBalancer) -> bool {
+    let named_so = balancer.name == names.load_balancer || balancer.name == names.legacy;
+    let same = named_so || balancer.tags.contains(&names.load_balancer);
+    same && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)
+}
+
+fn of_a_twin(balancer: &LoadBalancer) -> Reason {
+    Reason::error(
+        Code::NotOurs,
+        format!(
+            "load balancer {} belongs to a Service of the same name in another cluster, which has this cluster's name",
+            balancer.id
+        ),
+    )
+    .at_annotation(LOAD_BALANCER_ID)
+    .value(balancer.id.as_str())
+    .remedy("remove the annotation to get a load balancer of its own; give each cluster its own --cluster-name")
 }
 
 /// Whether it would have the Service's name if it were this cluster's.
@@ -220,14 +253,8 @@ pub(crate) fn would_be_ours(names: &Names, cluster: &str, balancer: &LoadBalance
     renamed(&balancer.name, "", cluster).is_some_and(|name| name == names.load_balancer)
 }
 
-fn one(
-    intent: &Intent,
-    names: &Names,
-    cluster: &str,
-    balancer: &LoadBalancer,
-    surplus: Vec<Id>,
-) -> Found {
-    let owner = is_owner(intent, names, cluster, balancer);
+fn one(seeker: Seeker<'_>, balancer: &LoadBalancer, surplus: Vec<Id>) -> Found {
+    let owner = is_owner(seeker, balancer);
     Found::One {
         balancer: Box::new(balancer.clone()),
         owner,

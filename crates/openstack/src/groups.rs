@@ -8,7 +8,6 @@ use landfall_model::Intent;
 use landfall_model::plan::Plan;
 use serde_json::{Value, json};
 
-use crate::bodies::rule_mark;
 use crate::objects::{Id, Port, Rule};
 use crate::observed::{Goal, GroupView, Observed};
 use crate::step::Step;
@@ -25,9 +24,9 @@ struct WantedRule {
 pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
     let Some(view) = &have.groups else { return };
     if !view.managed {
-        return discard(view, plan);
+        return leave(have, plan);
     }
-    let mark = (!view.own).then(|| rule_mark(&intent.uid));
+    let mark = (!view.own).then(|| have.names.rule());
     let wanted = wanted(intent, have, view);
     let Some(group) = &view.group else {
         let rules = wanted.iter().map(|rule| rule.body(None, mark.as_deref()));
@@ -43,7 +42,7 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         .rules
         .iter()
         .filter(|rule| rule.direction == "ingress")
-        .filter(|rule| mark.as_ref().is_none_or(|mark| rule.description == *mark))
+        .filter(|rule| view.own || have.names.is_of_rule(&rule.description))
         .collect();
     let missing: Vec<Value> = wanted
         .iter()
@@ -74,51 +73,38 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         }
     }
     leave_ports(view, plan);
+    leave_shared(have, view, plan);
 }
 
 /// Appends the removal of what the Service has.
 pub(crate) fn leave(have: &Observed, plan: &mut Plan<Step>) {
     let Some(view) = &have.groups else { return };
-    discard(view, plan);
-    if view.own {
-        return;
-    }
-    let Some(group) = &view.group else { return };
-    let mark = format!(
-        "landfall {}",
-        have.names
-            .uid_tag
-            .trim_start_matches(crate::names::UID_PREFIX)
-    );
-    for rule in group.rules.iter().filter(|rule| rule.description == mark) {
-        plan.push(delete_rule(rule), "the Service is no more");
-    }
-}
-
-/// The Service's own group goes, once no port has it any more.
-fn discard(view: &GroupView, plan: &mut Plan<Step>) {
     leave_ports(view, plan);
-    let own = view.group.as_ref().filter(|_| view.own);
-    if let Some(group) = view.surplus.as_ref().or(own) {
+    if let Some(group) = view.group.as_ref().filter(|_| view.own) {
         let step = Step::DeleteGroup {
             group: group.id.clone(),
             name: group.name.clone(),
         };
         plan.push(step, "no Service needs it");
     }
+    leave_shared(have, view, plan);
+}
+
+/// The Service's rules go from the group that the nodes share.
+fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
+    let rules = view.shared.iter().flat_map(|group| &group.rules);
+    for rule in rules.filter(|rule| have.names.is_of_rule(&rule.description)) {
+        plan.push(delete_rule(rule), "the Service needs it no more");
+    }
 }
 
 fn leave_ports(view: &GroupView, plan: &mut Plan<Step>) {
-    let mut ids = view
-        .group
-        .iter()
-        .filter(|_| view.own)
-        .chain(&view.surplus)
-        .map(|it| &it.id);
-    let Some(id) = ids.next() else { return };
+    let Some(group) = view.group.as_ref().filter(|_| view.own) else {
+        return;
+    };
     for port in &view.leaving {
-        if port.security_groups.contains(id) {
-            plan.push(part(port, id), "the node is no member");
+        if port.security_groups.contains(&group.id) {
+            plan.push(part(port, &group.id), "the node is no member");
         }
     }
 }
@@ -182,7 +168,11 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
         let Some(member) = listener.pool.members.values().next() else {
             continue;
         };
-        for source in &view.sources {
+        let clients = view
+            .clients
+            .iter()
+            .filter(|(key, _)| (key.protocol, key.port.get()) == (listener.transport, listener.port));
+        for source in view.sources.iter().chain(clients.flat_map(|(_, sources)| sources)) {
             allow(
                 &listener.transport.as_str().to_lowercase(),
                 member.port,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use landfall_model::Uid;
 use landfall_model::rows::Family;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::graph::Graph;
@@ -43,11 +44,13 @@ pub(crate) struct Memory {
     pub(crate) cautious_until: Option<Instant>,
     pub(crate) subnets: HashMap<Id, Subnet>,
     /// The subnet of a node's address.
-    pub(crate) node_subnets: HashMap<Arc<str>, Id>,
+    pub(crate) node_subnets: HashMap<(Arc<str>, IpAddr), Id>,
     /// The subnet of a family in a network, or where a server has an address of it; and when that was seen.
     pub(crate) family_subnets: HashMap<(Arc<str>, Family), (Instant, Option<Id>)>,
-    /// Providers that give a load balancer no further VIP.
+    /// Providers that give a load balancer no further VIP, and Services that were refused one for who knows what.
     pub(crate) one_vip_only: HashSet<String>,
+    /// How many load balancers were asked for, for Services that have none yet that works; and when the last one was.
+    makings: HashMap<Uid, (u32, Instant)>,
     /// Certificates that were seen in Barbican.
     pub(crate) certificates: HashSet<String>,
     /// Lists older than this do not tell of our own last writes to floating IPs, and to groups and ports.
@@ -65,8 +68,8 @@ pub(crate) struct Memory {
     pub(crate) no_failover: HashSet<Id>,
     /// Failovers since the load balancer was last well.
     failovers: HashMap<Id, u32>,
-    /// What Octavia said of an algorithm that it refused.
-    pub(crate) refused_methods: HashMap<Id, String>,
+    /// The algorithm that Octavia refused a pool, and what it said of it.
+    pub(crate) refused_methods: HashMap<Id, (Value, String)>,
 }
 
 /// What is remembered of a load balancer.
@@ -82,6 +85,8 @@ pub(crate) struct Known {
     pub(crate) refusals: u32,
     /// Since when something in it is seen to be busy although it is not.
     settling_since: Option<Instant>,
+    /// It has the address that its Service publishes, by which it was found.
+    pub(crate) publishes: bool,
     /// When we last changed it, until it is seen to be done.
     pub(crate) dirty: Option<Instant>,
     /// The last change was no usual one: its time tells nothing of others.
@@ -106,6 +111,10 @@ pub(crate) struct Sketch {
 
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
+/// After a load balancer that came to nothing, until the next one is asked for. Each one more doubles it.
+const REST: Duration = Duration::from_secs(5);
+/// The longest such rest.
+const LONGEST_REST: Duration = Duration::from_secs(300);
 /// From one early look to the next.
 const HURRY: Duration = Duration::from_secs(60);
 /// How long nothing is guessed after a wrong guess.
@@ -138,6 +147,7 @@ impl Default for Memory {
             node_subnets: HashMap::new(),
             family_subnets: HashMap::new(),
             one_vip_only: HashSet::new(),
+            makings: HashMap::new(),
             certificates: HashSet::new(),
             floating_written: None,
             groups_written: None,
@@ -165,6 +175,21 @@ impl Memory {
         known.changed = true;
         known.refusals = 0;
         known.pending_since = None;
+    }
+
+    /// A load balancer was asked for.
+    pub(crate) fn making(&mut self, service: &Uid, now: Instant) {
+        let (count, last) = self.makings.entry(service.clone()).or_insert((0, now));
+        *count += 1;
+        *last = now;
+    }
+
+    /// How many load balancers of a Service came to nothing, and how long to wait before the next.
+    pub(crate) fn rest(&self, service: &Uid, now: Instant) -> Option<(u32, Duration)> {
+        let (count, last) = self.makings.get(service)?;
+        let pause = REST * 2_u32.saturating_pow(count.saturating_sub(1));
+        let left = pause.min(LONGEST_REST).checked_sub(now.saturating_duration_since(*last))?;
+        (!left.is_zero()).then_some((*count, left))
     }
 
     /// The last change is none of the usual ones: it is waited for, and its time tells nothing of others.
@@ -215,7 +240,10 @@ impl Memory {
     /// Octavia was too busy for a change of a load balancer. Is that all there is to it?
     pub(crate) fn is_merely_busy(&mut self, id: &Id, now: Instant) -> bool {
         let known = self.balancers.entry(id.clone()).or_default();
-        known.dirty.get_or_insert(now);
+        if known.dirty.is_none() {
+            known.dirty = Some(now);
+            known.unusual = true;
+        }
         known.refusals += 1;
         let often = known.refusals > REFUSALS;
         if std::mem::take(&mut known.assume) {
@@ -244,6 +272,7 @@ impl Memory {
     pub(crate) fn doubt(&mut self, id: &Id, now: Instant) {
         let known = self.balancers.entry(id.clone()).or_default();
         known.dirty = Some(now);
+        known.unusual = true;
         known.assume = false;
         known.graph = None;
         known.token = None;
@@ -278,6 +307,8 @@ impl Memory {
         if row.provisioning_status == Provisioning::Active {
             self.failovers.remove(&row.id);
             self.no_failover.remove(&row.id);
+            let works = |service: &Uid| self.of.get(service) == Some(&row.id);
+            self.makings.retain(|service, _| !works(service));
         }
         let Some(dirty) = known.dirty else { return };
         if at < dirty {
@@ -352,6 +383,7 @@ impl Memory {
             self.doubted.remove(&id);
         }
         self.attempts.remove(service);
+        self.makings.remove(service);
         self.leaving.remove(service);
         self.refused.remove(service);
         self.sketches.remove(service);

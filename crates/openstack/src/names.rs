@@ -54,6 +54,18 @@ pub struct Names {
     pub uid_tag: String,
 }
 
+/// What begins the description of a rule that is a Service's: its UID follows, and where it is known the cluster's.
+const RULE_MARK: &str = "landfall ";
+
+/// The Service's UID in the description of one of its rules, and that of its cluster.
+pub fn rule_owner(description: &str) -> Option<(&str, Option<&str>)> {
+    let rest = description.strip_prefix(RULE_MARK)?;
+    Some(match rest.split_once(" of ") {
+        Some((service, cluster)) => (service, Some(cluster)),
+        None => (rest, None),
+    })
+}
+
 /// Cuts a name to what the cloud takes.
 pub fn cut(mut name: String) -> String {
     if name.len() > LONGEST {
@@ -154,6 +166,21 @@ impl Names {
     /// `listener_0_...`, `pool_0_...`, `monitor_0_...`.
     pub fn child(&self, kind: &str, index: usize) -> String {
         cut(format!("{kind}_{index}_{}", self.load_balancer))
+    }
+
+    /// The description of a rule that is the Service's in a group of the whole cluster.
+    pub fn rule(&self) -> String {
+        let service = self.uid_tag.trim_start_matches(UID_PREFIX);
+        match self.cluster_tag.as_deref().and_then(|it| it.strip_prefix(CLUSTER_PREFIX)) {
+            Some(cluster) => format!("{RULE_MARK}{service} of {cluster}"),
+            None => format!("{RULE_MARK}{service}"),
+        }
+    }
+
+    /// Whether a rule with this description is the Service's.
+    pub fn is_of_rule(&self, description: &str) -> bool {
+        let service = self.uid_tag.trim_start_matches(UID_PREFIX);
+        rule_owner(description).is_some_and(|(owner, _)| owner == service)
     }
 
     /// Whether tags say that the object belongs to another cluster.

@@ -1,17 +1,18 @@
 //! Reading Neutron: floating IPs, networks, groups and the ports of nodes.
 
 mod inside;
+mod sought;
 
-use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_model::listener::{AllowedSources, ListenerKey};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 use tokio::time::Instant;
 
-use crate::address::{further_v4, is_floating, is_made, requested};
+use crate::address::{further_v4, is_floating, requested};
 use crate::client::ApiError;
 use crate::objects::{
     FloatingIp, Id, LoadBalancer, Network, Port, Provisioning, SecurityGroup, Subnet,
@@ -19,6 +20,7 @@ use crate::objects::{
 use crate::observe::{Trouble, is_ovn, server_of};
 use crate::observed::{Addressing, Found, Goal, GroupView, Observed, Target};
 use crate::provider::OpenStack;
+use crate::record::Record;
 use crate::settings::Groups;
 
 /// Floating IPs, groups and ports may be this old where nothing is to be done.
@@ -30,6 +32,8 @@ pub(crate) fn ago(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(time).unwrap_or(now)
 }
+
+pub(crate) use sought::Sought;
 
 impl OpenStack {
     pub(crate) async fn subnet(&self, id: &Id) -> Result<Option<Subnet>, ApiError> {
@@ -65,49 +69,18 @@ impl OpenStack {
             .await
     }
 
-    /// Floating IPs that concern a Service, with one of these descriptions.
-    pub(crate) async fn floating_ips(
-        &self,
-        descriptions: &[&str],
-        port: Option<&Id>,
-        requested: Option<IpAddr>,
-        held: &[IpAddr],
-    ) -> Result<Addressing, ApiError> {
+    /// Floating IPs that concern a Service.
+    pub(crate) async fn floating_ips(&self, sought: &Sought<'_>) -> Result<Addressing, ApiError> {
         let mut all = self.all_floating_ips(ago(FRESH)).await?;
-        let settled = |all: &[FloatingIp]| {
-            port.is_some_and(|port| {
-                let attached = all.iter().find(|it| it.port_id.as_ref() == Some(port));
-                attached
-                    .is_some_and(|it| requested.is_none_or(|asked| asked == it.floating_ip_address))
-            })
-        };
         let mut going = HashMap::new();
-        if !settled(&all) {
+        if !sought.is_settled(&all) {
             let roster_at;
             (roster_at, going) = self.going_ports().await;
             // Not older than what is known of load balancers: one that is gone leads no floating IP anywhere.
             let recent = ago(self.pace()).max(roster_at);
             all = self.all_floating_ips(recent).await?;
         }
-        let mut view = Addressing::default();
-        for it in all.iter() {
-            if port.is_some() && it.port_id.as_ref() == port {
-                view.attached = Some(it.clone());
-            }
-            if requested == Some(it.floating_ip_address) {
-                view.requested = Some(it.clone());
-            }
-            let ours = descriptions.contains(&it.description.as_str())
-                || (is_made(it) && held.contains(&it.floating_ip_address));
-            if it.port_id.is_none() && ours && view.spare.is_none() {
-                view.spare = Some(it.clone());
-            }
-            if ours || requested == Some(it.floating_ip_address) {
-                let holder = it.port_id.as_ref().and_then(|port| going.get(port));
-                view.held_by = view.held_by.or_else(|| holder.cloned());
-            }
-        }
-        Ok(view)
+        Ok(sought.among(&all, &going))
     }
 
     /// The VIPs' ports of load balancers that Octavia is deleting, and when that was seen.
@@ -160,17 +133,21 @@ impl OpenStack {
         let port = balancer.vip_port_id.as_ref();
         let requested = requested(wish).filter(|_| floating);
         let mut view = self
-            .floating_ips(
-                &[&have.names.floating_ip],
+            .floating_ips(&Sought {
                 port,
                 requested,
-                &wish.address.held,
-            )
+                held: &wish.address.held,
+                since: intent.created,
+                replaced: is_replaced(intent, balancer),
+                ..Sought::of(&have.names)
+            })
             .await?;
         self.tell_sharers(intent, balancer, view.attached.as_ref());
         let (mut notices, mut problem) = (Vec::new(), None);
         if floating && view.attached.is_none() && *owner {
-            match self.floating_source(target, &mut view).await? {
+            match self
+                .floating_source(target, requested.is_some(), &mut view)
+                .await? {
                 // Without the further address, the first one is still reached from outside.
                 Ok(()) if view.network.is_none() && further_v4(target, balancer).is_none() => {
                     notices.extend(no_external_network(intent));
@@ -209,6 +186,7 @@ impl OpenStack {
     async fn floating_source(
         &self,
         target: &Target,
+        asks_for_one: bool,
         view: &mut Addressing,
     ) -> Result<Result<(), Reason>, ApiError> {
         let chosen = &target.choice.floating;
@@ -235,7 +213,9 @@ impl OpenStack {
                 "let floating-subnet-id and floating-network-id belong together",
             )));
         }
-        if chosen.pattern.is_none() && chosen.tags.is_none() {
+        // Who asks for an address has chosen its subnet.
+        let any = chosen.pattern.is_none() && chosen.tags.is_none();
+        if any || asks_for_one {
             return Ok(Ok(()));
         }
         let mut query = vec![("network_id", network.to_string())];
@@ -331,7 +311,6 @@ impl OpenStack {
     /// Security groups of a Service, and of its nodes' ports.
     pub(crate) async fn group_view(
         &self,
-        intent: &Intent,
         wish: &LoadBalancerWish,
         have: &Observed,
     ) -> Result<Option<GroupView>, Trouble> {
@@ -342,15 +321,17 @@ impl OpenStack {
         let age = if managed { FRESH } else { LASTING };
         let groups = self.all_groups(ago(age)).await?;
         let own_there = groups.iter().find(|it| it.name == have.names.group);
+        let shared = self.shared_group();
         if !managed {
             let mut view = GroupView {
                 own: true,
                 name: have.names.group.clone(),
                 group: own_there.cloned(),
+                shared: groups.iter().find(|it| it.name == shared).cloned(),
                 ..GroupView::default()
             };
             self.find_leaving(&mut view, &[]).await?;
-            return Ok(view.group.is_some().then_some(view));
+            return Ok((view.group.is_some() || view.shared.is_some()).then_some(view));
         }
         let own = self.settings.groups == Groups::PerService || own_there.is_some();
         let balancer = match &have.found {
@@ -368,16 +349,7 @@ impl OpenStack {
             .await?
             .map(|subnet| subnet.cidr.trunc().to_string());
         let ovn = is_ovn(balancer.map(|it| &**it), &target.choice);
-        let sources = if ovn {
-            ovn_sources(wish)
-        } else {
-            cidr.iter().cloned().collect()
-        };
-        let name = if own {
-            have.names.group.clone()
-        } else {
-            self.shared_group()
-        };
+        let name = if own { &have.names.group } else { &shared }.clone();
         let mut view = GroupView {
             own,
             description: if own {
@@ -387,8 +359,10 @@ impl OpenStack {
             },
             group: groups.iter().find(|it| it.name == name).cloned(),
             name,
-            sources,
+            sources: cidr.iter().filter(|_| !ovn).cloned().collect(),
+            clients: if ovn { clients(wish) } else { BTreeMap::new() },
             health_sources: cidr.into_iter().collect(),
+            shared: groups.iter().find(|it| own && it.name == shared).cloned(),
             managed,
             ..GroupView::default()
         };
@@ -399,7 +373,6 @@ impl OpenStack {
             let staying: Vec<Id> = view.node_ports.iter().map(|port| port.id.clone()).collect();
             self.find_leaving(&mut view, &staying).await?;
         }
-        let _ = intent;
         Ok(Some(view))
     }
 
@@ -465,46 +438,39 @@ impl OpenStack {
     ) -> Result<Option<GroupView>, Trouble> {
         let groups = self.all_groups(ago(self.pace())).await?;
         let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
-        if let Some(group) = find(&have.names.group) {
-            let mut view = GroupView {
-                own: true,
-                name: group.name.clone(),
-                group: Some(group),
-                ..GroupView::default()
-            };
+        let mut view = GroupView {
+            own: true,
+            name: have.names.group.clone(),
+            group: find(&have.names.group),
+            shared: find(&self.shared_group()),
+            ..GroupView::default()
+        };
+        if view.group.is_some() {
             // Ports may have got the group a moment ago.
             self.all_ports(ago(self.pace())).await?;
             self.find_leaving(&mut view, &[]).await?;
-            return Ok(Some(view));
         }
-        let shared = self.shared_group();
-        let Some(group) = find(&shared) else {
-            return Ok(None);
-        };
-        Ok(Some(GroupView {
-            name: shared,
-            group: Some(group),
-            ..GroupView::default()
-        }))
+        Ok(Some(view))
     }
 }
 
-/// OVN keeps the client's address: nodes must let clients in, not the load balancer.
-fn ovn_sources(wish: &LoadBalancerWish) -> Vec<String> {
-    use landfall_model::listener::AllowedSources;
-    let mut sources = std::collections::BTreeSet::new();
-    for listener in &wish.listeners {
-        match &listener.allowed {
-            AllowedSources::Only(prefixes) => {
-                sources.extend(prefixes.iter().map(|prefix| prefix.trunc().to_string()));
-            }
-            AllowedSources::All => {
-                let v6 = wish.address.families.first() == Some(&Family::V6);
-                sources.insert(if v6 { "::/0" } else { "0.0.0.0/0" }.to_owned());
-            }
-        }
-    }
-    sources.into_iter().collect()
+/// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its NodePort.
+fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
+    let everybody = match wish.address.families.first() {
+        Some(Family::V6) => "::/0",
+        _ => "0.0.0.0/0",
+    };
+    let sources = |allowed: &AllowedSources| match allowed {
+        AllowedSources::Only(prefixes) => prefixes.iter().map(|it| it.trunc().to_string()).collect(),
+        AllowedSources::All => BTreeSet::from([everybody.to_owned()]),
+    };
+    let listeners = wish.listeners.iter();
+    listeners.map(|it| (it.key, sources(&it.allowed))).collect()
+}
+
+/// Whether another load balancer published the Service's address.
+fn is_replaced(intent: &Intent, balancer: &LoadBalancer) -> bool {
+    Record::of(intent).is_some_and(|it| it.balancer != balancer.id.as_str())
 }
 
 /// The address that clients know leads here no more, and can't be brought back.

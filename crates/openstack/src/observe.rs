@@ -8,6 +8,7 @@ mod search;
 mod subnets;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use landfall_model::provider::ProviderError;
 use landfall_model::rows::Family;
@@ -22,6 +23,7 @@ use crate::client::ApiError;
 use crate::errors::failure;
 use crate::features::Features;
 use crate::names::{Names, floating_ip_beside};
+use crate::network::Sought;
 use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::plan;
@@ -113,10 +115,15 @@ impl OpenStack {
             Found::One { balancer, .. } => floating_ip_beside(&balancer.description),
             _ => None,
         };
-        let mut descriptions = vec![have.names.floating_ip.as_str()];
-        descriptions.extend(of_owner.as_deref());
+        let held: Vec<IpAddr> = search::published(intent).into_iter().collect();
         have.addressing = self
-            .floating_ips(&descriptions, port.as_ref(), None, &[])
+            .floating_ips(&Sought {
+                of_owner: of_owner.as_deref(),
+                port: port.as_ref(),
+                held: &held,
+                since: intent.created,
+                ..Sought::of(&have.names)
+            })
             .await?;
         have.groups = self.groups_before_removal(&have).await?;
         Ok(have)
@@ -146,11 +153,10 @@ impl OpenStack {
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
         notices.extend(other_named(intent, &found));
-        if let Some(place) = place {
-            place.settle(&mut choice, balancer.as_deref());
+        match place {
+            Some(place) => place.settle(&mut choice, balancer.as_deref()),
+            None => self.complete(&mut choice, wish, &found).await?,
         }
-        self.complete(&mut choice, wish, balancer.as_deref())
-            .await?;
         let inside = self.inside_member_subnet(wish, &choice).await?;
         let wish = inside.as_ref().unwrap_or(wish);
         let (listeners, mut reasons) = wanted::listeners(
@@ -236,7 +242,7 @@ impl OpenStack {
             leaving: HashSet::new(),
         };
         self.complete_addressing(intent, wish, &mut have).await?;
-        have.groups = self.group_view(intent, wish, &have).await?;
+        have.groups = self.group_view(wish, &have).await?;
         if have.groups.as_ref().is_some_and(|view| view.managed) {
             have.notices.extend(strangers_notice(wish));
         }

@@ -1,9 +1,10 @@
 //! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
 
 use crate::choice::Choice;
@@ -120,8 +121,11 @@ pub(crate) struct Addressing {
     pub(crate) attached: Option<FloatingIp>,
     /// It has the address that is asked for.
     pub(crate) requested: Option<FloatingIp>,
-    /// It was made for this Service, or has the address that it published, and leads nowhere.
+    /// It was made for this Service, or has the address that it published, and leads nowhere; or here, beside the one
+    /// that is asked for.
     pub(crate) spare: Option<FloatingIp>,
+    /// The spare one was kept for an earlier Service of the same name: it may be used, but not be given back.
+    pub(crate) spare_is_kept: bool,
     /// The load balancer to which the Service's own, or the one that is asked for, leads until it is deleted.
     pub(crate) held_by: Option<Id>,
     /// The network of a new one; `None`: there is none.
@@ -143,15 +147,17 @@ pub(crate) struct GroupView {
     pub(crate) description: String,
     /// The group that is there.
     pub(crate) group: Option<SecurityGroup>,
-    /// A group of the Service's alone that is there and not wanted.
-    pub(crate) surplus: Option<SecurityGroup>,
-    /// The prefix from which load balancers reach the members.
+    /// The group that the cluster's nodes share, where the Service shall have no rules in it.
+    pub(crate) shared: Option<SecurityGroup>,
+    /// The prefixes from which load balancers reach the members of every listener.
     pub(crate) sources: Vec<String>,
+    /// Those from which clients do, where they reach members themselves.
+    pub(crate) clients: BTreeMap<ListenerKey, BTreeSet<String>>,
     /// The prefixes from which monitors ask.
     pub(crate) health_sources: Vec<String>,
     /// The ports of the nodes that shall have the group.
     pub(crate) node_ports: Vec<Port>,
-    /// Ports that have the group, or the surplus one, and shall not.
+    /// Ports that have the group and shall not.
     pub(crate) leaving: Vec<Port>,
     /// Whether groups are managed at all.
     pub(crate) managed: bool,

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::address::is_made;
 use crate::client::{ApiError, Cloud};
-use crate::names::{CLUSTER_PREFIX, Names, SERVICE_PREFIX, UID_PREFIX, cluster_of};
+use crate::names::{CLUSTER_PREFIX, Names, SERVICE_PREFIX, UID_PREFIX, cluster_of, rule_owner};
 use crate::objects::{FloatingIp, Id, LoadBalancer, SecurityGroup};
 use crate::settings::Settings;
 
@@ -176,7 +176,9 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
             continue;
         }
         for rule in &group.rules {
-            if let Some(uid) = rule.description.strip_prefix("landfall ")
+            // Another cluster of this name has rules in the same group.
+            if let Some((uid, cluster)) = rule_owner(&rule.description)
+                && cluster == settings.cluster_id.as_deref()
                 && !uids.contains(uid)
             {
                 orphans.push(Orphan {
@@ -322,6 +324,7 @@ mod tests {
             port_id: None,
             description: description.to_owned(),
             tags: Vec::new(),
+            created_at: None,
         };
         let form = "Floating IP for Kubernetes external service";
         let group = |name: &str, description: &str, rules| SecurityGroup {
@@ -352,7 +355,12 @@ mod tests {
                 group(
                     "landfall-nodes-c1",
                     "",
-                    vec![rule("landfall u1"), rule("landfall u2"), rule("ssh")],
+                    vec![
+                        rule("landfall u1 of ks"),
+                        rule("landfall u2 of ks"),
+                        rule("landfall u3 of another-cluster-of-this-name"),
+                        rule("ssh"),
+                    ],
                 ),
             ],
             ..Project::default()

@@ -10,7 +10,7 @@ mod rename;
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-pub(crate) use broken::{held, may_serve};
+pub(crate) use broken::{held, may_serve, not_left};
 pub(crate) use removal::has_left;
 
 use crate::bodies::{self, Extent};
@@ -134,7 +134,7 @@ fn wish(
         .cloned()
         .collect();
     if !errors.is_empty() {
-        return Err(errors);
+        return follow(intent, have, target, errors);
     }
     let Found::One {
         balancer,
@@ -177,8 +177,10 @@ fn wish(
     }
     let diff = diff(have, balancer, *owner);
     let mut graph_plan = Plan::default();
-    if let Some(diff) = &diff {
-        diff.plan(&target.listeners, &mut graph_plan)?;
+    if let Some(diff) = &diff
+        && let Err(taken) = diff.plan(&target.listeners, &mut graph_plan)
+    {
+        return follow(intent, have, target, taken);
     }
     let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
     // Who can't be reached there does not begin to use the load balancer of others.
@@ -199,6 +201,34 @@ fn wish(
         addressed?;
     }
     make_certain(have, balancer, &mut plan);
+    Ok(plan)
+}
+
+/// What the Service asks for now can't be had. What it has got goes on serving, on the nodes that there are.
+fn follow(
+    intent: &Intent,
+    have: &Observed,
+    target: &Target,
+    refusals: Vec<Reason>,
+) -> Result<Plan<Step>, Vec<Reason>> {
+    let mut plan = Plan::default();
+    if let Found::One {
+        balancer, owner, ..
+    } = &have.found
+    {
+        let diff = diff(have, balancer, *owner);
+        match (balancer.provisioning_status, diff) {
+            (Provisioning::Active, Some(diff)) => {
+                groups::plan(intent, have, &mut plan);
+                diff.follow(&target.listeners, &mut plan);
+            }
+            (status, _) if status.is_pending() => wait(balancer, status, &mut plan),
+            _ => {}
+        }
+    }
+    if plan.is_empty() {
+        return Err(refusals);
+    }
     Ok(plan)
 }
 

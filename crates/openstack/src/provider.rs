@@ -8,6 +8,7 @@ use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -19,9 +20,9 @@ use crate::live::Shown;
 use crate::memory::Memory;
 use crate::names::{UID_PREFIX, service_of};
 use crate::objects::{
-    FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning, SecurityGroup,
+    FloatingIp, Id, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning, SecurityGroup,
 };
-use crate::observed::{Found, Observed};
+use crate::observed::{Found, Goal, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{drift, plan, standing};
@@ -279,12 +280,18 @@ impl OpenStack {
     fn tell_refused(&self, have: &mut Observed) {
         if let Found::One { balancer, .. } = &have.found {
             let memory = self.memory();
-            let refused = memory
-                .refused_methods
-                .iter()
-                .find(|(pool, _)| balancer.pools.iter().any(|it| it.id == **pool));
+            let Goal::Exists(target) = &have.goal else {
+                return;
+            };
+            let wanted = |algorithm: &Value| {
+                let mut listeners = target.listeners.iter();
+                listeners.any(|it| algorithm.as_str() == Some(&it.pool.algorithm))
+            };
+            let here = |pool: &Id| balancer.pools.iter().any(|it| it.id == *pool);
+            let mut refused = memory.refused_methods.iter();
+            let refused = refused.find(|(pool, (algorithm, _))| here(pool) && wanted(algorithm));
             have.notices
-                .extend(refused.map(|(_, message)| refused_method(message)));
+                .extend(refused.map(|(_, (_, message))| refused_method(message)));
         }
     }
 
@@ -321,6 +328,10 @@ impl OpenStack {
             Step::FailOver { load_balancer } if memory.no_failover.contains(load_balancer) => {
                 match serving.filter(|it| it.id == *load_balancer) {
                     Some(balancer) => held.push(plan::held(balancer)),
+                    // Who leaves it does not take it from those who stay.
+                    None if matches!(have.goal, Goal::Gone { .. }) => {
+                        held.push(plan::not_left(load_balancer));
+                    }
                     None => rebuilt.push(load_balancer.clone()),
                 }
                 false

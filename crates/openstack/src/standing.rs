@@ -82,7 +82,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
     // Until it is joined it is not said to be the Service's.
     let joined =
         *owner || !have.features.tags() || balancer.tags.contains(&have.names.load_balancer);
-    let address = address(have, target, balancer).filter(|_| joined);
+    let address = address(have, target, balancer, *owner).filter(|_| joined);
     match balancer.provisioning_status {
         Provisioning::PendingCreate => {
             standing.waiting.push(Reason::info(
@@ -102,7 +102,12 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
 }
 
 /// The address that clients connect to; `None`: not yet.
-fn address(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<IpAddr> {
+fn address(
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    owner: bool,
+) -> Option<IpAddr> {
     if balancer.provisioning_status == Provisioning::PendingCreate {
         return None;
     }
@@ -113,8 +118,8 @@ fn address(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<
     if let Some(attached) = &view.attached {
         return Some(attached.floating_ip_address);
     }
-    // Where there is no external network, the VIP is all there is.
-    let nowhere = view.network.is_none() && view.problem.is_none() && view.requested.is_none();
+    // Where there is no external network, the VIP is all there is. Who shares a load balancer does not look for one.
+    let nowhere = owner && view.network.is_none() && view.problem.is_none() && view.requested.is_none();
     balancer
         .vip_address
         .filter(|_| nowhere && view.spare.is_none())

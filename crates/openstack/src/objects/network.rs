@@ -95,6 +95,9 @@ pub struct FloatingIp {
     /// Tags.
     #[serde(deserialize_with = "null_is_default", default)]
     pub tags: Vec<String>,
+    /// When it was made, in RFC 3339.
+    #[serde(default)]
+    pub created_at: Option<String>,
 }
 
 /// A security group with its rules.

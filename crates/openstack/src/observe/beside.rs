@@ -12,7 +12,7 @@ use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 use tokio::time::Instant;
 
-use super::derived::{derived, in_family, merge_groups, unreachable};
+use super::derived::{derived, in_family, merge_groups, translates, unreachable};
 use super::{Trouble, server_of};
 use crate::choice::Choice;
 use crate::client::ApiVersion;
@@ -184,7 +184,15 @@ impl OpenStack {
             return Ok(());
         };
         let second = *second;
-        let refused = self.memory().one_vip_only.contains(&target.choice.provider);
+        // Members of the first family serve the second one through a proxy only.
+        if !wish.listeners.iter().all(|it| translates(it, features)) {
+            return Ok(());
+        }
+        let refused = {
+            let one_vip_only = &self.memory().one_vip_only;
+            one_vip_only.contains(&target.choice.provider)
+                || one_vip_only.contains(intent.uid.as_str())
+        };
         if !features.additional_vips() || refused || self.is_beside(intent, names, second).await? {
             return Ok(());
         }
@@ -250,7 +258,7 @@ impl OpenStack {
     }
 
     /// The subnet of a family in a network: the one that has the address that is asked for, else the first.
-    async fn subnet_in(
+    pub(super) async fn subnet_in(
         &self,
         network: &Id,
         family: Family,

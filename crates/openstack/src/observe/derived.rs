@@ -23,6 +23,7 @@ pub(super) fn derived(intent: &Intent, family: Family, wish: Option<LoadBalancer
     Intent {
         service: intent.service.clone(),
         uid: uid_beside(&intent.uid, family),
+        created: intent.created,
         load_balancer: wish,
         cloud,
         marks: record.into_iter().collect(),
@@ -95,7 +96,7 @@ pub(super) fn in_family(
 }
 
 /// Whether members of another family than the VIP's can serve the listener: a proxy makes new connections.
-fn translates(listener: &Listener, features: Features) -> bool {
+pub(super) fn translates(listener: &Listener, features: Features) -> bool {
     listener.key.protocol == Protocol::Tcp && !features.ovn
 }
 
@@ -140,6 +141,7 @@ pub(super) fn merge_groups(first: &mut Option<GroupView>, second: Option<GroupVi
         return;
     };
     let GroupView {
+        clients,
         sources,
         health_sources,
         node_ports,
@@ -155,6 +157,9 @@ pub(super) fn merge_groups(first: &mut Option<GroupView>, second: Option<GroupVi
                 all.push(source);
             }
         }
+    }
+    for (listener, sources) in clients {
+        first.clients.entry(listener).or_default().extend(sources);
     }
     for port in node_ports {
         if !first.node_ports.iter().any(|it| it.id == port.id) {

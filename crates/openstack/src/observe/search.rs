@@ -5,18 +5,22 @@
     reason = "names of a Service, and what a Service names, are the words here"
 )]
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
 use super::Trouble;
 use crate::client::{ApiError, ErrorKind};
-use crate::find::{find, serving_all_the_same, would_be_ours};
+use crate::find::{Seeker, find, serving_all_the_same, would_be_ours};
 use crate::names::Names;
+use crate::network::Sought;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::provider::OpenStack;
+use crate::record::Record;
 
 /// A roster of this age is good enough for a Service of which nothing is being changed. Whoever writes on the
 /// strength of it is corrected by Octavia.
@@ -33,6 +37,12 @@ impl OpenStack {
         names: &Names,
     ) -> Result<(Found, bool), Trouble> {
         let now = Instant::now();
+        let mut seeker = Seeker {
+            intent,
+            names,
+            cluster: &self.settings.cluster,
+            publishing: None,
+        };
         let given = intent.cloud.load_balancer.as_ref();
         let given = given.map(|given| Id::new(&given.value));
         let mut since = now.checked_sub(FRESH).unwrap_or(now);
@@ -54,7 +64,11 @@ impl OpenStack {
                     let row = [row];
                     // Its name need not lead to it: it may be about to get the cluster's new one.
                     let named = given.as_ref().or(id).map(|id| (id, row.first()));
-                    let found = find(intent, names, &self.settings.cluster, named, true, &row);
+                    let seeker = Seeker {
+                        publishing: id.filter(|_| known.publishes),
+                        ..seeker
+                    };
+                    let found = find(seeker, named, true, &row);
                     return Ok((found, true));
                 }
                 let recent = now.checked_sub(self.pace_with(&memory)).unwrap_or(now);
@@ -64,7 +78,7 @@ impl OpenStack {
             }
         }
         let (roster, at) = self.roster(since).await?;
-        let serving = serving_all_the_same(intent, names, &self.settings.cluster, &roster);
+        let serving = serving_all_the_same(seeker, &roster);
         let given = serving.map(|it| it.id.clone()).or(given);
         let mut named = None;
         let elsewhere;
@@ -80,28 +94,35 @@ impl OpenStack {
             }
             named = Some((id, row));
         }
-        let published;
+        let candidates = match &named {
+            None => roster.iter().collect(),
+            Some((_, row)) => Vec::from_iter(*row),
+        };
+        let published = self
+            .renamed_with_address(seeker, candidates, &roster)
+            .await?;
+        seeker.publishing = published.as_ref().map(|row| &row.id);
+        if let Some(row) = &published {
+            let mut memory = self.memory();
+            memory
+                .balancers
+                .entry(row.id.clone())
+                .or_default()
+                .publishes = true;
+        }
         if given.is_none() {
-            published = self.renamed_with_address(intent, names, &roster).await?;
             named = published.as_ref().map(|row| (&row.id, Some(row)));
         }
         let traces = match &named {
             Some((_, None)) => {
                 let view = self
-                    .floating_ips(&[&names.floating_ip], None, None, &[])
+                    .floating_ips(&Sought::of(names))
                     .await?;
                 view.spare.is_some()
             }
             _ => false,
         };
-        let found = find(
-            intent,
-            names,
-            &self.settings.cluster,
-            named,
-            traces,
-            &roster,
-        );
+        let found = find(seeker, named, traces, &roster);
         if let Found::One { balancer, .. } = &found {
             let mut memory = self.memory();
             memory.of.insert(intent.uid.clone(), balancer.id.clone());
@@ -112,25 +133,41 @@ impl OpenStack {
 
     /// The load balancer that has the Service's name but for the cluster's, and the address that the Service
     /// publishes: it was made before the cluster got its name, and nothing else leads to it.
-    pub(super) async fn renamed_with_address(
+    async fn renamed_with_address(
         &self,
-        intent: &Intent,
-        names: &Names,
+        seeker: Seeker<'_>,
+        candidates: Vec<&LoadBalancer>,
         roster: &[LoadBalancer],
     ) -> Result<Option<LoadBalancer>, ApiError> {
+        let Seeker {
+            intent,
+            names,
+            cluster,
+            ..
+        } = seeker;
         let wish = intent.load_balancer.as_ref();
         let held = wish.map_or(&[][..], |wish| &wish.address.held);
-        let cluster = &self.settings.cluster;
+        // Who shares a load balancer publishes its address, too.
+        let record = Record::of(intent).filter(|it| it.given);
+        let shares = |row: &LoadBalancer| {
+            let recorded = record.as_ref().is_some_and(|it| it.balancer == row.id.as_str());
+            recorded || row.tags.contains(&names.load_balancer)
+        };
         if held.is_empty() || roster.iter().any(|it| it.name == names.load_balancer) {
             return Ok(None);
         }
-        let candidates = roster
-            .iter()
-            .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going());
+        let candidates = candidates
+            .into_iter()
+            .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going())
+            .filter(|it| !shares(it));
         for row in candidates {
             let port = row.vip_port_id.as_ref();
             let view = self
-                .floating_ips(&[&names.floating_ip], port, None, held)
+                .floating_ips(&Sought {
+                    port,
+                    held,
+                    ..Sought::of(names)
+                })
                 .await?;
             let floating = view.attached.map(|it| it.floating_ip_address);
             let mut addresses = row.vip_address.iter().chain(&floating);
@@ -184,6 +221,11 @@ impl OpenStack {
         };
         Some(("SyncLoadBalancerFailed", reason))
     }
+}
+
+/// The address in the Service's annotation.
+pub(super) fn published(intent: &Intent) -> Option<IpAddr> {
+    intent.marks.get(LOAD_BALANCER_ADDRESS)?.parse().ok()
 }
 
 /// Octavia has given the load balancer up.

@@ -1,13 +1,15 @@
 //! Subnets that nobody named, and those of the second family.
 
 use landfall_model::dialect::Given;
+use landfall_model::intent::NodeTarget;
+use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
 
 use super::Trouble;
 use crate::choice::Choice;
 use crate::client::ApiError;
-use crate::objects::{Id, LoadBalancer, Member};
-use crate::observed::{Content, Target};
+use crate::objects::{Id, Member};
+use crate::observed::{Content, Found, Target};
 use crate::provider::OpenStack;
 
 impl OpenStack {
@@ -16,12 +18,19 @@ impl OpenStack {
         &self,
         choice: &mut Choice,
         wish: &LoadBalancerWish,
-        balancer: Option<&LoadBalancer>,
+        found: &Found,
     ) -> Result<(), Trouble> {
+        let own = match found {
+            Found::One {
+                balancer, owner, ..
+            } => Some(balancer).filter(|_| *owner),
+            _ => None,
+        };
         if !choice.autodetect {
-            return Ok(());
+            return self.settle_families(choice, found).await;
         }
-        let subnet = match balancer.filter(|_| choice.port.is_none()) {
+        // Somebody else's load balancer may be anywhere; the nodes need not be there.
+        let subnet = match own.filter(|_| choice.port.is_none()) {
             Some(balancer) => balancer.vip_subnet_id.clone(),
             None => self.node_subnet(wish).await?,
         };
@@ -34,9 +43,58 @@ impl OpenStack {
         Ok(())
     }
 
-    /// The subnet in which the first node has its address.
+    /// What is configured for all Services may be of the other family: then the subnet of the right one in the same
+    /// network takes its place.
+    async fn settle_families(&self, choice: &mut Choice, found: &Found) -> Result<(), Trouble> {
+        let family = choice.family();
+        if family != Family::V6 {
+            return Ok(());
+        }
+        let vip = choice.vip_subnet.clone();
+        let is_new = matches!(found, Found::Nothing) && choice.port.is_none();
+        if let Some(id) = vip.filter(|_| is_new)
+            && let Some(network) = self.network_of_other(&id, family).await?
+        {
+            let Some(subnet) = self.subnet_in(&network, family, choice.address).await? else {
+                let reason = Reason::error(
+                    Code::NoAddressOfFamily,
+                    format!(
+                        "the Service wants an {family} address, subnet {id} has none, nor has another subnet of its \
+                         network {network}"
+                    ),
+                );
+                return Err(Trouble::Wish(vec![
+                    reason.at("spec.ipFamilies").remedy(
+                        "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or ask for the other family",
+                    ),
+                ]));
+            };
+            choice.vip_subnet = Some(subnet);
+        }
+        if let Some(id) = choice.member_subnet.clone()
+            && let Some(network) = self.network_of_other(&id, family).await?
+            && let Some(subnet) = self.subnet_in(&network, family, None).await?
+        {
+            choice.member_subnet = Some(subnet);
+        }
+        Ok(())
+    }
+
+    /// The network of a subnet that is not of this family.
+    async fn network_of_other(&self, id: &Id, family: Family) -> Result<Option<Id>, ApiError> {
+        let subnet = self.subnet(id).await?;
+        let other = subnet.filter(|it| Family::of(it.cidr.addr()) != family);
+        Ok(other.map(|it| it.network_id))
+    }
+
+    /// The subnet in which the first node of this cloud has its address.
     pub(super) async fn node_subnet(&self, wish: &LoadBalancerWish) -> Result<Option<Id>, Trouble> {
-        let Some(node) = wish.nodes.iter().find(|node| node.provider_id.is_some()) else {
+        let named = |node: &&NodeTarget| node.provider_id.is_some();
+        let ours =
+            |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
+        let mut nodes = wish.nodes.iter();
+        let node = nodes.clone().find(ours).or_else(|| nodes.find(named));
+        let Some(node) = node else {
             return match wish.nodes.first() {
                 None => Ok(None),
                 Some(node) => Err(Trouble::Wish(vec![no_subnet(&format!(
@@ -48,7 +106,8 @@ impl OpenStack {
         let Some(provider_id) = &node.provider_id else {
             return Ok(None);
         };
-        if let Some(subnet) = self.memory().node_subnets.get(provider_id) {
+        let place = (provider_id.clone(), node.address);
+        if let Some(subnet) = self.memory().node_subnets.get(&place) {
             return Ok(Some(subnet.clone()));
         }
         let Some(server) = server_of(provider_id) else {
@@ -69,7 +128,7 @@ impl OpenStack {
         let subnet = fixed.subnet_id.clone();
         self.memory()
             .node_subnets
-            .insert(provider_id.clone(), subnet.clone());
+            .insert(place, subnet.clone());
         Ok(Some(subnet))
     }
 

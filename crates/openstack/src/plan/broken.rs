@@ -3,7 +3,7 @@
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason};
 
-use crate::objects::LoadBalancer;
+use crate::objects::{Id, LoadBalancer};
 use crate::record::Record;
 use crate::step::Step;
 
@@ -47,6 +47,18 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
 /// what it hears from its own machines, how the load balancer fares; only two words mean that nobody is served.
 pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
     !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
+}
+
+/// That a load balancer is in ERROR, and that a Service can't leave it to those who share it.
+pub(crate) fn not_left(id: &Id) -> Reason {
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {id} is in ERROR, no failover mends it, and other Services use it, so that the Service can't \
+             leave it"
+        ),
+    )
+    .remedy("let the cloud's operators mend it; or delete the other Services, too, and it goes with the last one")
 }
 
 /// That a load balancer is in ERROR, and is kept.

@@ -19,16 +19,20 @@ use crate::{address, groups};
 pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settings) -> Planned {
     let mut plan = Plan::default();
     groups::leave(have, &mut plan);
-    let Found::One {
-        balancer,
-        owner,
-        made,
-        surplus,
-    } = &have.found
-    else {
-        // The load balancer is gone; what it left is not.
-        address::release(have, keep_floating_ip, &mut plan);
-        return Ok(plan);
+    let (balancer, owner, made, surplus) = match &have.found {
+        Found::One {
+            balancer,
+            owner,
+            made,
+            surplus,
+        } => (balancer, owner, made, surplus),
+        Found::Nothing => {
+            // The load balancer is gone; what it left is not.
+            address::release(have, keep_floating_ip, &mut plan);
+            return Ok(plan);
+        }
+        // One of several is the Service's: who lets it go now never comes back for it.
+        Found::Refused(reason) => return Err(vec![reason.clone()]),
     };
     delete_surplus(surplus, &mut plan);
     // One whose name is an older one has that name for a tag.
@@ -41,7 +45,8 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         .tags
         .iter()
         .any(|tag| tag.starts_with(SERVICE_PREFIX) && !leaves(tag));
-    let delete = *made && !shared;
+    let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
+    let delete = *made && !shared && (*owner || uses);
     match balancer.provisioning_status {
         Provisioning::Active | Provisioning::Error => {}
         status => {
@@ -65,7 +70,6 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         );
         return Ok(plan);
     }
-    let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
     if broken && *owner && uses {
         fail_over(balancer, &mut plan);
         return Ok(plan);

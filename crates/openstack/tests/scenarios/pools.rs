@@ -369,7 +369,14 @@ async fn l33_members_move_to_another_subnet_half_at_a_time() {
         annotate(&mut rig, &[("member-subnet-id", &other)]).await;
         let picture = rig.picture().await;
         assert_eq!(subnets(&picture, 80), vec![other.clone(); 4], "2.{minor}");
-        assert_eq!(watch.fewest(), 2, "{:?}", rig.writes());
+        // How long the half that is out is seen to be out is Octavia's affair.
+        assert!(watch.fewest() >= 2, "{:?}", rig.writes());
+        let sent = rig.sent().into_iter().map(|it| it.body);
+        let listed = |body: Vec<u8>| {
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            body["members"].as_array().unwrap().len()
+        };
+        assert_eq!(sent.map(listed).min(), Some(2), "{:?}", rig.writes());
         assert!(rig.writes().len() <= 4, "2.{minor} {:?}", rig.writes());
         is_at_rest(&mut rig).await;
     }

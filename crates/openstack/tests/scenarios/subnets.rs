@@ -194,8 +194,10 @@ async fn another_address_is_taken_when_it_is_asked_for() {
     assert_eq!(
         rig.writes(),
         [
+            format!("PUT /v2.0/floatingips/{}", made.id),
+            format!("PUT /v2.0/floatingips/{}", one.id),
+            // Not before the other one serves.
             format!("DELETE /v2.0/floatingips/{}", made.id),
-            format!("PUT /v2.0/floatingips/{}", one.id)
         ]
     );
     // What a person made is only detached.
