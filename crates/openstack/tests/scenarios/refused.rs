@@ -1,0 +1,258 @@
+//! What can't be had, and what goes on all the same.
+
+use std::time::Duration;
+
+use http::Method;
+use landfall_model::rows::{Family, FamilyPolicy};
+use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_openstack::objects::Id;
+use landfall_testkit::openstack::{Fate, Service};
+use landfall_testkit::{node, svc};
+use serde_json::json;
+
+use crate::create::web;
+use crate::rig::Rig;
+use crate::rig::stage::Stage;
+use crate::written::{annotate, refusal};
+
+const OVN: &str = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT";
+
+#[tokio::test(start_paused = true)]
+async fn members_follow_nodes_although_what_is_asked_for_by_now_is_refused() {
+    let mut rig = Rig::new(OVN);
+    rig.apply(web()).await;
+    rig.forget();
+    rig.apply(web().source_range("10.0.0.0/8")).await;
+    assert!(
+        refusal(&rig, "web").contains("does not filter"),
+        "{}",
+        refusal(&rig, "web")
+    );
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.add_node("c", "10.0.0.6");
+    rig.cluster.remove_node("a");
+    rig.settle().await;
+    assert_eq!(
+        rig.picture().await.members_at(80),
+        ["10.0.0.5:30080", "10.0.0.6:30080"]
+    );
+    assert!(refusal(&rig, "web").contains("does not filter"));
+    // And so it is for a process that never saw it otherwise.
+    rig.kill();
+    rig.add_node("d", "10.0.0.7");
+    rig.restart().await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 3);
+    rig.forget();
+    rig.wait(Duration::from_secs(300)).await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l25_an_algorithm_is_had_after_another_one_was_refused() {
+    let stage = Stage::new();
+    stage.configure(|settings| settings.api_minor = 12);
+    let mut rig = Rig::on(stage, "");
+    rig.apply(web()).await;
+    annotate(&mut rig, &[("lb-method", "SOURCE_IP")]).await;
+    assert_eq!(rig.picture().await.pool_at(80).lb_algorithm, "SOURCE_IP");
+    annotate(&mut rig, &[("lb-method", "SOURCE_IP_PORT")]).await;
+    annotate(&mut rig, &[("lb-method", "LEAST_CONNECTIONS")]).await;
+    assert_eq!(
+        rig.picture().await.pool_at(80).lb_algorithm,
+        "LEAST_CONNECTIONS"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn c17_what_always_fails_is_asked_for_less_and_less_often() {
+    let mut rig = Rig::new("");
+    rig.sim.on_lock(|write, _| match write {
+        "create" => Fate::BalancerError,
+        _ => Fate::Active,
+    });
+    rig.apply(web()).await;
+    rig.wait(Duration::from_secs(3_600)).await;
+    let asked = rig
+        .writes()
+        .iter()
+        .filter(|it| it.starts_with("POST"))
+        .count();
+    assert!((10..=20).contains(&asked), "{asked}");
+    assert!(
+        refusal(&rig, "web").contains("ended in ERROR"),
+        "{}",
+        refusal(&rig, "web")
+    );
+    // One that works is had, and the next failure is a first one.
+    rig.sim.on_lock(|_, _| Fate::Active);
+    rig.wait(Duration::from_secs(400)).await;
+    rig.settle().await;
+    assert_eq!(rig.published("web").len(), 1);
+    assert_eq!(refusal(&rig, "web"), "");
+}
+
+/// The default world with subnets of both families, of which the configuration names none.
+fn detecting(nodes: &[(&str, &str)]) -> (Rig, String) {
+    let stage = Stage::new();
+    let six = stage.add_subnet(
+        &stage.network(),
+        "sub6",
+        "2001:db8::/64".parse().unwrap(),
+        &[],
+    );
+    let conf = format!(
+        "[LoadBalancer]\nfloating-network-id={}\n",
+        stage.external_network()
+    );
+    let mut rig = Rig::bare(stage, &conf);
+    for (name, address) in nodes {
+        rig.add_node(name, address);
+    }
+    (rig, six)
+}
+
+fn subnet_of(rig_members: &crate::rig::Picture, port: u16) -> Option<Id> {
+    let pool = rig_members.pool_at(port);
+    rig_members.members[pool.id.as_str()][0].subnet_id.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn f25_the_subnet_of_a_node_is_that_of_the_service_s_family() {
+    let (mut rig, six) = detecting(&[]);
+    let server = rig.sim.add_node("a", "10.0.0.4".parse().unwrap());
+    rig.sim
+        .add_nic("a6", &server, "2001:db8::4".parse().unwrap(), true);
+    let row = node("a", "10.0.0.4").with(|row| {
+        row.addresses.push("2001:db8::4".parse().unwrap());
+        row.provider_id = Some(format!("openstack:///{server}").into());
+    });
+    rig.cluster.put_node(row.row());
+    rig.apply(web()).await;
+    let service = svc("six").port(81).node_port(30081);
+    rig.apply(service.families(&[Family::V6], FamilyPolicy::SingleStack))
+        .await;
+    let picture = rig.picture().await;
+    assert_eq!(subnet_of(&picture, 80).unwrap().as_str(), rig.sim.subnet());
+    assert_eq!(subnet_of(&picture, 81).unwrap().as_str(), six);
+    assert!(
+        rig.published("six")[0].starts_with("2001:db8:"),
+        "{:?}",
+        rig.published("six")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn g14_the_subnet_is_that_of_a_node_that_the_cloud_has() {
+    let (mut rig, _) = detecting(&[]);
+    let row = node("a-of-metal", "192.0.2.9");
+    let row = row.with(|row| row.provider_id = Some("metal3://rack/1".into()));
+    rig.cluster.put_node(row.row());
+    rig.add_node("b", "10.0.0.5");
+    rig.apply(web()).await;
+    assert_eq!(refusal(&rig, "web"), "");
+    let vip = rig.picture().await.balancers[0].vip_subnet_id.clone();
+    assert_eq!(vip.unwrap().as_str(), rig.sim.subnet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_of_somebody_else_s_load_balancer_are_in_the_subnet_of_the_nodes() {
+    let (mut rig, _) = detecting(&[("a", "10.0.0.4"), ("b", "10.0.0.5")]);
+    let dmz = rig.sim.add_subnet(
+        &rig.sim.network(),
+        "dmz",
+        "10.9.0.0/24".parse().unwrap(),
+        &[],
+    );
+    let body = json!({"loadbalancer": {"name": "front", "vip_subnet_id": dmz}});
+    let made = rig.sim.hand(
+        Service::LoadBalancer,
+        &Method::POST,
+        "/v2/lbaas/loadbalancers",
+        body,
+    );
+    let made = made.unwrap()["loadbalancer"].clone();
+    rig.wait(Duration::from_secs(10)).await;
+    let port = Id::new(made["vip_port_id"].as_str().unwrap());
+    crate::addresses::floating_ip_by_hand(&rig, Some(&port)).await;
+    rig.apply(web().annotated(LOAD_BALANCER_ID, made["id"].as_str().unwrap()))
+        .await;
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(
+        subnet_of(&rig.picture().await, 80).unwrap().as_str(),
+        rig.sim.subnet()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn f33_the_first_family_may_be_ipv6_where_the_configured_subnet_is_ipv4() {
+    for (families, policy) in [
+        (vec![Family::V6], FamilyPolicy::SingleStack),
+        (vec![Family::V6, Family::V4], FamilyPolicy::RequireDualStack),
+    ] {
+        let stage = Stage::new();
+        let six = stage.add_subnet(
+            &stage.network(),
+            "sub6",
+            "2001:db8::/64".parse().unwrap(),
+            &[],
+        );
+        let conf = format!(
+            "[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
+            stage.external_network(),
+            stage.subnet()
+        );
+        let mut rig = Rig::bare(stage, &conf);
+        rig.add_node("a", "2001:db8::4");
+        rig.apply(web().families(&families, policy)).await;
+        assert_eq!(refusal(&rig, "web"), "");
+        let picture = rig.picture().await;
+        assert_eq!(
+            picture.balancers[0]
+                .vip_subnet_id
+                .as_ref()
+                .unwrap()
+                .as_str(),
+            six
+        );
+        assert_eq!(
+            picture.balancers[0].additional_vips.len(),
+            families.len() - 1
+        );
+        assert_eq!(subnet_of(&picture, 80).unwrap().as_str(), six);
+        assert!(rig.published("web")[0].starts_with("2001:db8:"));
+        rig.forget();
+        rig.restart().await;
+        assert_eq!(rig.writes(), Vec::<String>::new());
+    }
+    // Where there is none of the family, it is said.
+    let mut rig = Rig::new("");
+    rig.apply(web().families(&[Family::V6], FamilyPolicy::SingleStack))
+        .await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_ne!(refusal(&rig, "web"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f33_no_second_address_is_published_that_no_member_can_serve() {
+    let both = |service: landfall_testkit::build::ServiceBuilder| {
+        service.families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack)
+    };
+    let udp = svc("web").udp_port("dns", 53).node_port(30053);
+    for (conf, service) in [(OVN, web()), ("", udp)] {
+        let mut rig = Rig::new(conf);
+        rig.sim.add_subnet(
+            &rig.sim.network(),
+            "sub6",
+            "2001:db8::/64".parse().unwrap(),
+            &[],
+        );
+        rig.apply(both(service)).await;
+        assert!(
+            refusal(&rig, "web").contains("no node has an IPv6 address"),
+            "{}",
+            refusal(&rig, "web")
+        );
+        assert_eq!(rig.writes(), Vec::<String>::new());
+    }
+}
