@@ -3,6 +3,7 @@
 mod beside;
 mod content;
 mod derived;
+mod fixed;
 mod notices;
 mod search;
 mod subnets;
@@ -168,6 +169,9 @@ impl OpenStack {
             features,
             choice.member_subnet.as_ref(),
         );
+        if let (Found::One { owner: true, .. }, Some(balancer)) = (&found, &balancer) {
+            reasons.extend(fixed::fixed(intent, wish, &choice, balancer));
+        }
         notices_of(&mut reasons, &mut notices);
         notices.extend(intent.remarks.iter().filter_map(unknown_method));
         if choice.zone.is_some() && !features.zones() && balancer.is_none() {

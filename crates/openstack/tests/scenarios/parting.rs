@@ -87,6 +87,34 @@ async fn who_shares_what_is_broken_leaves_once_it_can_be_changed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s04_the_first_takes_nothing_broken_from_those_who_stay() {
+    for operating in ["ONLINE", "OFFLINE", "ERROR"] {
+        let (mut rig, balancer) = shared().await;
+        let floating = rig.picture().await.floating_ips;
+        rig.sim.set_status(balancer.as_str(), "ERROR");
+        rig.sim.edit(balancer.as_str(), |row| {
+            row.insert("operating_status".to_owned(), operating.into());
+        });
+        rig.forget();
+        rig.delete("web").await;
+        rig.wait(AUDIT).await;
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers[0].id, balancer, "{operating}");
+        assert_eq!(picture.floating_ips, floating, "{operating}");
+        assert!(rig.cluster.service("web").is_some());
+        assert!(failure(&rig).contains("is in ERROR"), "{}", failure(&rig));
+        rig.sim.set_status(balancer.as_str(), "ACTIVE");
+        rig.wait(AUDIT).await;
+        rig.settle().await;
+        assert!(rig.cluster.service("web").is_none(), "{operating}");
+        assert_eq!(rig.picture().await.listeners.len(), 1);
+        rig.delete("guest").await;
+        assert!(rig.picture().await.is_empty(), "{operating}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_broken_goes_when_all_who_share_it_leave() {
     for order in [["web", "guest"], ["guest", "web"]] {
         let (mut rig, balancer) = shared().await;

@@ -256,3 +256,76 @@ async fn f33_no_second_address_is_published_that_no_member_can_serve() {
         assert_eq!(rig.writes(), Vec::<String>::new());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
+    for key in [
+        "flavor-id",
+        "availability-zone",
+        "subnet-id",
+        "network-id",
+        "port-id",
+        "lb-provider",
+    ] {
+        let mut rig = Rig::new("");
+        rig.apply(web()).await;
+        rig.forget();
+        let other = "99999999-9999-4999-8999-999999999999";
+        annotate(&mut rig, &[(key, other)]).await;
+        let told = remarks(&rig);
+        assert!(
+            told.contains("was made with") && told.contains(key) && told.contains(other),
+            "{key}: {told}"
+        );
+        assert_eq!(rig.published("web").len(), 1);
+        // The members' subnet follows the VIP's where none is named for them.
+        if key != "subnet-id" {
+            assert_eq!(rig.writes(), Vec::<String>::new(), "{key}");
+        }
+    }
+    // What is as it was asked for, by whichever of its names, is not.
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let subnet = rig.sim.subnet();
+    annotate(
+        &mut rig,
+        &[
+            ("lb-provider", "octavia"),
+            ("subnet-id", &subnet),
+            ("flavor-id", ""),
+        ],
+    )
+    .await;
+    assert!(
+        !remarks(&rig).contains("was made with"),
+        "{}",
+        remarks(&rig)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_another_vip_is_not_had_and_told_of() {
+    let internal = || {
+        web().annotated(
+            "service.beta.kubernetes.io/openstack-internal-load-balancer",
+            "true",
+        )
+    };
+    let mut rig = Rig::new("");
+    rig.apply(internal().load_balancer_ip("10.0.0.50")).await;
+    assert_eq!(rig.published("web"), ["10.0.0.50"]);
+    rig.forget();
+    rig.apply(internal().load_balancer_ip("10.0.0.51")).await;
+    assert_eq!(rig.published("web"), ["10.0.0.50"]);
+    assert!(
+        remarks(&rig).contains("10.0.0.51") && remarks(&rig).contains("was made with 10.0.0.50"),
+        "{}",
+        remarks(&rig)
+    );
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+/// What the Service's events say of options that can't be followed.
+fn remarks(rig: &Rig) -> String {
+    rig.cluster.messages("OptionNotApplicable").join("; ")
+}
