@@ -68,7 +68,7 @@ impl World {
             Fact::Node(row) => {
                 self.had_nodes = true;
                 let old = self.nodes.insert(row.name.clone(), row.clone());
-                if old.as_ref() == Some(&row) {
+                if old.is_some_and(|old| *old == *row || begins_to_leave(&old, &row)) {
                     Affected::Nobody
                 } else {
                     Affected::All
@@ -233,6 +233,16 @@ impl Affected {
             other => other,
         }
     }
+}
+
+/// Whether all that is new is that the autoscaler is about to remove the node. It drains it first: whoever looks next
+/// leaves it out, but nobody hurries.
+fn begins_to_leave(old: &NodeRow, new: &NodeRow) -> bool {
+    let leaving = NodeRow {
+        leaving: true,
+        ..old.clone()
+    };
+    leaving == *new
 }
 
 #[cfg(test)]

@@ -33,6 +33,10 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
     );
     assert!(balancer.tags.contains(&NAME.to_owned()));
     assert_eq!(balancer.provider, "amphora");
+    assert_eq!(
+        balancer.vip_subnet_id.as_ref().unwrap().as_str(),
+        rig.sim.subnet()
+    );
     let listener = picture.listener_at(80);
     assert_eq!(listener.name, format!("listener_0_{NAME}"));
     assert_eq!(
@@ -41,8 +45,27 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
     );
     assert_eq!(picture.pool_at(80).name, format!("pool_0_{NAME}"));
     assert_eq!(picture.members_at(80), ["10.0.0.4:30080", "10.0.0.5:30080"]);
+    let members = &picture.members[picture.pool_at(80).id.as_str()];
+    for member in members {
+        assert_eq!(
+            member.subnet_id.as_ref().unwrap().as_str(),
+            rig.sim.subnet()
+        );
+    }
+    let timeouts = [
+        listener.timeout_client_data,
+        listener.timeout_member_connect,
+        listener.timeout_member_data,
+        listener.timeout_tcp_inspect,
+    ];
+    let defaults = [50_000, 5_000, 50_000, 0].map(Some);
+    assert_eq!(timeouts, if rig.sim.is_ovn() { timeouts } else { defaults });
     assert!(picture.monitors.is_empty());
     assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(
+        picture.floating_ips[0].floating_network_id.as_str(),
+        rig.sim.external_network()
+    );
     assert_eq!(picture.floating_ips[0].port_id, balancer.vip_port_id);
     assert_eq!(
         picture.floating_ips[0].description,
@@ -98,9 +121,18 @@ async fn c03_a_restart_writes_nothing() {
 async fn c04_deletion_leaves_nothing() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
+    let picture = rig.picture().await;
+    let (balancer, floating) = (&picture.balancers[0].id, &picture.floating_ips[0].id);
     rig.forget();
     rig.delete("web").await;
     assert!(rig.picture().await.is_empty());
+    assert_eq!(
+        rig.writes(),
+        [
+            format!("DELETE /v2.0/floatingips/{floating}"),
+            format!("DELETE /v2/lbaas/loadbalancers/{balancer}?cascade=true"),
+        ]
+    );
     assert!(rig.cluster.service("web").is_none());
     assert!(
         rig.cluster
@@ -114,6 +146,7 @@ async fn c07_and_c08_ports_come_and_go_beside_those_that_stay() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await.listener_at(80).id.clone();
+    rig.forget();
     rig.apply(
         svc("web")
             .named_port("a", 80)
@@ -129,11 +162,29 @@ async fn c07_and_c08_ports_come_and_go_beside_those_that_stay() {
     );
     assert_eq!(picture.listener_at(443).name, format!("listener_1_{NAME}"));
     assert_eq!(picture.listener_at(80).id, before);
+    let made = ["POST /v2/lbaas/listeners", "POST /v2/lbaas/pools"].map(str::to_owned);
+    let (last, other) = (
+        picture.pool_at(443).id.clone(),
+        picture.pool_at(80).id.clone(),
+    );
+    let members = format!("PUT /v2/lbaas/pools/{last}/members");
+    assert_eq!(rig.writes(), [&made[..], &[members]].concat());
+    let listener = picture.listener_at(443).id.clone();
+    rig.forget();
     rig.apply(svc("web").named_port("b", 443).node_port(30443))
         .await;
     let picture = rig.picture().await;
+    assert_eq!(picture.listeners[0].id, listener);
     assert_eq!(picture.listeners.len(), 1);
+    assert_eq!(picture.pools[0].id, last);
     assert_eq!(picture.pools.len(), 1);
+    assert_eq!(
+        rig.writes(),
+        [
+            format!("DELETE /v2/lbaas/pools/{other}"),
+            format!("DELETE /v2/lbaas/listeners/{before}"),
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
