@@ -1,5 +1,6 @@
 //! Reading Neutron: floating IPs, networks, groups and the ports of nodes.
 
+mod guarded;
 mod inside;
 mod sought;
 

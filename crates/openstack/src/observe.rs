@@ -160,6 +160,10 @@ impl OpenStack {
         }
         let inside = self.inside_member_subnet(wish, &choice).await?;
         let wish = inside.as_ref().unwrap_or(wish);
+        let guarded = self.guarded_only(wish, features.ovn).await?;
+        let (guarded, unguarded) = guarded.unzip();
+        let wish = guarded.as_ref().unwrap_or(wish);
+        notices.extend(unguarded.map(|reason| ("LoadBalancerNodesUnguarded", reason)));
         let (listeners, mut reasons) = wanted::listeners(
             intent,
             wish,

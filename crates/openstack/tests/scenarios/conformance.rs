@@ -94,7 +94,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ("C31", "crates/landfall/tests/it/openstack.rs"),
     (
         "R10",
-        "crates/openstack/tests/client/calls.rs, each_kind_of_call_has_its_patience",
+        "crates/openstack/tests/client/calls.rs, r10_an_answer_is_waited_for_as_long_as_is_configured",
     ),
 ];
 

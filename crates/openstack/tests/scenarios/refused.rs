@@ -329,3 +329,40 @@ async fn f12_another_vip_is_not_had_and_told_of() {
 fn remarks(rig: &Rig) -> String {
     rig.cluster.messages("OptionNotApplicable").join("; ")
 }
+
+#[tokio::test(start_paused = true)]
+async fn g12_a_node_that_nothing_guards_is_no_member_of_a_port_with_source_ranges() {
+    for strict in [true, false] {
+        let mut rig = Rig::new(&format!("{OVN}\nmanage-security-groups=true"));
+        rig.settings.strict_source_ranges = strict;
+        let server = "00000000-0000-4000-8000-00000000000c";
+        rig.sim
+            .add_nic("c", server, "10.0.0.6".parse().unwrap(), false);
+        let row = node("c", "10.0.0.6");
+        let row = row.with(|row| row.provider_id = Some(format!("openstack:///{server}").into()));
+        rig.cluster.put_node(row.row());
+        rig.cluster.put_node(node("metal", "10.0.0.7").row());
+        let service = svc("web").named_port("admin", 22).node_port(30022);
+        let service = service.named_port("web", 80).node_port(30080);
+        rig.apply(service.annotated("landfall.dev/source-ranges.admin", "10.0.0.0/8"))
+            .await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.members_at(80).len(), 4);
+        let told = rig
+            .cluster
+            .messages("LoadBalancerNodesUnguarded")
+            .join("; ");
+        assert_eq!(
+            told.contains("2 nodes are no members") && told.contains("c, metal"),
+            strict,
+            "{told}"
+        );
+        let guarded = ["10.0.0.4:30022", "10.0.0.5:30022"];
+        assert_eq!(
+            picture.members_at(22) == guarded,
+            strict,
+            "{:?}",
+            picture.members_at(22)
+        );
+    }
+}
