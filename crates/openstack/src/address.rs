@@ -122,10 +122,12 @@ pub(crate) fn plan(
         }
         let because = format!("{} asks for another address", field(intent));
         // What serves is given back only once the other leads here. Neutron lets one of each network do so.
-        if other.floating_network_id == attached.floating_network_id {
+        let in_its_place = other.floating_network_id == attached.floating_network_id;
+        if in_its_place {
             plan.push(detach(attached), because);
         }
-        attach(other, balancer, plan);
+        let before = Some(attached).filter(|_| in_its_place);
+        attach(other, before, balancer, plan);
         return Ok(());
     }
     if !owner {
@@ -146,16 +148,16 @@ pub(crate) fn plan(
         if there.port_id.is_some() {
             // Somebody was quicker: what served before goes on serving.
             if let Some(spare) = &view.spare {
-                attach(spare, balancer, plan);
+                attach(spare, None, balancer, plan);
                 return Ok(());
             }
             return Err(vec![in_use(intent, there)]);
         }
-        attach(there, balancer, plan);
+        attach(there, None, balancer, plan);
         return Ok(());
     }
     if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_none()) {
-        attach(spare, balancer, plan);
+        attach(spare, None, balancer, plan);
         return Ok(());
     }
     if let Some(problem) = &view.problem {
@@ -221,7 +223,12 @@ pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
     }
 }
 
-fn attach(floating_ip: &FloatingIp, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
+fn attach(
+    floating_ip: &FloatingIp,
+    instead_of: Option<&FloatingIp>,
+    balancer: &LoadBalancer,
+    plan: &mut Plan<Step>,
+) {
     // Without the port, Neutron would take the request for its opposite.
     let Some(port) = &balancer.vip_port_id else {
         return;
@@ -230,6 +237,7 @@ fn attach(floating_ip: &FloatingIp, balancer: &LoadBalancer, plan: &mut Plan<Ste
         floating_ip: floating_ip.id.clone(),
         address: floating_ip.floating_ip_address,
         port: port.clone(),
+        instead_of: instead_of.map(|it| it.id.clone()),
     };
     plan.push(step, "it is the Service's, and leads nowhere");
 }

@@ -87,7 +87,11 @@ impl OpenStack {
             // Something else may be what it does not know.
             let provider = body["provider"].as_str().unwrap_or_default();
             let by_provider = error.message.to_lowercase().contains("vip");
-            let whose = if by_provider { provider } else { service.as_str() };
+            let whose = if by_provider {
+                provider
+            } else {
+                service.as_str()
+            };
             memory.one_vip_only.insert(whose.to_owned());
             return Ok(Applied::Busy {
                 after: Duration::ZERO,
@@ -486,7 +490,9 @@ fn resting((count, left): (u32, Duration)) -> ProviderError {
     };
     let reason = Reason::error(
         Code::LoadBalancerFailed,
-        format!("{what} that was asked for ended in ERROR or was removed before it worked; another one follows"),
+        format!(
+            "{what} that was asked for ended in ERROR or was removed before it worked; another one follows"
+        ),
     );
     ProviderError {
         reason: reason.remedy("the cloud's operators can see why in the logs of Octavia"),

@@ -173,9 +173,8 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
 /// Others that were made for the very same Service: a request was repeated whose answer was lost.
 fn repeated(seeker: Seeker<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
-    let ours = others.filter(|it| {
-        it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it) && may_go(it)
-    });
+    let ours = others
+        .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it) && may_go(it));
     ours.map(|it| it.id.clone()).collect()
 }
 
@@ -199,8 +198,7 @@ fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
 fn is_owner(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
     let names = seeker.names;
     let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
-    (now || is_renamed(seeker, balancer))
-        && !names.of_another_cluster(&balancer.tags)
+    (now || is_renamed(seeker, balancer)) && !names.of_another_cluster(&balancer.tags)
 }
 
 /// Whether it is the Service's from when the cluster had another name, rather than that of a Service of the same

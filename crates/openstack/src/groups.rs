@@ -168,11 +168,14 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
         let Some(member) = listener.pool.members.values().next() else {
             continue;
         };
-        let clients = view
-            .clients
+        let clients = view.clients.iter().filter(|(key, _)| {
+            (key.protocol, key.port.get()) == (listener.transport, listener.port)
+        });
+        for source in view
+            .sources
             .iter()
-            .filter(|(key, _)| (key.protocol, key.port.get()) == (listener.transport, listener.port));
-        for source in view.sources.iter().chain(clients.flat_map(|(_, sources)| sources)) {
+            .chain(clients.flat_map(|(_, sources)| sources))
+        {
             allow(
                 &listener.transport.as_str().to_lowercase(),
                 member.port,

@@ -188,7 +188,9 @@ impl Memory {
     pub(crate) fn rest(&self, service: &Uid, now: Instant) -> Option<(u32, Duration)> {
         let (count, last) = self.makings.get(service)?;
         let pause = REST * 2_u32.saturating_pow(count.saturating_sub(1));
-        let left = pause.min(LONGEST_REST).checked_sub(now.saturating_duration_since(*last))?;
+        let left = pause
+            .min(LONGEST_REST)
+            .checked_sub(now.saturating_duration_since(*last))?;
         (!left.is_zero()).then_some((*count, left))
     }
 

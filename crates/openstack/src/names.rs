@@ -171,7 +171,11 @@ impl Names {
     /// The description of a rule that is the Service's in a group of the whole cluster.
     pub fn rule(&self) -> String {
         let service = self.uid_tag.trim_start_matches(UID_PREFIX);
-        match self.cluster_tag.as_deref().and_then(|it| it.strip_prefix(CLUSTER_PREFIX)) {
+        match self
+            .cluster_tag
+            .as_deref()
+            .and_then(|it| it.strip_prefix(CLUSTER_PREFIX))
+        {
             Some(cluster) => format!("{RULE_MARK}{service} of {cluster}"),
             None => format!("{RULE_MARK}{service}"),
         }

@@ -148,7 +148,8 @@ impl OpenStack {
         if floating && view.attached.is_none() && *owner {
             match self
                 .floating_source(target, requested.is_some(), &mut view)
-                .await? {
+                .await?
+            {
                 // Without the further address, the first one is still reached from outside.
                 Ok(()) if view.network.is_none() && further_v4(target, balancer).is_none() => {
                     notices.extend(no_external_network(intent));
@@ -462,7 +463,9 @@ fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
         _ => "0.0.0.0/0",
     };
     let sources = |allowed: &AllowedSources| match allowed {
-        AllowedSources::Only(prefixes) => prefixes.iter().map(|it| it.trunc().to_string()).collect(),
+        AllowedSources::Only(prefixes) => {
+            prefixes.iter().map(|it| it.trunc().to_string()).collect()
+        }
         AllowedSources::All => BTreeSet::from([everybody.to_owned()]),
     };
     let listeners = wish.listeners.iter();

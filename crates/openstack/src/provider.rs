@@ -20,7 +20,8 @@ use crate::live::Shown;
 use crate::memory::Memory;
 use crate::names::{UID_PREFIX, service_of};
 use crate::objects::{
-    FloatingIp, Id, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning, SecurityGroup,
+    FloatingIp, Id, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning,
+    SecurityGroup,
 };
 use crate::observed::{Found, Goal, Observed};
 use crate::settings::Settings;

@@ -119,7 +119,8 @@ fn address(
         return Some(attached.floating_ip_address);
     }
     // Where there is no external network, the VIP is all there is. Who shares a load balancer does not look for one.
-    let nowhere = owner && view.network.is_none() && view.problem.is_none() && view.requested.is_none();
+    let nowhere =
+        owner && view.network.is_none() && view.problem.is_none() && view.requested.is_none();
     balancer
         .vip_address
         .filter(|_| nowhere && view.spare.is_none())

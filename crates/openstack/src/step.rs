@@ -202,6 +202,8 @@ pub enum Step {
         address: IpAddr,
         /// The port of the VIP.
         port: Id,
+        /// The one that led there until now, and does so again where this one can't.
+        instead_of: Option<Id>,
     },
     /// Lead a floating IP nowhere.
     DetachFloatingIp {

@@ -35,8 +35,21 @@ impl OpenStack {
                 Ok(())
             }
             Step::AttachFloatingIp {
-                floating_ip, port, ..
-            } => self.lead(floating_ip, &json!({"port_id": port})).await,
+                floating_ip,
+                port,
+                instead_of,
+                ..
+            } => {
+                let here = json!({"port_id": port});
+                let led = self.lead(floating_ip, &here).await;
+                if let (Err(error), Some(before)) = (&led, instead_of)
+                    && !error.may_be_done()
+                    && let Err(error) = self.lead(before, &here).await
+                {
+                    tracing::warn!(floating_ip = %before, %error, "what served before could not be attached again");
+                }
+                led
+            }
             Step::DetachFloatingIp { floating_ip, .. } => {
                 self.lead(floating_ip, &json!({"port_id": null})).await
             }

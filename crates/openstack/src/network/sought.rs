@@ -61,7 +61,12 @@ impl<'a> Sought<'a> {
         let mut here: Vec<&FloatingIp> = all.iter().filter(|it| self.is_here(it)).collect();
         here.sort_by_key(|it| self.requested != Some(it.floating_ip_address));
         view.attached = here.first().copied().cloned();
-        let mut spare: Vec<&FloatingIp> = here.into_iter().skip(1).collect();
+        // Another one that leads here is somebody's business, unless it is the Service's.
+        let beside = here.into_iter().skip(1);
+        let published = |it: &FloatingIp| self.held.contains(&it.floating_ip_address);
+        let mut spare: Vec<&FloatingIp> = beside
+            .filter(|it| self.is_ours(it) || published(it))
+            .collect();
         for it in all {
             let requested = self.requested == Some(it.floating_ip_address);
             if requested {
@@ -75,7 +80,12 @@ impl<'a> Sought<'a> {
                 view.held_by = view.held_by.or_else(|| holder.cloned());
             }
         }
-        spare.sort_by_key(|it| (!self.held.contains(&it.floating_ip_address), self.is_kept(it)));
+        spare.sort_by_key(|it| {
+            (
+                !self.held.contains(&it.floating_ip_address),
+                self.is_kept(it),
+            )
+        });
         let spare = spare.first().copied();
         view.spare_is_kept = spare.is_some_and(|it| self.is_kept(it));
         view.spare = spare.cloned();
@@ -85,14 +95,17 @@ impl<'a> Sought<'a> {
     fn is_ours(&self, it: &FloatingIp) -> bool {
         let described = it.description == self.description
             || self.of_owner.is_some_and(|owner| it.description == owner);
-        // What somebody attached by hand is not taken back when it is detached by hand.
         let published = self.held.contains(&it.floating_ip_address);
+        // What somebody attached by hand is not taken back when it is detached by hand.
         described || (published && (is_made(it) || self.replaced))
     }
 
     /// Whether it was there before the Service, whose name an earlier one had that kept it.
     fn is_kept(&self, it: &FloatingIp) -> bool {
-        let made = it.created_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+        let made = it
+            .created_at
+            .as_deref()
+            .and_then(|at| at.parse::<Timestamp>().ok());
         let (Some(made), Some(since)) = (made, self.since) else {
             return false;
         };

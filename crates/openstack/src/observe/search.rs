@@ -115,9 +115,7 @@ impl OpenStack {
         }
         let traces = match &named {
             Some((_, None)) => {
-                let view = self
-                    .floating_ips(&Sought::of(names))
-                    .await?;
+                let view = self.floating_ips(&Sought::of(names)).await?;
                 view.spare.is_some()
             }
             _ => false,
@@ -150,7 +148,9 @@ impl OpenStack {
         // Who shares a load balancer publishes its address, too.
         let record = Record::of(intent).filter(|it| it.given);
         let shares = |row: &LoadBalancer| {
-            let recorded = record.as_ref().is_some_and(|it| it.balancer == row.id.as_str());
+            let recorded = record
+                .as_ref()
+                .is_some_and(|it| it.balancer == row.id.as_str());
             recorded || row.tags.contains(&names.load_balancer)
         };
         if held.is_empty() || roster.iter().any(|it| it.name == names.load_balancer) {

@@ -90,8 +90,7 @@ impl OpenStack {
     /// The subnet in which the first node of this cloud has its address.
     pub(super) async fn node_subnet(&self, wish: &LoadBalancerWish) -> Result<Option<Id>, Trouble> {
         let named = |node: &&NodeTarget| node.provider_id.is_some();
-        let ours =
-            |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
+        let ours = |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
         let mut nodes = wish.nodes.iter();
         let node = nodes.clone().find(ours).or_else(|| nodes.find(named));
         let Some(node) = node else {
@@ -126,9 +125,7 @@ impl OpenStack {
             ))]));
         };
         let subnet = fixed.subnet_id.clone();
-        self.memory()
-            .node_subnets
-            .insert(place, subnet.clone());
+        self.memory().node_subnets.insert(place, subnet.clone());
         Ok(Some(subnet))
     }
 

@@ -261,3 +261,54 @@ async fn g08_rules_in_the_shared_group_go_when_groups_are_managed_no_more_or_dif
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_served_before_serves_again_where_somebody_was_quicker() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let port = rig.picture().await.balancers[0].vip_port_id.clone();
+    for by_hand in [false, true] {
+        if by_hand {
+            // The one that serves is a person's.
+            rig.sim
+                .delete(rig.picture().await.floating_ips[0].id.as_str());
+            floating_ip_by_hand(&rig, port.as_ref()).await;
+            rig.apply(web()).await;
+            rig.wait(AUDIT).await;
+        }
+        let before = rig.published("web");
+        let other = floating_ip_by_hand(&rig, None).await;
+        // Between our look and our request, somebody leads the other one elsewhere.
+        let path = format!("/v2.0/floatingips/{}", other.id);
+        let (sim, taken) = (rig.sim.clone(), path.clone());
+        rig.sim.on_call(move |call| {
+            let hit = call.method == Method::PUT && call.path == taken;
+            if hit {
+                sim.edit(other.id.as_str(), |row| {
+                    row.insert(
+                        "port_id".to_owned(),
+                        "99999999-9999-4999-8999-999999999999".into(),
+                    );
+                });
+            }
+            hit.then(|| {
+                landfall_testkit::openstack::Fault::status(call.service, 409, "already associated")
+            })
+        });
+        rig.apply(web().load_balancer_ip(&other.floating_ip_address.to_string()))
+            .await;
+        rig.wait(AUDIT).await;
+        rig.settle().await;
+        assert_eq!(rig.published("web"), before, "{by_hand}");
+        let serving = rig.picture().await.floating_ips;
+        let serving = serving.iter().find(|it| it.port_id == port).unwrap();
+        assert_eq!(serving.floating_ip_address.to_string(), before[0]);
+        assert!(
+            refusal(&rig, "web").contains("in use"),
+            "{}",
+            refusal(&rig, "web")
+        );
+        rig.sim.on_call(|_| None);
+        rig.apply(web()).await;
+    }
+}

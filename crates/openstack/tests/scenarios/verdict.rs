@@ -165,8 +165,10 @@ impl Verdict<'_> {
         let mut rules = Vec::new();
         for group in list(of, "groups") {
             let own = text(group, "name").starts_with(&own);
-            let there =
-                list(group, "rules").filter(|it| it[0] == "ingress" && (own || it[6].as_str().is_some_and(|it| it.starts_with(&mark))));
+            let there = list(group, "rules").filter(|it| {
+                it[0] == "ingress"
+                    && (own || it[6].as_str().is_some_and(|it| it.starts_with(&mark)))
+            });
             rules.extend(there.cloned());
             if own {
                 let ports = list(of, "node ports");
