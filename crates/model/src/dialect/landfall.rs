@@ -17,6 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: Some(Severity::Error),
     empty_is_absent: false,
     successor: None,
+    not_on_openstack: None,
     about: "\
 These work with every provider, or are refused with a reason where a provider can't do them. A value that an
 option does not take, and a key that is not in this list, is an error: the Service keeps what it had before and
