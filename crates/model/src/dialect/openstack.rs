@@ -88,7 +88,8 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-proto",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack it is not taken away with this, since \
+                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -99,7 +100,8 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-port",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack it is not taken away with this, since \
+                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
