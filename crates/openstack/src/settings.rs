@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use std::time::Duration;
-
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::listener::Algorithm;
@@ -114,14 +112,12 @@ impl Settings {
                 MonitorChoice::Off
             }
         });
-        // What is configured is sent as it is, cut to whole seconds, as the reference has it.
-        let seconds = |time: Duration| Duration::from_secs(time.as_secs());
         let retries = |count: u32| u8::try_from(count.clamp(1, 10)).unwrap_or(10);
         PortOptions {
             algorithm: given(algorithm, "lb-method"),
             monitor: given(monitor, "create-monitor"),
-            monitor_delay: given(Some(seconds(conf.monitor_delay)), "monitor-delay"),
-            monitor_timeout: given(Some(seconds(conf.monitor_timeout)), "monitor-timeout"),
+            monitor_delay: given(Some(conf.monitor_delay), "monitor-delay"),
+            monitor_timeout: given(Some(conf.monitor_timeout), "monitor-timeout"),
             monitor_max_retries: given(
                 Some(retries(conf.monitor_max_retries)),
                 "monitor-max-retries",

@@ -35,7 +35,7 @@ pub(super) fn timeout(
             scene,
             choice,
             show_duration(time),
-            format!("write at most {}", show_duration(A_DAY)),
+            format!("ask for at most {}", show_duration(A_DAY)),
             findings,
         );
     }
@@ -65,7 +65,7 @@ pub(super) fn of_monitor(
     let time = *choice.take(findings);
     if !scene.capabilities.openstack && !(MILLISECOND..=AN_HOUR).contains(&time) {
         let (least, most) = (show_duration(MILLISECOND), show_duration(AN_HOUR));
-        let remedy = format!("write a time from {least} to {most}");
+        let remedy = format!("ask for a time from {least} to {most}");
         refuse(scene, choice, show_duration(time), remedy, findings);
     }
     time
