@@ -10,6 +10,7 @@
 //! ```
 
 mod address;
+mod bounds;
 mod findings;
 mod layers;
 mod listener;
@@ -26,7 +27,7 @@ use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::rows::ServiceRow;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use crate::World;
 use findings::Findings;
@@ -79,7 +80,11 @@ pub fn resolve_previous(
     if service.deleting || !service.wants_load_balancer {
         return Ok(removal(service));
     }
-    let reading = dialect::read(&service.annotations, &service.ports);
+    let reading = if capabilities.openstack {
+        dialect::read_on_openstack(&service.annotations, &service.ports)
+    } else {
+        dialect::read(&service.annotations, &service.ports)
+    };
     let mut findings = Findings::new(service, reading.reasons.clone());
     findings.extend(if capabilities.openstack {
         reading.cloud_reasons.clone()
@@ -111,6 +116,13 @@ pub fn resolve_previous(
     }
     listeners.sort_by_key(|listener| listener.key);
     crew.remark(&scene, &listeners, &mut findings);
+    let checked = listeners.iter().any(|it| it.pool.monitor.is_some());
+    findings.extend(reading.monitor_reasons.iter().cloned().map(|mut reason| {
+        if !checked {
+            reason.severity = Severity::Warning;
+        }
+        reason
+    }));
     let hostname = scene
         .options
         .hostname
@@ -131,6 +143,7 @@ pub fn resolve_previous(
             order: order(service),
             health_check_port: health_check_port(service),
             nodes,
+            has_nodes: nodes::any(&scene),
         }),
         cloud: reading.options.cloud.clone(),
         marks: service.status.marks.clone(),

@@ -30,7 +30,7 @@ pub use options::{
     EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, ModeChoice, MonitorChoice,
     PortOptions, PortRef, ServiceOptions,
 };
-pub use read::{GivenOption, Reading, read};
+pub use read::{GivenOption, Reading, read, read_on_openstack};
 pub use reference::reference_page;
 pub use suggest::closest;
 pub use value::{Refusal, address, cidr, show_duration};
@@ -53,6 +53,8 @@ pub struct Dialect {
     pub empty_is_absent: bool,
     /// The prefix that took this one's place.
     pub successor: Option<&'static str>,
+    /// Why it is passed over on OpenStack: one clause.
+    pub not_on_openstack: Option<&'static str>,
     /// Introduction on the reference page, Markdown.
     pub about: &'static str,
     /// The options, in the order of the reference page.
@@ -135,6 +137,8 @@ pub enum Outcome {
 pub enum Complaint {
     /// The option does not take it, so the wish can't be had.
     Invalid(Refusal),
+    /// The option does not take it, which matters only where a port has a monitor.
+    OfMonitor(Refusal),
     /// The option does not take it, and another value holds in its place, as users of that dialect
     /// are used to.
     Replaced {
@@ -158,6 +162,11 @@ pub static DIALECTS: &[&Dialect] = &[
     &metallb::DIALECT,
     &metallb::DEPRECATED,
 ];
+
+/// Whether an annotation is of the portable dialect.
+pub fn is_portable(annotation: &str) -> bool {
+    annotation.starts_with(landfall::DIALECT.prefix)
+}
 
 // === impl Effect ===
 

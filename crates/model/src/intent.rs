@@ -54,6 +54,9 @@ pub struct LoadBalancerWish {
     pub health_check_port: Option<NonZeroU16>,
     /// Eligible nodes with the address that members have, for providers whose members are nodes.
     pub nodes: Vec<NodeTarget>,
+    /// Whether there is a node that could be a member but for the node selector and its addresses.
+    #[serde(default)]
+    pub has_nodes: bool,
 }
 
 /// A node whose NodePorts are members.

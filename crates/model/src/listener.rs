@@ -53,6 +53,24 @@ pub struct Listener {
     pub accept_proxy_from: Vec<IpNet>,
     /// Who serves the traffic.
     pub pool: Pool,
+    /// What of this somebody said outright, for providers whose cloud may have other opinions already.
+    #[serde(skip_serializing_if = "Said::is_nothing", default)]
+    pub said: Said,
+}
+
+/// What was said of a listener outright. Where nothing was said, a default stands there, and a provider may leave
+/// what it finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Said {
+    /// The mode.
+    pub mode: bool,
+    /// Which forwarded headers there are, and that there are no others: by the portable dialect.
+    pub headers: bool,
+    /// The weights of members.
+    pub weights: bool,
+    /// Which members are backups.
+    pub backups: bool,
 }
 
 /// How a listener treats the bytes that pass.
@@ -212,7 +230,7 @@ pub struct Monitor {
     pub check: Check,
     /// From the start of one check to the start of the next.
     pub delay: Duration,
-    /// A check that takes longer has failed; at most `delay`.
+    /// A check that takes longer has failed; at most `delay`, except on OpenStack.
     pub timeout: Duration,
     /// This many good checks in a row bring a member back, 1..=10.
     pub max_retries: u8,
@@ -351,6 +369,15 @@ impl AllowedSources {
     }
 }
 
+// === impl Said ===
+
+impl Said {
+    /// Whether everything is a default.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 // === impl Timeouts ===
 
 impl Default for Timeouts {
@@ -430,6 +457,7 @@ impl Listener {
             drain: DEFAULT_DRAIN,
             accept_proxy_from: Vec::new(),
             pool: Pool::default(),
+            said: Said::default(),
         }
     }
 }
@@ -477,6 +505,11 @@ impl StatusCodes {
         self.0
             .iter()
             .any(|&(first, last)| (first..=last).contains(&code))
+    }
+
+    /// The codes, first to last; single ones are both.
+    pub fn ranges(&self) -> &[(u16, u16)] {
+        &self.0
     }
 }
 

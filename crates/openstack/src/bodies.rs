@@ -150,7 +150,7 @@ pub fn pool(wanted: &WantedPool) -> Map<String, Value> {
     body
 }
 
-/// A member, with what somebody set by hand on the one that is there.
+/// A member, with what somebody set by hand on the one that is there and nobody said otherwise.
 pub fn member(address: std::net::IpAddr, wanted: &WantedMember, there: Option<&Member>) -> Value {
     let mut body = json!({"address": address, "protocol_port": wanted.port, "name": wanted.name});
     if let Some(subnet) = &wanted.subnet {
@@ -159,13 +159,15 @@ pub fn member(address: std::net::IpAddr, wanted: &WantedMember, there: Option<&M
     if let Some(port) = wanted.monitor_port {
         body["monitor_port"] = port.into();
     }
-    let Some(there) = there else { return body };
-    if let Some(weight) = there.weight.filter(|weight| *weight != 1) {
+    let by_hand = there.and_then(|it| it.weight).filter(|it| *it != 1);
+    if let Some(weight) = wanted.weight.or(by_hand) {
         body["weight"] = weight.into();
     }
-    if there.backup {
-        body["backup"] = true.into();
+    let by_hand = there.map(|it| it.backup).filter(|backup| *backup);
+    if let Some(backup) = wanted.backup.or(by_hand) {
+        body["backup"] = backup.into();
     }
+    let Some(there) = there else { return body };
     if there.admin_state_up == Some(false) {
         body["admin_state_up"] = false.into();
     }

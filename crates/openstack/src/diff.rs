@@ -422,14 +422,15 @@ fn header_changes(listener: &Listener, wanted: &WantedListener) -> Option<Value>
         let value = listener.insert_headers.get(name);
         value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
     };
-    let differs = HEADERS
-        .into_iter()
+    let managed = HEADERS.into_iter().filter(|name| wanted.manages(name));
+    let differs = managed
+        .clone()
         .any(|name| is_set(name) != wanted.headers.contains_key(name));
     if !differs {
         return None;
     }
     let mut headers = listener.insert_headers.clone();
-    for name in HEADERS {
+    for name in managed {
         match wanted.headers.get(name) {
             Some(value) => headers.insert(name.to_owned(), value.clone()),
             None => headers.remove(name),

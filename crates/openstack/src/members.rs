@@ -1,7 +1,7 @@
 //! The members that are wanted against those that are there. Pure.
 //!
-//! What somebody set by hand on a member (weight, backup, administrative state) stays. A member's subnet can't
-//! change: it is taken out and added again, one half of them at a time.
+//! What somebody set by hand on a member (weight, backup, administrative state) stays, unless the Service says what
+//! it shall be. A member's subnet can't change: it is taken out and added again, one half of them at a time.
 
 mod gradual;
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::bodies;
 use crate::diff::Diff;
@@ -168,7 +168,18 @@ fn one_by_one(
 ) {
     for (address, member) in &wanted.members {
         let key = Some((*address, member.port));
-        if there.iter().any(|it| key_of(it) == key) {
+        let mut same = there.iter().filter(|it| key_of(it) == key).peekable();
+        if same.peek().is_some() {
+            if same.any(|it| stays(it, member) && weighs_otherwise(it, member)) {
+                let step = Step::UpdateMember {
+                    load_balancer: diff.balancer.id.clone(),
+                    pool: pool.clone(),
+                    address: *address,
+                    port: member.port,
+                    changes: weighing(member),
+                };
+                plan.push_members(step, "the Service says what the member's share is");
+            }
             continue;
         }
         let mut body = bodies::member(*address, member, None);
@@ -183,17 +194,13 @@ fn one_by_one(
     }
     for (address, port) in there.iter().filter_map(key_of) {
         let member = wanted.members.get(&address);
-        let stays = member
-            .filter(|it| it.port == port)
-            .is_some_and(|wanted_now| {
-                let mut same = there
-                    .iter()
-                    .filter(|it| key_of(it) == Some((address, port)));
-                same.all(|it| {
-                    !is_elsewhere(it, wanted_now) && it.monitor_port == wanted_now.monitor_port
-                })
-            });
-        if !stays {
+        let member_stays = member.filter(|it| it.port == port).is_some_and(|wanted| {
+            let mut same = there
+                .iter()
+                .filter(|it| key_of(it) == Some((address, port)));
+            same.all(|it| stays(it, wanted))
+        });
+        if !member_stays {
             let step = Step::DeleteMember {
                 load_balancer: diff.balancer.id.clone(),
                 pool: pool.clone(),
@@ -203,6 +210,11 @@ fn one_by_one(
             plan.push_members(step, "it is no member any more, or another one");
         }
     }
+}
+
+/// Whether a member need not be taken out to become what is wanted.
+fn stays(there: &Member, wanted: &WantedMember) -> bool {
+    !is_elsewhere(there, wanted) && there.monitor_port == wanted.monitor_port
 }
 
 fn reason(added: usize, gone: usize, moved: usize) -> String {
@@ -299,6 +311,8 @@ fn as_member(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> 
         subnet_id: wanted.subnet.clone(),
         monitor_port: wanted.monitor_port,
         provisioning_status: Provisioning::Active,
+        weight: wanted.weight.or(there.and_then(|it| it.weight)),
+        backup: wanted.backup.unwrap_or(there.is_some_and(|it| it.backup)),
         ..there.cloned().unwrap_or_default()
     }
 }
@@ -315,7 +329,25 @@ fn differs(there: &Member, wanted: &WantedMember) -> bool {
     // Without a name, a request for very many members was too large with names.
     let renamed = !there.name.is_empty() && there.name != wanted.name;
     let failed = there.provisioning_status == Provisioning::Error;
-    failed || renamed || there.monitor_port != wanted.monitor_port
+    failed
+        || renamed
+        || there.monitor_port != wanted.monitor_port
+        || weighs_otherwise(there, wanted)
+}
+
+/// Whether the Service says of its weight, or of it as a backup, what is not so.
+fn weighs_otherwise(there: &Member, wanted: &WantedMember) -> bool {
+    wanted
+        .weight
+        .is_some_and(|it| it != there.weight.unwrap_or(1))
+        || wanted.backup.is_some_and(|it| it != there.backup)
+}
+
+/// The request for what the Service says of its weight, and of it as a backup.
+fn weighing(wanted: &WantedMember) -> Map<String, Value> {
+    let weight = wanted.weight.map(|it| ("weight".to_owned(), it.into()));
+    let backup = wanted.backup.map(|it| ("backup".to_owned(), it.into()));
+    weight.into_iter().chain(backup).collect()
 }
 
 /// A member without a subnet is reached through the VIP's, which may well be the one that is wanted.

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use std::time::Duration;
-
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::listener::Algorithm;
@@ -119,13 +117,7 @@ impl Settings {
             algorithm: given(algorithm, "lb-method"),
             monitor: given(monitor, "create-monitor"),
             monitor_delay: given(Some(conf.monitor_delay), "monitor-delay"),
-            monitor_timeout: given(
-                Some(
-                    conf.monitor_timeout
-                        .min(conf.monitor_delay.max(Duration::from_secs(1))),
-                ),
-                "monitor-timeout",
-            ),
+            monitor_timeout: given(Some(conf.monitor_timeout), "monitor-timeout"),
             monitor_max_retries: given(
                 Some(retries(conf.monitor_max_retries)),
                 "monitor-max-retries",

@@ -2,12 +2,14 @@
 //! provider can do.
 
 mod families;
+mod judge;
+mod monitor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-use landfall_model::listener::{Algorithm, AllowedSources, Check, ProxyProtocol};
+use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol};
 use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,9 @@ pub struct WantedListener {
     pub timeouts: Option<[u64; 4]>,
     /// Headers, of those that are ours to set.
     pub headers: BTreeMap<String, String>,
+    /// All of [`HEADERS`] are ours to set and to take away. See [`WantedListener::manages`].
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub all_headers: bool,
     /// The certificate.
     pub tls: Option<String>,
     /// Who may connect; `None`: not for this provider.
@@ -77,6 +82,12 @@ pub struct WantedMember {
     pub subnet: Option<Id>,
     /// The port that the monitor asks instead.
     pub monitor_port: Option<u16>,
+    /// Its share of new connections; `None`: what it has, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub weight: Option<u16>,
+    /// Whether it serves only while no other can; `None`: as it is, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backup: Option<bool>,
 }
 
 /// A monitor, as it shall be.
@@ -99,8 +110,11 @@ pub struct WantedMonitor {
     pub http: Option<(String, String, String)>,
 }
 
-/// The headers that are ours to set and to take away.
+/// The headers that can be ours to set and to take away, that of the reference first.
 pub const HEADERS: [&str; 3] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port"];
+
+/// What Octavia calls its driver for virtual machines.
+const AMPHORAE: [&str; 3] = ["amphora", "octavia", "amphorav2"];
 
 /// Where nodes tell whether they have an endpoint.
 const HEALTHZ: &str = "/healthz";
@@ -131,6 +145,7 @@ pub fn listeners(
             wanted.push(scene.listener(index, listener));
         }
     }
+    scene.judge_service(&wanted);
     (wanted, scene.reasons)
 }
 
@@ -153,12 +168,25 @@ struct Scene<'a> {
     reasons: Vec<Reason>,
 }
 
+// === impl WantedListener ===
+
+impl WantedListener {
+    /// Whether one of [`HEADERS`] is taken away where it is not wanted. The reference knows `X-Forwarded-For` only, and
+    /// leaves what users set by hand beside it.
+    pub fn manages(&self, header: &str) -> bool {
+        let [of_reference, ..] = HEADERS;
+        self.all_headers || header == of_reference || self.headers.contains_key(header)
+    }
+}
+
 // === impl Scene ===
 
 impl Scene<'_> {
     fn listener(&mut self, index: usize, listener: &Listener) -> WantedListener {
         let tcp = listener.key.protocol == Protocol::Tcp;
-        let tls = self.choice.tls.clone().filter(|_| tcp);
+        // The certificate is for all ports, except where a port was told to pass bytes unread.
+        let passes = listener.said.mode && matches!(listener.mode, Mode::Stream);
+        let tls = self.choice.tls.clone().filter(|_| tcp && !passes);
         let protocol = match (&tls, listener.mode.http()) {
             (Some(_), _) => "TERMINATED_HTTPS",
             (None, Some(_)) => "HTTP",
@@ -199,6 +227,7 @@ impl Scene<'_> {
                     milliseconds(timeouts.tcp_inspect),
                 ]
             }),
+            all_headers: listener.said.headers && listener.mode.http().is_some(),
             headers,
             tls,
             allowed: self
@@ -248,12 +277,15 @@ impl Scene<'_> {
             (true, _) => self.wish.health_check_port,
             (false, port) => port,
         };
+        let (said, ovn) = (listener.said, self.features.ovn);
         let members = pool.members.iter().map(|member| {
             let wanted = WantedMember {
                 name: member.name.as_deref().unwrap_or_default().to_owned(),
                 port: member.address.port(),
                 subnet: self.member_subnet.cloned(),
                 monitor_port: monitor_port.map(std::num::NonZeroU16::get),
+                weight: (said.weights && !ovn).then_some(member.weight),
+                backup: (said.backups && !ovn).then_some(member.backup),
             };
             (member.address.ip(), wanted)
         });
@@ -279,6 +311,20 @@ impl Scene<'_> {
             Algorithm::SourceIp => "SOURCE_IP",
             Algorithm::SourceIpPort => "SOURCE_IP_PORT",
         };
+        let by_amphorae = AMPHORAE.contains(&self.choice.provider.as_str());
+        if !self.features.ovn && algorithm == Algorithm::SourceIpPort && by_amphorae {
+            self.remark(
+                Reason::warning(
+                    Code::OptionNotSupported,
+                    format!(
+                        "the provider {} does not know {word}, so SOURCE_IP holds instead",
+                        self.choice.provider
+                    ),
+                )
+                .remedy("ask for SOURCE_IP, or for another provider"),
+            );
+            return "SOURCE_IP".to_owned();
+        }
         if !self.features.ovn || algorithm == Algorithm::SourceIpPort {
             return word.to_owned();
         }
@@ -296,123 +342,6 @@ impl Scene<'_> {
         "SOURCE_IP_PORT".to_owned()
     }
 
-    fn monitor(&mut self, index: usize, listener: &Listener) -> Option<WantedMonitor> {
-        let monitor = listener.pool.monitor.as_ref()?;
-        let transport = listener.key.protocol;
-        let udp = transport == Protocol::Udp;
-        let get = || Some(("GET".to_owned(), HEALTHZ.to_owned(), "200".to_owned()));
-        let (kind, http) = match &monitor.check {
-            Check::Http {
-                method,
-                path,
-                codes,
-            } if self.features.http_monitor(udp) => {
-                let codes: String = codes.clone().into();
-                let method = serde_json::to_value(method).ok();
-                let method = method
-                    .as_ref()
-                    .and_then(serde_json::Value::as_str)
-                    .unwrap_or("GET");
-                ("HTTP", Some((method.to_owned(), path.clone(), codes)))
-            }
-            _ if self.wish.health_check_port.is_some() && self.features.http_monitor(udp) => {
-                ("HTTP", get())
-            }
-            _ => match transport {
-                Protocol::Tcp => ("TCP", None),
-                Protocol::Udp => ("UDP-CONNECT", None),
-                Protocol::Sctp => ("SCTP", None),
-            },
-        };
-        if kind == "SCTP" && self.features.ovn {
-            self.remark(Reason::warning(
-                Code::OptionNotSupported,
-                "the provider ovn has no monitor for SCTP, so there is none",
-            ));
-            return None;
-        }
-        Some(WantedMonitor {
-            name: self.names.child("monitor", index),
-            kind: kind.to_owned(),
-            delay: monitor.delay.as_secs(),
-            timeout: monitor.timeout.as_secs(),
-            max_retries: monitor.max_retries,
-            max_retries_down: monitor.max_retries_down,
-            http,
-        })
-    }
-
-    /// What the provider of the load balancer can't do.
-    fn judge(&mut self, listener: &Listener, protocol: &str) {
-        let features = self.features;
-        let key = listener.key;
-        if features.ovn && !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-            self.refuse(format!(
-                "the provider ovn passes bytes unread, and port {key} would need {protocol}"
-            ));
-        }
-        match listener.pool.proxy_protocol {
-            Some(_) if features.ovn => {
-                self.refuse("the provider ovn writes no PROXY headers".to_owned());
-            }
-            Some(_) if key.protocol != Protocol::Tcp => self.refuse(format!(
-                "Octavia writes PROXY headers ahead of TCP only, and port {key} is {}",
-                key.protocol
-            )),
-            Some(ProxyProtocol::V2) if !features.proxy_v2() => self.refuse(format!(
-                "PROXY headers of version 2 need version 2.22 of Octavia's API, which here is {}",
-                features.version()
-            )),
-            _ => {}
-        }
-        if key.protocol == Protocol::Sctp && !features.sctp() {
-            self.refuse(format!(
-                "SCTP needs version 2.23 of Octavia's API, which here is {}",
-                features.version()
-            ));
-        }
-        if features.ovn && listener.connection_limit.is_some() {
-            self.remark(Reason::warning(
-                Code::OptionNotSupported,
-                "the provider ovn has no connection limit",
-            ));
-        }
-        if matches!(listener.allowed, AllowedSources::Only(_)) && !features.allowed_cidrs() {
-            self.judge_unfiltered();
-        }
-    }
-
-    /// OVN keeps the client's address, so that groups on the nodes can filter; otherwise nothing does.
-    fn judge_unfiltered(&mut self) {
-        if self.features.ovn && self.settings.conf.manage_security_groups {
-            return;
-        }
-        let why = if self.features.ovn {
-            "the provider ovn does not filter by source, and security groups are not managed"
-                .to_owned()
-        } else {
-            format!(
-                "source ranges need version 2.12 of Octavia's API, which here is {}",
-                self.features.version()
-            )
-        };
-        if self.settings.strict_source_ranges {
-            self.remark(
-                Reason::error(Code::SourceRangesNotEnforced, why)
-                    .at("spec.loadBalancerSourceRanges")
-                    .remedy(
-                        "set manage-security-groups for the provider ovn, choose another provider, or set \
-                         strictSourceRanges to false to expose the Service to everybody",
-                    ),
-            );
-        } else {
-            self.remark(
-                Reason::warning(Code::SourceRangesNotEnforced, why)
-                    .at("spec.loadBalancerSourceRanges"),
-            );
-        }
-    }
-
     fn refuse(&mut self, why: String) {
         self.remark(
             Reason::error(Code::OptionNotSupported, why)
@@ -424,5 +353,18 @@ impl Scene<'_> {
         if !self.reasons.contains(&reason) {
             self.reasons.push(reason);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Listeners as they were written before anybody could say more of them.
+    #[test]
+    fn what_nobody_asks_for_leaves_no_trace_in_the_fingerprint() {
+        let text = r#"{"name":"listener_0","transport":"TCP","protocol":"TCP","port":80,"connection_limit":-1,"timeouts":null,"headers":{},"tls":null,"allowed":null,"tags":[],"pool":{"name":"pool_0","protocol":"TCP","algorithm":"ROUND_ROBIN","sticky":false,"tags":[],"members":{"10.0.0.4":{"name":"a","port":30080,"subnet":null,"monitor_port":null}},"monitor":null}}"#;
+        let listener: WantedListener = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&listener).unwrap(), text);
     }
 }

@@ -7,7 +7,8 @@ use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{Affiliation, ServiceRow};
+use landfall_model::status::LOAD_BALANCER_ID;
 
 use super::tracked::Accepted;
 use super::{Engine, Errand};
@@ -36,11 +37,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Belongs::Ours(instance) if row.finalized => {
                 Some(self.prepare_removal(row, vec![instance]))
             }
-            _ if may_hold(&row) => {
-                let all = (0..self.handle.providers.len()).collect();
-                Some(self.prepare_removal(row, all))
-            }
             _ => {
+                let instances = self.holders(&row);
+                if !instances.is_empty() {
+                    return Some(self.prepare_removal(row, instances));
+                }
                 self.forget(key);
                 let unknown = || self.unknown_class(&row, wanted);
                 if let Some(reason) = stranded.or_else(unknown) {
@@ -151,6 +152,38 @@ impl<P: Provider, R: Report> Engine<P, R> {
         Errand {
             job: tracked.removal(&key, Some(row)),
             instances,
+        }
+    }
+
+    /// The instances that may hold something of a Service that wants nothing of them (any more).
+    fn holders(&self, row: &ServiceRow) -> Vec<usize> {
+        if may_hold(row) {
+            return (0..self.handle.providers.len()).collect();
+        }
+        self.heir(row).into_iter().collect()
+    }
+
+    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of clearing away: it
+    /// put its mark on the Service, and its finalizer stays for whoever comes after it. That is who serves Services
+    /// without a class, as it did, and is of OpenStack.
+    fn heir(&self, row: &ServiceRow) -> Option<usize> {
+        let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
+        if row.wants_load_balancer || !begun {
+            return None;
+        }
+        let namespace = self.world.namespace(row.key.namespace());
+        let as_it_was = Affiliation {
+            wants_load_balancer: true,
+            class: None,
+            ..row.into()
+        };
+        let classes = &self.config.classes;
+        match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
+            Belongs::Ours(instance) => {
+                let provider = self.handle.providers.get(instance)?;
+                provider.capabilities().openstack.then_some(instance)
+            }
+            Belongs::NotOurs | Belongs::UnknownClass => None,
         }
     }
 

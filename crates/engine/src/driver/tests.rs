@@ -314,9 +314,18 @@ impl Lab {
         rows: Vec<Arc<ServiceRow>>,
         leading: watch::Receiver<bool>,
     ) -> Self {
+        Self::start_over(Shelf::new(size), classes, rows, leading).await
+    }
+
+    async fn start_over(
+        shelf: Shelf,
+        classes: Classes,
+        rows: Vec<Arc<ServiceRow>>,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
-        let shelf = Arc::new(Shelf::new(size));
+        let shelf = Arc::new(shelf);
         let source = Arc::new(Source {
             rows: Mutex::new(
                 rows.iter()

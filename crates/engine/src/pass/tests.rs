@@ -326,6 +326,7 @@ fn wish(ports: &[u16]) -> Intent {
             order: Vec::new(),
             health_check_port: None,
             nodes: Vec::new(),
+            has_nodes: false,
         }),
         ..removal()
     }

@@ -30,7 +30,7 @@ pub(super) fn wish(scene: &Scene<'_>, findings: &mut Findings<'_>) -> AddressWis
     judge_agreement(&requests, findings);
     let (requested, requested_by) = match requests.into_iter().next() {
         Some(request) => {
-            judge_families(&request, &families, service.family_policy, findings);
+            judge_families(&request, &families, scene, findings);
             (request.addresses, request.field)
         }
         None => (Vec::new(), String::new()),
@@ -141,7 +141,7 @@ fn judge_agreement(requests: &[Request], findings: &mut Findings<'_>) {
 fn judge_families(
     request: &Request,
     families: &[Family],
-    policy: FamilyPolicy,
+    scene: &Scene<'_>,
     findings: &mut Findings<'_>,
 ) {
     let names = |families: &[Family]| {
@@ -168,7 +168,10 @@ fn judge_families(
             );
         }
     }
-    if policy == FamilyPolicy::RequireDualStack && request.addresses.len() == 1 {
+    // In a cloud, the network of the other family has an address for whoever asks for none.
+    let both_needed = scene.service.family_policy == FamilyPolicy::RequireDualStack
+        && !scene.capabilities.openstack;
+    if both_needed && request.addresses.len() == 1 {
         findings.push(
             Reason::error(
                 Code::AddressFamilyMismatch,

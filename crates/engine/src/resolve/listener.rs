@@ -1,11 +1,14 @@
 //! A port of a Service and its options become a listener.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use landfall_model::dialect::{ForwardedHeaders, MemberProtocol, ModeChoice};
+use landfall_model::dialect::{
+    ForwardedHeaders, Given, MemberProtocol, ModeChoice, PortOptions, is_portable,
+};
 use landfall_model::listener::{
     AllowedSources, Certificate, Certificates, ClientAffinity, Http, Listener, Mode, ProxyProtocol,
-    Timeouts,
+    Said, Timeouts,
 };
 use landfall_model::rows::ServicePort;
 use landfall_model::{Code, Pool, Protocol, Reason, ServiceKey};
@@ -14,7 +17,7 @@ use super::findings::Findings;
 use super::layers::{Choice, Layers};
 use super::members::Crew;
 use super::ports::carries_sctp;
-use super::{Scene, monitor, sources};
+use super::{Scene, bounds, monitor, sources};
 
 const H2C: &str = "kubernetes.io/h2c";
 /// Values of `appProtocol` whose members expect TLS.
@@ -43,9 +46,12 @@ pub(super) fn build(
     listener.name.clone_from(&port.name);
     listener.mode = mode;
     listener.allowed = sources::of_port(layers, allowed, findings);
-    listener.timeouts = timeouts(layers, tcp, findings);
-    if let Some(limit) = layers.take(findings, |port| &port.connection_limit) {
-        listener.connection_limit = *limit;
+    listener.timeouts = timeouts(scene, layers, tcp, findings);
+    if let Some(limit) = layers.get(findings, |port| &port.connection_limit) {
+        listener.connection_limit = bounds::connection_limit(scene, &limit, findings);
+    }
+    if scene.capabilities.openstack {
+        listener.said = said(layers, choice.as_ref());
     }
     if let Some(drain) = layers.take(findings, |port| &port.drain) {
         listener.drain = *drain;
@@ -69,6 +75,20 @@ pub(super) fn build(
         members: crew.members(scene, port, layers, findings),
     };
     Some(listener)
+}
+
+/// What somebody said outright.
+fn said(layers: Layers<'_>, mode: Option<&Choice<'_, ModeChoice>>) -> Said {
+    let headers = layers.own.forwarded_headers.as_ref();
+    let headers = headers.or(layers.common.forwarded_headers.as_ref());
+    let anybody = |given: fn(&PortOptions) -> bool| given(layers.own) || given(layers.common);
+    Said {
+        mode: mode.is_some(),
+        headers: mode.is_some_and(|mode| is_portable(&mode.given.annotation))
+            || headers.is_some_and(|headers| is_portable(&headers.annotation)),
+        weights: anybody(|port| port.member_weights.is_some()),
+        backups: anybody(|port| port.backup_members.is_some()),
+    }
 }
 
 /// The mode that was asked for, where the port can have it.
@@ -254,26 +274,48 @@ fn proxy_protocol(
     None
 }
 
-fn timeouts(layers: Layers<'_>, tcp: bool, findings: &mut Findings<'_>) -> Timeouts {
+fn timeouts(
+    scene: &Scene<'_>,
+    layers: Layers<'_>,
+    tcp: bool,
+    findings: &mut Findings<'_>,
+) -> Timeouts {
     let defaults = Timeouts::default();
-    let client_data = layers.take(findings, |port| &port.timeout_client_data);
-    let member_data = layers.take(findings, |port| &port.timeout_member_data);
-    let member_connect = layers.take_if(
-        findings,
-        tcp,
-        "there are no connections to members of a UDP port",
-        |port| &port.timeout_member_connect,
-    );
-    let tcp_inspect = layers.take_if(
-        findings,
-        tcp,
-        "only the first bytes of TCP connections are waited for",
-        |port| &port.timeout_tcp_inspect,
-    );
+    let mut time =
+        |possible: bool,
+         why_not: &str,
+         default: Duration,
+         field: for<'a> fn(&'a PortOptions) -> &'a Option<Given<Duration>>| {
+            match layers.get(findings, field) {
+                // Octavia has all of them on every listener, so that what is said of all holds for all.
+                Some(choice) if possible || (scene.capabilities.openstack && !choice.own()) => {
+                    bounds::timeout(scene, &choice, default, findings)
+                }
+                Some(choice) => {
+                    choice.pass_over(findings, why_not);
+                    default
+                }
+                None => default,
+            }
+        };
     Timeouts {
-        client_data: client_data.copied().unwrap_or(defaults.client_data),
-        member_connect: member_connect.copied().unwrap_or(defaults.member_connect),
-        member_data: member_data.copied().unwrap_or(defaults.member_data),
-        tcp_inspect: tcp_inspect.copied().unwrap_or(defaults.tcp_inspect),
+        client_data: time(true, "", defaults.client_data, |port| {
+            &port.timeout_client_data
+        }),
+        member_connect: time(
+            tcp,
+            "there are no connections to members of a UDP port",
+            defaults.member_connect,
+            |port| &port.timeout_member_connect,
+        ),
+        member_data: time(true, "", defaults.member_data, |port| {
+            &port.timeout_member_data
+        }),
+        tcp_inspect: time(
+            tcp,
+            "only the first bytes of TCP connections are waited for",
+            defaults.tcp_inspect,
+            |port| &port.timeout_tcp_inspect,
+        ),
     }
 }

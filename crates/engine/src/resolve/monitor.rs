@@ -7,9 +7,9 @@ use landfall_model::listener::{Check, Monitor};
 use landfall_model::provider::Target;
 use landfall_model::{Code, Protocol, Reason};
 
-use super::Scene;
 use super::findings::Findings;
 use super::layers::Layers;
+use super::{Scene, bounds};
 
 /// The monitor of a port, if it has one.
 pub(super) fn of_port(
@@ -21,10 +21,11 @@ pub(super) fn of_port(
     let check = check(scene, layers, protocol, findings)?;
     let defaults = Monitor::new(check);
     let delay = layers
-        .take(findings, |port| &port.monitor_delay)
-        .copied()
-        .unwrap_or(defaults.delay);
-    let timeout = timeout(layers, delay, defaults.timeout, findings);
+        .get(findings, |port| &port.monitor_delay)
+        .map_or(defaults.delay, |choice| {
+            bounds::of_monitor(scene, &choice, findings)
+        });
+    let timeout = timeout(scene, layers, delay, defaults.timeout, findings);
     let up = layers.take(findings, |port| &port.monitor_max_retries);
     let down = layers.take(findings, |port| &port.monitor_max_retries_down);
     Some(Monitor {
@@ -86,17 +87,25 @@ fn check(
 }
 
 /// The time-out that was asked for, which must fit into the delay; else that of the configuration,
-/// or the default, cut to fit.
+/// or the default, cut to fit. Octavia takes any, and has what Services that it serves already were given.
 fn timeout(
+    scene: &Scene<'_>,
     layers: Layers<'_>,
     delay: Duration,
     default: Duration,
     findings: &mut Findings<'_>,
 ) -> Duration {
     let Some(choice) = layers.get(findings, |port| &port.monitor_timeout) else {
-        return default.min(delay);
+        return if scene.capabilities.openstack {
+            default
+        } else {
+            default.min(delay)
+        };
     };
-    let timeout = *choice.take(findings);
+    let timeout = bounds::of_monitor(scene, &choice, findings);
+    if scene.capabilities.openstack {
+        return timeout;
+    }
     // What the configuration says for all Services was not said of this one's delay.
     if timeout > delay && choice.configured() {
         return delay;

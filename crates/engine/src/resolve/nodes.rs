@@ -88,6 +88,12 @@ pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<Nod
     nodes.collect()
 }
 
+/// Whether there is a node at all that traffic may be sent to, whichever the Service selects.
+pub(super) fn any(scene: &Scene<'_>) -> bool {
+    scene.capabilities.target == Target::Node
+        && scene.world.nodes().any(|node| may_serve(node).is_ok())
+}
+
 /// The node's first address of each further family of the Service.
 fn others(node: &NodeRow, families: &[Family]) -> Vec<IpAddr> {
     let further = families.iter().skip(1);
@@ -111,17 +117,7 @@ fn judge(
     scene: &Scene<'_>,
     selector: Option<&NodeSelector>,
 ) -> Result<IpAddr, &'static str> {
-    if node.deleting {
-        return Err("the node is being deleted");
-    }
-    if node.leaving {
-        return Err("the cluster autoscaler is about to remove the node");
-    }
-    if let Some(value) = node.labels.get(EXCLUDED)
-        && !FALSE.contains(&value.as_str())
-    {
-        return Err("its label excludes it from load balancers");
-    }
+    may_serve(node)?;
     if let Some(selector) = selector
         && !selector.matches(|key| node.labels.get(key).map(String::as_str))
     {
@@ -133,4 +129,20 @@ fn judge(
         .find(|address| family.is_none_or(|family| Family::of(**address) == *family))
         .copied()
         .ok_or("the node has no address of the Service's first family")
+}
+
+/// Whether traffic may be sent to a node at all.
+fn may_serve(node: &NodeRow) -> Result<(), &'static str> {
+    if node.deleting {
+        return Err("the node is being deleted");
+    }
+    if node.leaving {
+        return Err("the cluster autoscaler is about to remove the node");
+    }
+    match node.labels.get(EXCLUDED) {
+        Some(value) if !FALSE.contains(&value.as_str()) => {
+            Err("its label excludes it from load balancers")
+        }
+        _ => Ok(()),
+    }
 }

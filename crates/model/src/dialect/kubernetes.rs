@@ -14,6 +14,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: None,
     empty_is_absent: true,
     successor: None,
+    not_on_openstack: None,
     about: "Only these keys are read; the others under the prefix belong to single clouds.",
     rows: &[
         OptionRow {

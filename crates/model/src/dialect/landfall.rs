@@ -17,6 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: Some(Severity::Error),
     empty_is_absent: false,
     successor: None,
+    not_on_openstack: None,
     about: "\
 These work with every provider, or are refused with a reason where a provider can't do them. A value that an
 option does not take, and a key that is not in this list, is an error: the Service keeps what it had before and
@@ -143,7 +144,8 @@ const ROWS: &[OptionRow] = &[
         takes: "`stream`, `tls`, `http` or `https`",
         default: "`stream`",
         summary: "`stream` passes bytes and datagrams unread. `tls` ends TLS and passes the plain bytes. `http` reads \
-                  HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads requests. UDP ports are always `stream`.",
+                  HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads requests. UDP ports are always `stream`. On \
+                  OpenStack `stream` keeps a port from ending TLS with a certificate that is for all ports.",
         example: "stream",
         effect: port!("mode", mode, |text| value::word(
             text,
@@ -328,7 +330,7 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-codes",
-        takes: "status codes and ranges of them with commas between them",
+        takes: "status codes and ranges of them with commas between them; on OpenStack one range, or at most 16 codes",
         default: "`200`",
         summary: "Which answers to an `http` check are good.",
         example: "200,204,300-302",
@@ -345,7 +347,8 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-delay",
         takes: "a time from `100ms` to `1h`",
         default: "`5s`",
-        summary: "From the start of one check to the start of the next.",
+        summary: "From the start of one check to the start of the next. On OpenStack parts of a second are rounded up, and \
+                  UDP ports are checked every `3s` at most.",
         example: "10s",
         effect: port!("monitor-delay", monitor_delay, |text| {
             value::duration(text, SHORTEST_DELAY..=AN_HOUR)
@@ -353,8 +356,8 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-timeout",
-        takes: "a time from `1ms` to `1h`, at most the delay",
-        default: "`3s`, or the delay where that is shorter",
+        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length)",
+        default: "`3s`, or the delay where that is shorter (on OpenStack: as configured)",
         summary: "A check that takes longer has failed.",
         example: "2s",
         effect: port!("monitor-timeout", monitor_timeout, |text| {
@@ -397,18 +400,21 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "member-weights",
-        takes: "`ADDRESS=N` or `POD-NAME=N` with commas between them, N from 0 to 256",
+        takes: "`ADDRESS=N` or `POD-NAME=N` (on OpenStack `NODE-NAME=N`) with commas between them, N from 0 to 256",
         default: "1 for each",
         summary: "The share of new connections that a member gets, relative to the others. 0: finishes what it has and \
-                  gets nothing new. A `weight=N` in `landfall.dev/endpoints` wins over this.",
+                  gets nothing new. A `weight=N` in `landfall.dev/endpoints` wins over this. On OpenStack members are nodes, \
+                  and the provider `ovn` has no weights; when this is taken away, members keep the weights that they have \
+                  in Octavia.",
         example: "web-0=3,10.0.0.2=1",
         effect: port!("member-weights", member_weights, value::weights),
     },
     OptionRow {
         name: "backup-members",
-        takes: "addresses and names of pods with commas between them",
+        takes: "addresses and names of pods (on OpenStack: of nodes) with commas between them",
         default: "none",
-        summary: "Members that serve only while no other one can.",
+        summary: "Members that serve only while no other one can. On OpenStack members are nodes, and the provider `ovn` has \
+                  no backups; when this is taken away, members stay what they are in Octavia.",
         example: "web-2,10.0.0.3",
         effect: port!("backup-members", backup_members, value::members),
     },

@@ -6,6 +6,8 @@ use super::value;
 use super::{Dialect, Effect, OptionRow, Outcome};
 use crate::reason::Severity;
 
+const NOT_ON_OPENSTACK: &str = "addresses come from the networks of the cloud, and cloud-provider-openstack does not read it either";
+
 /// MetalLB's annotations.
 pub(super) static DIALECT: Dialect = Dialect {
     title: "MetalLB: `metallb.io/*`",
@@ -14,7 +16,10 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: Some(Severity::Warning),
     empty_is_absent: true,
     successor: None,
-    about: "Read as MetalLB reads them. An empty value is as good as none.",
+    not_on_openstack: Some(NOT_ON_OPENSTACK),
+    about: "\
+Read as MetalLB reads them. An empty value is as good as none. On OpenStack they are passed over with a warning, as
+cloud-provider-openstack passes over them.",
     rows: &[
         ADDRESS_POOL,
         LOAD_BALANCER_IPS,
@@ -42,6 +47,7 @@ pub(super) static DEPRECATED: Dialect = Dialect {
     unknown: Some(Severity::Warning),
     empty_is_absent: true,
     successor: Some("metallb.io/"),
+    not_on_openstack: Some(NOT_ON_OPENSTACK),
     about: "The same under their old name, with a warning. Where both names are used, the new one wins.",
     rows: &[ADDRESS_POOL, LOAD_BALANCER_IPS, ALLOW_SHARED_IP],
 };

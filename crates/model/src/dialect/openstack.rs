@@ -12,7 +12,7 @@ use super::nodes::NodeSelector;
 use super::options::{
     ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, ServiceOptions, put,
 };
-use super::value::{self, A_DAY, Refusal};
+use super::value::{self, Refusal};
 use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
 use crate::reason::Severity;
@@ -27,6 +27,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: Some(Severity::Warning),
     empty_is_absent: false,
     successor: None,
+    not_on_openstack: None,
     about: "\
 Read as cloud-provider-openstack reads them, so that a manifest written for OpenStack can be tried on one machine. Where that
 controller falls back to a default without a word, so does Landfall, but with a warning. Unlike there, PROXY
@@ -35,7 +36,9 @@ headers and `X-Forwarded-*` never touch UDP ports.",
 };
 
 const BOOLEAN: &str = "`true` or `false`";
-const TIMEOUT: &str = "milliseconds, from 0 to 86400000";
+const TIMEOUT: &str = "milliseconds, from 0 to 2073600000 (on OpenStack; elsewhere 86400000)";
+/// Where `cloud.conf` may say otherwise than the documentation.
+const THE_DEFAULT: &str = "the default";
 const NO_CLOUD_NETWORK: &str = "it chooses among the networks of a cloud; there are none here, and \
                                 address pools take their place";
 const NO_CLOUD_OBJECT: &str = "it names or marks objects in Octavia; there are none here";
@@ -85,7 +88,8 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-proto",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack it is not taken away with this, since \
+                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -96,7 +100,8 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-port",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack it is not taken away with this, since \
+                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -105,7 +110,7 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "connection-limit",
-        takes: "a number of at least 1, or -1 for no limit",
+        takes: "a number of at least 0 (on OpenStack; elsewhere 1), or -1 for no limit",
         default: "-1",
         summary: "As `landfall.dev/connection-limit`.",
         example: "1000",
@@ -114,7 +119,7 @@ const ROWS: &[OptionRow] = &[
             set: |port, text| {
                 let limit = match integer(text, "-1")? {
                     -1 => None,
-                    limit => Some(within(limit, 1, i64::from(u32::MAX))?),
+                    limit => Some(within(limit, 0, i64::from(u32::MAX))?),
                 };
                 put(&mut port.connection_limit, text, limit)
             },
@@ -124,24 +129,18 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-client-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-client-data`; 0 is a day.",
+        summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "300000",
         effect: Effect::Port {
             option: "timeout-client-data",
-            set: |port, text| {
-                put(
-                    &mut port.timeout_client_data,
-                    text,
-                    timeout(text, "50000", A_DAY)?,
-                )
-            },
+            set: |port, text| put(&mut port.timeout_client_data, text, timeout(text, "50000")?),
         },
     },
     OptionRow {
         name: "timeout-member-connect",
         takes: TIMEOUT,
         default: "5000",
-        summary: "As `landfall.dev/timeout-member-connect`; 0 is a day.",
+        summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "500",
         effect: Effect::Port {
             option: "timeout-member-connect",
@@ -149,7 +148,7 @@ const ROWS: &[OptionRow] = &[
                 put(
                     &mut port.timeout_member_connect,
                     text,
-                    timeout(text, "5000", A_DAY)?,
+                    timeout(text, "5000")?,
                 )
             },
         },
@@ -158,17 +157,11 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-member-data`; 0 is a day.",
+        summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "90000",
         effect: Effect::Port {
             option: "timeout-member-data",
-            set: |port, text| {
-                put(
-                    &mut port.timeout_member_data,
-                    text,
-                    timeout(text, "50000", A_DAY)?,
-                )
-            },
+            set: |port, text| put(&mut port.timeout_member_data, text, timeout(text, "50000")?),
         },
     },
     OptionRow {
@@ -179,10 +172,7 @@ const ROWS: &[OptionRow] = &[
         example: "2000",
         effect: Effect::Port {
             option: "timeout-tcp-inspect",
-            set: |port, text| {
-                let time = timeout(text, "0", Duration::ZERO)?;
-                put(&mut port.timeout_tcp_inspect, text, time)
-            },
+            set: |port, text| put(&mut port.timeout_tcp_inspect, text, timeout(text, "0")?),
         },
     },
     OptionRow {
@@ -194,7 +184,7 @@ const ROWS: &[OptionRow] = &[
         effect: Effect::Port {
             option: "monitor",
             set: |port, text| {
-                let choice = if boolean(text, "false")? {
+                let choice = if boolean(text, THE_DEFAULT)? {
                     MonitorChoice::On
                 } else {
                     MonitorChoice::Off
@@ -205,24 +195,24 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "health-monitor-delay",
-        takes: "seconds, from 1 to 3600",
+        takes: "seconds, at least 1; outside of OpenStack at most 3600",
         default: "5",
         summary: "As `landfall.dev/monitor-delay`.",
         example: "10",
         effect: Effect::Port {
             option: "monitor-delay",
-            set: |port, text| put(&mut port.monitor_delay, text, seconds(text, "5")?),
+            set: |port, text| put(&mut port.monitor_delay, text, seconds(text, 1)?),
         },
     },
     OptionRow {
         name: "health-monitor-timeout",
-        takes: "seconds, from 1 to 3600, at most the delay",
+        takes: "seconds; outside of OpenStack from 1 to 3600, and at most the delay",
         default: "3",
         summary: "As `landfall.dev/monitor-timeout`.",
         example: "2",
         effect: Effect::Port {
             option: "monitor-timeout",
-            set: |port, text| put(&mut port.monitor_timeout, text, seconds(text, "3")?),
+            set: |port, text| put(&mut port.monitor_timeout, text, seconds(text, 0)?),
         },
     },
     OptionRow {
@@ -234,7 +224,7 @@ const ROWS: &[OptionRow] = &[
         effect: Effect::Port {
             option: "monitor-max-retries",
             set: |port, text| {
-                let retries = within(integer(text, "1")?, 1, 10)?;
+                let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries, text, retries)
             },
         },
@@ -248,7 +238,7 @@ const ROWS: &[OptionRow] = &[
         effect: Effect::Port {
             option: "monitor-max-retries-down",
             set: |port, text| {
-                let retries = within(integer(text, "3")?, 1, 10)?;
+                let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries_down, text, retries)
             },
         },
@@ -541,15 +531,21 @@ fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, Comp
     T::try_from(number).map_err(|_| refusal().into())
 }
 
-fn timeout(text: Text<'_>, default: &'static str, zero: Duration) -> Result<Duration, Complaint> {
-    match within(integer(text, default)?, 0, 86_400_000)? {
-        0 => Ok(zero),
-        milliseconds => Ok(Duration::from_millis(milliseconds)),
-    }
+/// What Octavia takes; other providers judge for themselves.
+fn timeout(text: Text<'_>, default: &'static str) -> Result<Duration, Complaint> {
+    within(integer(text, default)?, 0, 2_073_600_000).map(Duration::from_millis)
 }
 
-fn seconds(text: Text<'_>, default: &'static str) -> Result<Duration, Complaint> {
-    within(integer(text, default)?, 1, 3600).map(Duration::from_secs)
+fn seconds(text: Text<'_>, least: i64) -> Result<Duration, Complaint> {
+    of_monitor(text, least, i64::from(i32::MAX)).map(Duration::from_secs)
+}
+
+/// A number of a monitor, which does no harm where there is none.
+fn of_monitor<T: TryFrom<i64>>(text: Text<'_>, least: i64, most: i64) -> Result<T, Complaint> {
+    within(integer(text, THE_DEFAULT)?, least, most).map_err(|complaint| match complaint {
+        Complaint::Invalid(refusal) => Complaint::OfMonitor(refusal),
+        other => other,
+    })
 }
 
 fn proxy_protocol(port: &mut PortOptions, text: Text<'_>) -> Result<Outcome, Complaint> {

@@ -18,6 +18,8 @@ pub struct Reading {
     pub given: Vec<GivenOption>,
     /// What is the matter with annotations.
     pub reasons: Vec<Reason>,
+    /// What is the matter with numbers of monitors: errors only where there is a monitor.
+    pub monitor_reasons: Vec<Reason>,
     /// What is the matter with annotations that only OpenStack reads.
     pub cloud_reasons: Vec<Reason>,
     /// Why annotations that only OpenStack reads mean nothing elsewhere.
@@ -39,6 +41,21 @@ pub struct GivenOption {
 
 /// Reads the annotations of a Service with these ports. Annotations of no dialect are passed over.
 pub fn read(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
+    read_some(annotations, ports, |_| None)
+}
+
+/// The same for OpenStack: what another controller's users left on a Service must not keep it from being served
+/// as cloud-provider-openstack serves it.
+pub fn read_on_openstack(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
+    read_some(annotations, ports, |dialect| dialect.not_on_openstack)
+}
+
+/// `why_not`: why a dialect is passed over.
+fn read_some(
+    annotations: &BTreeMap<String, String>,
+    ports: &[ServicePort],
+    why_not: impl Fn(&Dialect) -> Option<&'static str>,
+) -> Reading {
     let mut reading = Reading::default();
     for dialect in DIALECTS {
         let from_prefix = annotations.range(dialect.prefix.to_owned()..);
@@ -50,6 +67,10 @@ pub fn read(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Re
                 annotation: key,
                 value,
             };
+            if let Some(why) = why_not(dialect) {
+                reading.pass_over(dialect, why, text);
+                continue;
+            }
             if reading.succeeded(dialect, text, annotations) {
                 continue;
             }
@@ -100,6 +121,17 @@ impl Reading {
                 .remedy(remedy),
         );
         succeeded
+    }
+
+    /// Tells that an annotation of a dialect that is not read would have asked for something.
+    fn pass_over(&mut self, dialect: &Dialect, why: &str, text: Text<'_>) {
+        let name = text.annotation.strip_prefix(dialect.prefix);
+        let mut rows = dialect.rows.iter();
+        let asks = rows.any(|row| Some(row.name) == name && row.effect.option().is_some());
+        if asks {
+            self.reasons
+                .push(not_applicable(Severity::Warning, why, text));
+        }
     }
 
     fn read_one(&mut self, dialect: &Dialect, text: Text<'_>, ports: &[ServicePort]) {
@@ -168,6 +200,9 @@ impl Reading {
                 port,
             }),
             Ok(Outcome::Nothing) => {}
+            Err(complaint @ Complaint::OfMonitor(_)) => {
+                self.monitor_reasons.push(complaint.about(text));
+            }
             Err(complaint) => self.reasons.push(complaint.about(text)),
         }
     }
@@ -178,7 +213,7 @@ impl Reading {
 impl Complaint {
     fn about(self, text: Text<'_>) -> Reason {
         let reason = match self {
-            Self::Invalid(refusal) => {
+            Self::Invalid(refusal) | Self::OfMonitor(refusal) => {
                 Reason::error(refusal.code, refusal.message).remedy(refusal.remedy)
             }
             Self::Replaced { refusal, by } => Reason::warning(

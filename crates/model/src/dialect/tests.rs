@@ -100,6 +100,7 @@ fn every_option_answers_garbage_with_field_value_and_remedy() {
         let reason = reading
             .reasons
             .iter()
+            .chain(&reading.monitor_reasons)
             .chain(&reading.cloud_reasons)
             .chain(&reading.elsewhere)
             .find(|reason| reason.code != Code::DeprecatedAnnotation);
@@ -273,9 +274,10 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
     let cases = [
         ("timeout-client-data", "5min", "50000"),
         ("proxy-protocol", "yes", "off"),
-        ("enable-health-monitor", "True", "false"),
+        ("enable-health-monitor", "True", "the default"),
         ("connection-limit", "many", "-1"),
-        ("health-monitor-delay", "5s", "5"),
+        ("health-monitor-delay", "5s", "the default"),
+        ("health-monitor-max-retries", "x", "the default"),
         ("x-forwarded-for", "1", "false"),
         ("lb-method", "FASTEST", "what holds without it"),
     ];
@@ -301,16 +303,44 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
 fn what_octavia_would_refuse_is_an_error() {
     for (name, value) in [
         ("connection-limit", "-5"),
-        ("connection-limit", "0"),
         ("timeout-member-data", "-1"),
-        ("timeout-member-data", "86400001"),
+        ("timeout-member-data", "2073600001"),
         ("health-monitor-delay", "0"),
+        ("health-monitor-timeout", "-1"),
         ("health-monitor-max-retries", "11"),
         ("hostname", "Not A Name"),
     ] {
-        let reason = only_reason(&[(&format!("loadbalancer.openstack.org/{name}"), value)]);
-        assert_eq!(reason.severity, Severity::Error, "{name}: {value}");
+        let reading = reading(&[(&format!("loadbalancer.openstack.org/{name}"), value)]);
+        let reasons = if name.starts_with("health-monitor") {
+            reading.monitor_reasons
+        } else {
+            reading.reasons
+        };
+        assert_eq!(reasons.len(), 1, "{name}: {value}");
+        assert_eq!(reasons[0].severity, Severity::Error, "{name}: {value}");
     }
+}
+
+#[test]
+fn what_octavia_takes_is_taken() {
+    let reading = reading(&[
+        ("loadbalancer.openstack.org/connection-limit", "0"),
+        (
+            "loadbalancer.openstack.org/timeout-client-data",
+            "2073600000",
+        ),
+        ("loadbalancer.openstack.org/timeout-member-data", "0"),
+        ("loadbalancer.openstack.org/health-monitor-delay", "7200"),
+        ("loadbalancer.openstack.org/health-monitor-timeout", "0"),
+    ]);
+    assert_eq!((reading.reasons, reading.monitor_reasons), (vec![], vec![]));
+    let common = reading.options.common;
+    assert_eq!(common.connection_limit.unwrap().value, Some(0));
+    let seconds = |given: Option<Given<Duration>>| given.unwrap().value.as_secs();
+    assert_eq!(seconds(common.timeout_client_data), 2_073_600);
+    assert_eq!(seconds(common.timeout_member_data), 0);
+    assert_eq!(seconds(common.monitor_delay), 7200);
+    assert_eq!(seconds(common.monitor_timeout), 0);
 }
 
 #[test]
@@ -333,10 +363,7 @@ fn openstack_values_mean_what_they_mean_there() {
         Some(ProxyProtocol::V1)
     );
     assert_eq!(common.connection_limit.unwrap().value, None);
-    assert_eq!(
-        common.timeout_member_connect.unwrap().value,
-        Duration::from_hours(24)
-    );
+    assert_eq!(common.timeout_member_connect.unwrap().value, Duration::ZERO);
     assert_eq!(common.timeout_tcp_inspect.unwrap().value, Duration::ZERO);
     assert_eq!(common.monitor.unwrap().value, MonitorChoice::On);
     assert_eq!(

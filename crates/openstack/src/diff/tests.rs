@@ -414,6 +414,8 @@ impl Look {
                 port: self.node_port,
                 subnet: Some(Id::new(subnet)),
                 monitor_port: asks.then_some(31000),
+                weight: None,
+                backup: None,
             };
             (IpAddr::from([10, 0, 0, last]), member)
         });
@@ -427,6 +429,7 @@ impl Look {
             connection_limit: self.limit,
             timeouts: Some([50_000, 5_000, 50_000, 0]),
             headers: BTreeMap::new(),
+            all_headers: false,
             tls: (protocol == "TERMINATED_HTTPS").then(|| "ref".to_owned()),
             allowed: Some(BTreeSet::from(["0.0.0.0/0".to_owned()])),
             tags,

@@ -7,9 +7,9 @@
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Find, as_it_stays, carried, differs, is_elsewhere, unnamed};
+use super::{Find, as_it_stays, carried, differs, is_elsewhere, unnamed, weighing};
 use crate::bodies;
 use crate::diff::Diff;
 use crate::graph::key_of;
@@ -108,10 +108,9 @@ fn delete(diff: &Diff<'_>, pool: &Id, address: IpAddr, port: u16) -> Step {
 }
 
 fn update(diff: &Diff<'_>, pool: &Id, address: IpAddr, member: &WantedMember) -> Step {
-    let changes = Map::from_iter([
-        ("name".to_owned(), member.name.as_str().into()),
-        ("monitor_port".to_owned(), member.monitor_port.into()),
-    ]);
+    let mut changes = weighing(member);
+    changes.insert("name".to_owned(), member.name.as_str().into());
+    changes.insert("monitor_port".to_owned(), member.monitor_port.into());
     Step::UpdateMember {
         load_balancer: diff.balancer.id.clone(),
         pool: pool.clone(),

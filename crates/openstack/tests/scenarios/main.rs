@@ -13,6 +13,7 @@
 
 mod addresses;
 mod adopt;
+mod asked;
 mod chaos;
 mod cluster;
 mod crash;

@@ -171,7 +171,7 @@ async fn l25_an_unknown_algorithm_is_told_of_and_the_rest_goes_on() {
     // And one that only the cloud refuses.
     let sim = Stage::new();
     sim.configure(|settings| settings.api_minor = 12);
-    let mut rig = Rig::on(sim, "");
+    let mut rig = Rig::on(sim, "lb-provider=");
     rig.apply(web()).await;
     annotate(
         &mut rig,

@@ -1,5 +1,7 @@
 //! A removal knows how it is to be done, however the Service went.
 
+use landfall_model::status::LOAD_BALANCER_ID;
+
 use super::*;
 
 const KEEP: &str = "loadbalancer.openstack.org/keep-floatingip";
@@ -70,4 +72,53 @@ async fn a_namesake_does_not_lend_its_options_to_the_removal_of_the_earlier_one(
     .await;
     assert_removed_as_asked(&lab);
     lab.stop().await;
+}
+
+/// Cleared away by another controller until it was stopped, on this provider.
+async fn left_half_cleared(openstack: bool, marked: bool) -> Lab {
+    let mut row = svc("left").port(80).with(|row| {
+        row.wants_load_balancer = false;
+        row.finalized = true;
+    });
+    if marked {
+        row = row.annotated(LOAD_BALANCER_ID, "lb-1");
+    }
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.openstack = openstack;
+    let leading = watch::Sender::new(true).subscribe();
+    let rows = vec![row.row(), web("a")];
+    let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_reference_began_to_clear_away_is_finished_by_its_heir() {
+    let lab = left_half_cleared(true, true).await;
+    lab.until("the finalizer is gone", |rows| {
+        !rows[&key("left")].finalized
+    })
+    .await;
+    let uid = Uid::new("uid-left");
+    assert!(
+        lab.shelf
+            .removals
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|removal| removal.uid == uid)
+    );
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_began_to_clear_away_is_left_to_them() {
+    for (openstack, marked) in [(true, false), (false, true)] {
+        let lab = left_half_cleared(openstack, marked).await;
+        lab.until_ready().await;
+        let writes = lab.writes();
+        assert!(writes.iter().all(|it| it.ends_with("/a")), "{writes:?}");
+        lab.stop().await;
+    }
 }

@@ -1,7 +1,8 @@
 //! What a provider's configuration says beneath annotations, and what only a cloud can do.
 
 use landfall_model::dialect::{CloudOptions, DIALECTS, Effect, Given, MonitorChoice};
-use landfall_model::listener::{Algorithm, Check, Monitor};
+use landfall_model::listener::{Algorithm, Check, Monitor, Said};
+use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
 use landfall_testkit::build::node;
 
@@ -85,13 +86,186 @@ fn what_the_configuration_says_and_nobody_needs_is_not_called_unused() {
 }
 
 #[test]
-fn a_timeout_of_the_configuration_is_cut_to_fit_a_delay_that_a_service_asks_for() {
+fn a_timeout_of_the_configuration_is_cut_to_fit_a_delay_that_a_service_asks_for_except_in_the_cloud()
+ {
     let delay = "loadbalancer.openstack.org/health-monitor-delay";
-    let (listener, remarks) = listener_and_remarks(web().annotated(delay, "2"), &configured());
-    assert_eq!(remarks, []);
-    let monitor = listener.pool.monitor.unwrap();
-    assert_eq!(monitor.delay, Duration::from_secs(2));
-    assert_eq!(monitor.timeout, Duration::from_secs(2));
+    let times = |capabilities: &Capabilities| {
+        let (listener, remarks) = listener_and_remarks(web().annotated(delay, "2"), capabilities);
+        assert!(remarks.iter().all(|it| it.code == Code::NoEndpoints));
+        let monitor = listener.pool.monitor.unwrap();
+        (monitor.delay.as_secs(), monitor.timeout.as_secs())
+    };
+    assert_eq!(times(&configured()), (2, 8));
+    let here = Capabilities {
+        defaults: configured().defaults,
+        ..one_machine()
+    };
+    assert_eq!(times(&here), (2, 2));
+}
+
+#[test]
+fn what_octavia_takes_is_passed_on_in_the_cloud_and_refused_elsewhere() {
+    let key = |name: &str| format!("loadbalancer.openstack.org/{name}");
+    let cases = [
+        ("connection-limit", "0"),
+        ("timeout-client-data", "86400001"),
+        ("health-monitor-delay", "7200"),
+        ("health-monitor-timeout", "0"),
+        ("health-monitor-timeout", "9"),
+    ];
+    for (name, value) in cases {
+        let service = || {
+            web()
+                .annotated(&key("enable-health-monitor"), "true")
+                .annotated(&key(name), value)
+        };
+        let (listener, remarks) = listener_and_remarks(service(), &in_cloud());
+        assert_eq!(remarks, [], "{name}");
+        let monitor = listener.pool.monitor.unwrap();
+        let told = match name {
+            "connection-limit" => u64::from(listener.connection_limit.unwrap()),
+            "timeout-client-data" => {
+                u64::try_from(listener.timeouts.client_data.as_millis()).unwrap()
+            }
+            "health-monitor-delay" => monitor.delay.as_secs(),
+            _ => monitor.timeout.as_secs(),
+        };
+        assert_eq!(told.to_string(), value, "{name}");
+        let errors = errors(service());
+        assert_eq!(errors.len(), 1, "{name}: {errors:?}");
+        assert_eq!(errors[0].field, Some(annotation_field(&key(name))));
+        assert!(!errors[0].remedy.is_empty());
+    }
+}
+
+#[test]
+fn a_time_out_of_nothing_is_sent_as_it_is_and_means_a_day_elsewhere() {
+    let key = "loadbalancer.openstack.org/timeout-member-connect";
+    let service = || web().annotated(key, "0");
+    let (there, _) = listener_and_remarks(service(), &in_cloud());
+    assert_eq!(there.timeouts.member_connect, Duration::ZERO);
+    let here = listener(service());
+    assert_eq!(here.timeouts.member_connect, Duration::from_hours(24));
+}
+
+#[test]
+fn time_outs_of_the_service_hold_on_every_port_in_the_cloud() {
+    let key = |name: &str| format!("loadbalancer.openstack.org/{name}");
+    let service = svc("dns")
+        .udp_port("udp", 53)
+        .named_port("tcp", 53)
+        .annotated(&key("timeout-member-connect"), "700")
+        .annotated(&key("timeout-tcp-inspect"), "70");
+    let intent = judged(service, &in_cloud()).unwrap();
+    for listener in intent.load_balancer.unwrap().listeners {
+        let timeouts = listener.timeouts;
+        assert_eq!(timeouts.member_connect, Duration::from_millis(700));
+        assert_eq!(timeouts.tcp_inspect, Duration::from_millis(70));
+    }
+    let own = svc("dns")
+        .udp_port("udp", 53)
+        .annotated("landfall.dev/timeout-tcp-inspect.udp", "1s");
+    assert!(judged(own, &in_cloud()).is_err());
+}
+
+#[test]
+fn a_number_of_a_monitor_that_nobody_has_is_a_warning() {
+    let retries = "loadbalancer.openstack.org/health-monitor-max-retries";
+    let service = || web().annotated(retries, "20");
+    let (listener, remarks) = listener_and_remarks(service(), &in_cloud());
+    assert_eq!(listener.pool.monitor, None);
+    let [remark] = &remarks[..] else {
+        panic!("{remarks:?}")
+    };
+    assert_eq!(remark.severity, Severity::Warning);
+    assert_eq!(remark.field, Some(annotation_field(retries)));
+    let errors = judged(service(), &configured()).unwrap_err();
+    assert_eq!(errors[0].severity, Severity::Error);
+}
+
+#[test]
+fn annotations_of_metallb_that_were_left_behind_refuse_nothing_in_the_cloud() {
+    let service = || {
+        web()
+            .load_balancer_ip("192.0.2.7")
+            .annotated("metallb.io/address-pool", "public")
+            .annotated("metallb.io/loadBalancerIPs", "198.51.100.1")
+            .annotated("metallb.universe.tf/allow-shared-ip", "office")
+            .annotated("metallb.io/ip-allocated-from-pool", "public")
+    };
+    let refuses = Capabilities {
+        exceptions: vec![("address-pool", Capability::Refused { why: "it has none" })],
+        ..in_cloud()
+    };
+    let intent = judged(service(), &refuses).unwrap();
+    let told: Vec<_> = intent
+        .remarks
+        .iter()
+        .map(|it| (it.code, it.severity))
+        .collect();
+    assert_eq!(told, [(Code::OptionNotApplicable, Severity::Warning); 3]);
+    let address = intent.load_balancer.unwrap().address;
+    assert_eq!(
+        address.requested,
+        ["192.0.2.7".parse::<std::net::IpAddr>().unwrap()]
+    );
+    assert_eq!((address.pool, address.sharing_key), (None, None));
+    let portable = web().annotated("landfall.dev/address-pool", "public");
+    assert!(judged(portable, &refuses).is_err());
+}
+
+#[test]
+fn one_address_is_enough_to_ask_for_where_the_cloud_has_one_of_the_other_family() {
+    let service = || {
+        web()
+            .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack)
+            .load_balancer_ip("192.0.2.7")
+    };
+    assert!(judged(service(), &in_cloud()).is_ok());
+    assert_eq!(
+        judged(service(), &one_machine()).unwrap_err()[0].code,
+        Code::AddressFamilyMismatch
+    );
+}
+
+#[test]
+fn what_was_said_outright_is_told_apart_from_defaults() {
+    let said = |service: ServiceBuilder| listener_and_remarks(service, &in_cloud()).0.said;
+    assert_eq!(said(web()), Said::default());
+    let forwarded = "loadbalancer.openstack.org/x-forwarded-for";
+    let by_reference = said(web().annotated(forwarded, "true"));
+    assert_eq!((by_reference.mode, by_reference.headers), (true, false));
+    let portable = said(
+        web()
+            .annotated(forwarded, "true")
+            .annotated("landfall.dev/mode", "http"),
+    );
+    assert_eq!((portable.mode, portable.headers), (true, true));
+    let members = said(
+        web()
+            .annotated("landfall.dev/member-weights.80", "a=3")
+            .annotated("landfall.dev/backup-members", "a"),
+    );
+    assert_eq!((members.weights, members.backups), (true, true));
+}
+
+#[test]
+fn nodes_are_there_though_the_selector_finds_none_of_them() {
+    let has_nodes = |service: ServiceBuilder, world: &World| {
+        let intent = resolve(&service.row(), world, &in_cloud()).unwrap();
+        let wish = intent.load_balancer.unwrap();
+        assert!(wish.nodes.is_empty());
+        wish.has_nodes
+    };
+    let service = || web().annotated(SELECTOR, "pool=edge");
+    assert!(has_nodes(service(), &one_node()));
+    let excluded = node("a", "10.1.0.1")
+        .labelled(
+            "node.kubernetes.io/exclude-from-external-load-balancers",
+            "",
+        )
+        .row();
+    assert!(!has_nodes(service(), &world([Fact::Node(excluded)])));
 }
 
 #[test]
