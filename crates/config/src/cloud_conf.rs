@@ -44,7 +44,7 @@ pub struct CloudConf {
     pub classes: BTreeMap<String, ClassConf>,
     /// `[Networking]`.
     pub networking: Networking,
-    /// `[Metadata] request-timeout`: how long any single call may take. Zero: as long as it likes.
+    /// `[Metadata] request-timeout`: how long any single call may take. Never zero.
     pub request_timeout: Duration,
     /// What is ignored, or is not what it seems.
     pub warnings: Vec<Reason>,
@@ -93,7 +93,7 @@ pub fn parse(file: &str, text: &str) -> Result<CloudConf, ConfError> {
     let networking = plain(&file, &document, "Networking", &mut warnings);
     let networking = Networking::read(networking)?;
     let mut metadata = plain(&file, &document, "Metadata", &mut warnings);
-    let request_timeout = metadata.duration("request-timeout")?;
+    let request_timeout = request_timeout(&mut metadata)?;
 
     let mut classes = BTreeMap::new();
     for section in &document.sections {
@@ -116,9 +116,28 @@ pub fn parse(file: &str, text: &str) -> Result<CloudConf, ConfError> {
         load_balancer,
         classes,
         networking,
-        request_timeout: request_timeout.unwrap_or(REQUEST_TIMEOUT),
+        request_timeout,
         warnings,
     })
+}
+
+/// The reference puts its default in place of zero.
+fn request_timeout(metadata: &mut Keys<'_>) -> Result<Duration, ConfError> {
+    let given = metadata.duration("request-timeout")?;
+    if given.is_some_and(|time| time.is_zero()) {
+        let holds = REQUEST_TIMEOUT.as_secs();
+        let message = format!("no call can be answered in no time; {holds}s holds instead");
+        let remedy = "remove it, or write a time such as 120s";
+        metadata.warn(
+            "request-timeout",
+            Code::OptionNotSupported,
+            &message,
+            remedy,
+        );
+    }
+    Ok(given
+        .filter(|time| !time.is_zero())
+        .unwrap_or(REQUEST_TIMEOUT))
 }
 
 /// Reads a `cloud.conf` and, where it says `use-clouds`, fills it up from `clouds.yaml`.
@@ -131,8 +150,9 @@ pub fn read(path: &Path, surroundings: &Surroundings) -> Result<CloudConf, ConfE
     let mut conf = parse(&file, &text)?;
     if conf.global.use_clouds {
         let (file, cloud) = (conf.global.clouds_file.clone(), conf.global.cloud.clone());
-        let clouds = clouds_yaml::read(file.as_deref(), cloud.as_deref(), surroundings)?;
-        conf.global.fill(&clouds);
+        let mut found = clouds_yaml::read(file.as_deref(), cloud.as_deref(), surroundings)?;
+        conf.global.fill(&found.global);
+        conf.warnings.append(&mut found.warnings);
     }
     Ok(conf)
 }

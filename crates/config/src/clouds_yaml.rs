@@ -12,7 +12,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use landfall_model::reason::{Code, Origin, Reason};
 use serde::Deserialize;
+use serde_saphyr::DuplicateKeyPolicy;
 
 use crate::cloud_conf::{ConfError, Global};
 use entry::Entry;
@@ -35,6 +37,17 @@ pub struct Surroundings {
 pub struct CloudsFile {
     file: Arc<str>,
     clouds: BTreeMap<String, Entry>,
+    /// What is not what it seems.
+    warnings: Vec<Reason>,
+}
+
+/// What the files come down to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The entry.
+    pub global: Global,
+    /// What is passed over, or is not what it seems.
+    pub warnings: Vec<Reason>,
 }
 
 /// The system's folder of these files.
@@ -50,7 +63,17 @@ pub fn parse(file: &str, text: &str) -> Result<CloudsFile, ConfError> {
         #[serde(alias = "public-clouds")]
         clouds: Option<BTreeMap<String, Option<Entry>>>,
     }
-    let contents: Option<Contents> = serde_saphyr::from_str(text).map_err(|error| {
+    let mut warnings = Vec::new();
+    let contents = serde_saphyr::from_str::<Option<Contents>>(text).or_else(|error| {
+        let Some(warning) = about_duplicate(file, &error) else {
+            return Err(error);
+        };
+        warnings.push(warning);
+        // OpenStack's own tools take the last of several, so that such files are about.
+        let last = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+        serde_saphyr::from_str_with_options(text, last)
+    });
+    let contents = contents.map_err(|error| {
         let line = error
             .location()
             .map(|location| format!(":{}", location.line()));
@@ -70,7 +93,27 @@ pub fn parse(file: &str, text: &str) -> Result<CloudsFile, ConfError> {
     Ok(CloudsFile {
         file: file.into(),
         clouds: clouds.collect(),
+        warnings,
     })
+}
+
+/// A warning in place of an error, if that is what it is.
+fn about_duplicate(file: &str, error: &serde_saphyr::Error) -> Option<Reason> {
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return None;
+    };
+    let message =
+        "a key is given more than once; the last one counts, here and wherever else it is so";
+    let origin = Origin {
+        file: file.into(),
+        line: u32::try_from(location.line()).unwrap_or(u32::MAX),
+    };
+    let reason = Reason::warning(Code::ConflictingOptions, message);
+    let reason = match key {
+        Some(key) => reason.at(key),
+        None => reason,
+    };
+    Some(reason.remedy("remove the others").origin(Some(origin)))
 }
 
 /// The entry of a name, or the only one if no name is given. Where an entry names a `profile`,
@@ -123,40 +166,91 @@ pub fn read(
     file: Option<&Path>,
     cloud: Option<&str>,
     surroundings: &Surroundings,
-) -> Result<Global, ConfError> {
+) -> Result<Found, ConfError> {
     let given = file.or(surroundings.clouds_file.as_deref());
+    let mut search = Search {
+        // Who names a file wants that one.
+        named: given.is_some(),
+        ..Search::default()
+    };
     let places = candidates("clouds.yaml", given, surroundings);
-    let Some((path, clouds)) = first(&places)? else {
+    let Some((path, mut clouds)) = search.first(&places)? else {
         return Err(ConfError::NotFound {
             name: "clouds.yaml".to_owned(),
-            places: places
-                .iter()
-                .map(|place| place.display().to_string())
-                .collect(),
+            places: search.places,
         });
     };
-    let other = |name: &str| {
+    search.named = false;
+    let mut other = |name: &str| {
         let beside = path.with_file_name(name);
         let elsewhere = candidates(name, None, surroundings);
         let places: Vec<PathBuf> = [beside].into_iter().chain(elsewhere).collect();
-        Ok(first(&places)?.map(|(_, file)| file))
+        Ok(search.first(&places)?.map(|(_, file)| file))
     };
     let (secure, public) = (other("secure.yaml")?, other("clouds-public.yaml")?);
     let cloud = cloud.or(surroundings.cloud.as_deref());
-    choose(&clouds, secure.as_ref(), public.as_ref(), cloud)
+    let global = choose(&clouds, secure.as_ref(), public.as_ref(), cloud)?;
+    let mut warnings = search.warnings();
+    warnings.append(&mut clouds.warnings);
+    warnings.extend(
+        [secure, public]
+            .into_iter()
+            .flatten()
+            .flat_map(|file| file.warnings),
+    );
+    Ok(Found { global, warnings })
 }
 
-/// The first of these files that exists.
-fn first(places: &[PathBuf]) -> Result<Option<(PathBuf, CloudsFile)>, ConfError> {
-    for path in places {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => return Ok(Some((path.clone(), parse(&file, &text)?))),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(source) => return Err(ConfError::Unreadable { file, source }),
+/// Looking for files.
+#[derive(Debug, Default)]
+struct Search {
+    /// Somebody has named the file.
+    named: bool,
+    /// Where it was not, for messages.
+    places: Vec<String>,
+    /// Folders that nobody has named and that can't be looked into, and why.
+    closed: BTreeMap<String, String>,
+}
+
+// === impl Search ===
+
+impl Search {
+    /// The first of these files that exists.
+    fn first(&mut self, places: &[PathBuf]) -> Result<Option<(PathBuf, CloudsFile)>, ConfError> {
+        for path in places {
+            let file = path.display().to_string();
+            match std::fs::read_to_string(path) {
+                Ok(text) => return Ok(Some((path.clone(), parse(&file, &text)?))),
+                Err(error) if error.kind() == ErrorKind::NotFound => self.places.push(file),
+                Err(error) if !self.named && is_out_of_reach(path) => {
+                    let folder = path.parent().unwrap_or(path).display().to_string();
+                    self.places.push(format!("{file} ({error})"));
+                    self.closed.insert(folder, error.to_string());
+                }
+                Err(source) => return Err(ConfError::Unreadable { file, source }),
+            }
         }
+        Ok(None)
     }
-    Ok(None)
+
+    fn warnings(self) -> Vec<Reason> {
+        let closed = self.closed.into_iter().map(|(folder, why)| {
+            let message =
+                format!("{folder} can't be looked into ({why}); files there are passed over");
+            let remedy = "let this user into it, or name the file";
+            Reason::info(Code::OptionNotApplicable, message).remedy(remedy)
+        });
+        closed.collect()
+    }
+}
+
+/// Whether it is the folder that can't be entered. A file that is there and can't be read is not passed over: what the
+/// next one says would be a surprise.
+fn is_out_of_reach(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| {
+        let kind = error.kind();
+        kind == ErrorKind::PermissionDenied || kind == ErrorKind::NotADirectory
+    })
 }
 
 // === impl Surroundings ===

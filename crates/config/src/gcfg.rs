@@ -13,7 +13,8 @@
 //! ```
 //!
 //! It knows no key and no type, reads no file, and never panics, whatever the text is. Values may
-//! be secrets, so neither [`Entry`] nor [`SyntaxError`] shows them.
+//! be secrets, so neither [`Entry`] nor [`SyntaxError`] shows them. A secret that slipped onto the
+//! line below its key looks like a key, so that what stands there isn't shown, either.
 
 mod print;
 mod scan;
@@ -54,6 +55,9 @@ pub struct Entry {
     /// A comment begins right behind the value, without a space: what is meant as part of a
     /// password is often lost so.
     pub cut: bool,
+    /// The key above, where that is of a secret and has no value: then this is likely to be the
+    /// secret, and `key` must never be shown.
+    pub below: Option<String>,
 }
 
 /// A text that is not of the dialect.
@@ -69,6 +73,9 @@ pub struct SyntaxError {
     /// What would be right.
     pub remedy: String,
 }
+
+/// Keys that end so have secrets as values.
+const SECRETS: [&str; 3] = ["password", "secret", "token"];
 
 // === impl Section ===
 
@@ -86,6 +93,19 @@ impl Entry {
     pub fn is(&self, key: &str) -> bool {
         self.key.eq_ignore_ascii_case(key)
     }
+
+    /// The key of a secret that is likely to stand on the next line.
+    fn awaited(&self) -> Option<&str> {
+        // base64 ends in `=`, which begins a value here.
+        let nothing = |value: &str| value.trim_matches('=').is_empty();
+        if !self.value.as_deref().is_none_or(nothing) {
+            return None;
+        }
+        let key = self.key.to_ascii_lowercase();
+        let own = SECRETS.iter().any(|end| key.ends_with(end));
+        // A secret may have been broken into several lines.
+        self.below.as_deref().or(own.then_some(&self.key))
+    }
 }
 
 impl fmt::Debug for Entry {
@@ -94,11 +114,16 @@ impl fmt::Debug for Entry {
             None => "none",
             Some(_) => "not shown",
         };
+        let key = match self.below {
+            None => &self.key,
+            Some(_) => "not shown",
+        };
         f.debug_struct("Entry")
-            .field("key", &self.key)
+            .field("key", &key)
             .field("value", &format_args!("{value}"))
             .field("line", &self.line)
             .field("cut", &self.cut)
+            .field("below", &self.below)
             .finish()
     }
 }

@@ -78,7 +78,11 @@ impl OpenStack {
         }
         let clouds = self.clouds.clone().unwrap_or_default();
         let (file, cloud) = (clouds.file.as_deref(), clouds.cloud.as_deref());
-        clouds_yaml::read(file, cloud, surroundings).map(CloudConf::of)
+        let found = clouds_yaml::read(file, cloud, surroundings)?;
+        Ok(CloudConf {
+            warnings: found.warnings,
+            ..CloudConf::of(found.global)
+        })
     }
 
     /// The key, the value and what is wrong with it, if something is.

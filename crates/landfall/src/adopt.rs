@@ -58,10 +58,7 @@ struct Takeover {
 /// Runs the command; says whether every Service can be served as it is.
 pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     let mut fleet = Fleet::read(&args.instances).await?;
-    anyhow::ensure!(
-        fleet.active().next().is_some(),
-        "no instance on OpenStack is configured; name its files with --cloud-config or --config"
-    );
+    fleet.ensure_active()?;
     writeln!(std::io::stderr(), "warning: {WARNING}")?;
     for account in fleet.active() {
         account.log_warnings();

@@ -87,6 +87,19 @@ pub struct InstancesArgs {
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub cluster_name: Option<String>,
+    /// What stands before landfall/VERSION in the User-Agent of requests to OpenStack; may be
+    /// repeated, and each goes before those so far
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    pub user_agent: Vec<String>,
+}
+
+/// A text that can stand in a header.
+fn header_text(text: &str) -> Result<String, String> {
+    let plain = |letter: char| letter == ' ' || letter.is_ascii_graphic();
+    if text.trim().is_empty() || !text.chars().all(plain) {
+        return Err("write ASCII letters, such as my-cluster/1.0".to_owned());
+    }
+    Ok(text.trim().to_owned())
 }
 
 /// Which running instance is asked.
@@ -158,6 +171,21 @@ mod tests {
             command.get_subcommands().for_each(walk);
         }
         walk(&Cli::command());
+    }
+
+    #[test]
+    fn what_is_no_user_agent_is_refused_before_anything_is_asked() {
+        let parse = |agents: &[&str]| {
+            let given = agents.iter().flat_map(|agent| ["--user-agent", agent]);
+            Cli::try_parse_from(["landfall", "controller"].into_iter().chain(given))
+        };
+        let Command::Controller(args) = parse(&["one/1", " two "]).unwrap().command else {
+            panic!();
+        };
+        assert_eq!(args.instances.user_agent, ["one/1", "two"]);
+        for wrong in ["", " ", "a\nb", "ä", "a\tb"] {
+            assert!(parse(&[wrong]).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Fleet {
     /// Reads what the command line names, and the files that are named in there.
     pub async fn read(args: &InstancesArgs) -> anyhow::Result<Self> {
         let config = described(args).await?;
+        let user_agents = args.user_agent.clone();
         let read = move || -> anyhow::Result<Self> {
             let surroundings =
                 Surroundings::new(env::current_dir().ok(), |name| env::var(name).ok());
@@ -65,7 +66,8 @@ impl Fleet {
                 let ProviderKind::OpenStack(openstack) = &instance.provider else {
                     return Ok(None);
                 };
-                Account::read(&instance.name, openstack, &surroundings).map(Some)
+                let account = Account::read(&instance.name, openstack, &surroundings, &user_agents);
+                account.map(Some)
             });
             let accounts = accounts.collect::<anyhow::Result<_>>()?;
             Ok(Self { config, accounts })
@@ -91,6 +93,22 @@ impl Fleet {
     /// Those of them that are not switched off.
     pub fn active(&self) -> impl Iterator<Item = &Account> {
         self.accounts().filter(|account| is_on(account))
+    }
+
+    /// Refuses to go on where no cloud is to be looked at, and says why there is none.
+    pub fn ensure_active(&self) -> anyhow::Result<()> {
+        if self.active().next().is_some() {
+            return Ok(());
+        }
+        let off: Vec<String> = self.accounts().map(switched_off).collect();
+        anyhow::ensure!(
+            !off.is_empty(),
+            "no instance on OpenStack is configured; name its files with --cloud-config or --config"
+        );
+        anyhow::bail!(
+            "{}; give Landfall a copy of the file without that line: it is meant for cloud-provider-openstack alone",
+            off.join(", ")
+        )
     }
 
     /// Keeps the Services of instances that are switched off from the engine.
@@ -175,6 +193,17 @@ fn is_on(account: &Account) -> bool {
     account.settings.conf.enabled
 }
 
+fn switched_off(account: &Account) -> String {
+    let Account {
+        instance,
+        cloud_conf,
+        ..
+    } = account;
+    let file = cloud_conf.as_ref().map(|path| path.display().to_string());
+    let file = file.unwrap_or_else(|| "cloud.conf".to_owned());
+    format!("[LoadBalancer] enabled = false in {file} switches the instance {instance} off")
+}
+
 fn paper(account: &Account) -> Platform {
     Platform::Paper(Box::new(account.settings.capabilities()))
 }
@@ -216,5 +245,40 @@ fn of_cloud_conf(path: PathBuf) -> Config {
             default: true,
             pools: Vec::new(),
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_instance_that_is_switched_off_is_told_with_the_file_that_does_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.conf");
+        let text =
+            "[Global]\nauth-url = http://k\nuser-id = u\npassword = p\n[LoadBalancer]\nenabled = ";
+        let write = |enabled: bool| std::fs::write(&path, format!("{text}{enabled}\n")).unwrap();
+        let args = InstancesArgs {
+            cloud_config: Some(path.clone()),
+            ..InstancesArgs::default()
+        };
+        write(false);
+        let fleet = Fleet::read(&args).await.unwrap();
+        assert_eq!(
+            fleet.ensure_active().unwrap_err().to_string(),
+            format!(
+                "[LoadBalancer] enabled = false in {} switches the instance openstack off; give Landfall a copy of the \
+                 file without that line: it is meant for cloud-provider-openstack alone",
+                path.display()
+            )
+        );
+        write(true);
+        Fleet::read(&args).await.unwrap().ensure_active().unwrap();
+        let error = Fleet::local().ensure_active().unwrap_err().to_string();
+        assert!(
+            error.starts_with("no instance on OpenStack is configured; "),
+            "{error}"
+        );
     }
 }

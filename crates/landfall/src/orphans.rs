@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Write};
 
 use anyhow::Context as _;
 use landfall_files::Loaded;
@@ -82,10 +82,7 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
         "--delete asks before it deletes, and there is no terminal to ask at; --yes answers for scripts"
     );
     let mut fleet = Fleet::read(&args.instances).await?;
-    anyhow::ensure!(
-        fleet.active().next().is_some(),
-        "no instance on OpenStack is configured; name its files with --cloud-config or --config"
-    );
+    fleet.ensure_active()?;
     let source = if args.filename.is_empty() {
         let connection = args.cluster.connect().await?;
         fleet
@@ -96,18 +93,15 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
         Source::Manifests(sources::concatenated(&args.filename, args.recursive).await?)
     };
     let mut first = look(&fleet, &source, &args).await?;
-    if args.delete && !first.orphans.is_empty() {
-        if args.output == TextOutput::Text {
-            write!(std::io::stdout(), "{}", describe(&first))?;
-        }
-        if !args.yes && !agreed(first.orphans.len())? {
-            writeln!(std::io::stderr(), "nothing was deleted")?;
-            return Ok(false);
-        }
+    let deletes = args.delete && !first.orphans.is_empty();
+    let asks = deletes && !args.yes;
+    let (mut out, mut beside) = (std::io::stdout(), std::io::stderr());
+    show(&first, args.output, asks, &mut out, &mut beside)?;
+    if asks && !agreed(first.orphans.len())? {
+        writeln!(beside, "nothing was deleted")?;
+    } else if deletes {
         let second = look(&fleet, &source, &args).await?;
         delete(&fleet, &mut first, &second, args.output).await?;
-    } else if args.output == TextOutput::Text {
-        write!(std::io::stdout(), "{}", describe(&first))?;
     }
     if args.output == TextOutput::Json {
         writeln!(
@@ -260,6 +254,22 @@ fn is_told_by_uid(orphan: &Orphan, owners: &[Owner]) -> bool {
     }
 }
 
+/// Prints the list for people. Where programs read, they get the document at the end, and who is asked sees the list
+/// beside it.
+fn show(
+    look: &Look,
+    output: TextOutput,
+    asks: bool,
+    out: &mut dyn Write,
+    beside: &mut dyn Write,
+) -> std::io::Result<()> {
+    match output {
+        TextOutput::Text => write!(out, "{}", describe(look)),
+        TextOutput::Json if asks => write!(beside, "{}", describe(look)),
+        TextOutput::Json => Ok(()),
+    }
+}
+
 /// Asks at the terminal.
 fn agreed(count: usize) -> anyhow::Result<bool> {
     let mut prompt = std::io::stderr();
@@ -384,6 +394,33 @@ mod tests {
         assert!(owner(&row(true, false)).is_some());
         assert!(owner(&row(false, true)).is_some());
         assert!(owner(&row(false, false)).is_none());
+    }
+
+    #[test]
+    fn nobody_is_asked_about_what_was_not_shown() {
+        let look = Look {
+            orphans: vec![Stray {
+                instance: "openstack".to_owned(),
+                orphan: Orphan {
+                    kind: OrphanKind::LoadBalancer,
+                    id: Id::new("1"),
+                    name: "kube_service_c1_default_gone".to_owned(),
+                    whose: "of default/gone".to_owned(),
+                },
+                outcome: None,
+            }],
+            ..Look::default()
+        };
+        let shown = |output, asks| {
+            let (mut out, mut beside) = (Vec::new(), Vec::new());
+            show(&look, output, asks, &mut out, &mut beside).unwrap();
+            let lists = |text: Vec<u8>| String::from_utf8(text).unwrap().contains("default_gone");
+            (lists(out), lists(beside))
+        };
+        assert_eq!(shown(TextOutput::Text, true), (true, false));
+        assert_eq!(shown(TextOutput::Text, false), (true, false));
+        assert_eq!(shown(TextOutput::Json, true), (false, true));
+        assert_eq!(shown(TextOutput::Json, false), (false, false));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Choice {
     pub address: Option<IpAddr>,
     /// The certificate in Barbican.
     pub tls: Option<String>,
+    /// The annotation that names it; `None`: the configuration does.
+    pub tls_annotation: Option<String>,
     /// The flavor.
     pub flavor: Option<String>,
     /// The zone.
@@ -133,6 +135,7 @@ pub fn choose(
             cloud.tls_container.as_ref(),
             &conf.default_tls_container_ref,
         ),
+        tls_annotation: cloud.tls_container.as_ref().map(|it| it.annotation.clone()),
         flavor: set(cloud.flavor.as_ref(), &conf.flavor_id),
         zone: set(cloud.availability_zone.as_ref(), &conf.availability_zone),
         keep_floating_ip: value(cloud.keep_floating_ip.as_ref()) == Some(&true),

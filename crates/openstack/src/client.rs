@@ -29,6 +29,7 @@ mod version;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
 use tokio::sync::OnceCell;
@@ -70,7 +71,11 @@ struct Inner {
     exchange: Exchange,
     sessions: Sessions,
     version: OnceCell<ApiVersion>,
+    body_limit: AtomicUsize,
 }
+
+/// A cloud that doesn't read so many bytes can't be worked with.
+const SMALLEST_LIMIT: usize = 8 << 10;
 
 // === impl Cloud ===
 
@@ -91,6 +96,7 @@ impl Cloud {
             exchange: Exchange::new(transport, user_agent, secret),
             sessions: Sessions::new(identity),
             version: OnceCell::new(),
+            body_limit: AtomicUsize::new(config.body_limit),
             config,
         })))
     }
@@ -106,9 +112,27 @@ impl Cloud {
         Ok(self.session(None).await?.project_id.clone())
     }
 
-    /// Bodies above this many bytes are refused, and are not even sent.
+    /// Bodies above this many bytes are refused, and are not even sent. It shrinks when the cloud refuses a smaller one.
     pub fn body_limit(&self) -> usize {
-        self.0.config.body_limit
+        self.0.body_limit.load(Ordering::Relaxed)
+    }
+
+    /// Learns that a body of so many bytes is too large for this cloud, as something before its services may be stricter than
+    /// they are. Says whether the next one is smaller for it.
+    fn halve(&self, size: usize) -> bool {
+        let limit = (size / 2).max(SMALLEST_LIMIT);
+        if size <= limit {
+            return false;
+        }
+        let before = self.0.body_limit.fetch_min(limit, Ordering::Relaxed);
+        if limit < before {
+            tracing::warn!(
+                size,
+                limit,
+                "a request is too large for the cloud; the next ones are smaller"
+            );
+        }
+        true
     }
 
     /// What has been asked so far.

@@ -33,11 +33,20 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
             Code::OptionNotSupported,
             "the cloud does not take it: change what the Service asks for",
         ),
+        ErrorKind::TooLarge => (
+            Code::ProviderFailed,
+            "let the cloud read larger requests (max_request_body_size, or a proxy before it), or ask for less: fewer \
+             source ranges, nodes or ports",
+        ),
+        ErrorKind::Moved => (
+            Code::ProviderFailed,
+            "write the address that it names as auth-url",
+        ),
         _ => (Code::ProviderFailed, ""),
     };
     let retry = match error.kind {
         ErrorKind::Throttled => Retry::After(error.retry_after.unwrap_or(QUIET)),
-        ErrorKind::Stale => Retry::Now,
+        ErrorKind::Stale | ErrorKind::Halved => Retry::Now,
         _ => Retry::Backoff,
     };
     // With the id under which the cloud's operators find the request. A Reason is without: it would change with
@@ -47,5 +56,42 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         reason: Reason::error(code, error.in_words()).remedy(remedy),
         retry,
         scope: Scope::Pass,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {
+        failure(&ApiError {
+            kind,
+            status: None,
+            message: "no".to_owned(),
+            code: None,
+            request: "POST /v2/lbaas/pools".to_owned(),
+            retry_after: retry_after.map(Duration::from_secs),
+            redirect: None,
+            request_id: None,
+        })
+    }
+
+    #[test]
+    fn what_is_too_large_says_what_to_do_unless_the_next_try_is_smaller() {
+        let too_large = told(ErrorKind::TooLarge, None);
+        assert!(too_large.reason.remedy.contains("max_request_body_size"));
+        assert_eq!(too_large.retry, Retry::Backoff);
+        let halved = told(ErrorKind::Halved, None);
+        assert_eq!(
+            (halved.reason.remedy.as_str(), halved.retry),
+            ("", Retry::Now)
+        );
+    }
+
+    #[test]
+    fn a_cloud_that_asks_for_quiet_is_left_alone_as_long_as_it_says() {
+        let after = |seconds| Retry::After(Duration::from_secs(seconds));
+        assert_eq!(told(ErrorKind::Throttled, Some(30)).retry, after(30));
+        assert_eq!(told(ErrorKind::Throttled, None).retry, after(5));
     }
 }

@@ -80,6 +80,8 @@ pub struct Global {
     pub(crate) places: BTreeMap<&'static str, String>,
     /// How the file calls its keys, for messages.
     pub(crate) naming: Naming,
+    /// Keys that were filled from another file: that file, and how it calls them.
+    pub(crate) filled: BTreeMap<&'static str, (Arc<str>, Naming)>,
 }
 
 /// The interface of catalog entries.
@@ -172,6 +174,7 @@ impl Global {
             file: Arc::clone(file),
             places: BTreeMap::new(),
             naming: Naming::CloudConf,
+            filled: BTreeMap::new(),
         };
         let insecure = keys.text("tls-insecure")?;
         global.tls_insecure = insecure.as_deref().map(|text| text == "true");
@@ -212,8 +215,12 @@ impl Global {
         let wants = |method: Method| own.is_none_or(|own| own == method);
         macro_rules! fill {
             ($($field:ident),+ $(,)?) => {
-                $(if self.$field.is_none() {
+                $(if self.$field.is_none() && other.$field.is_some() {
                     self.$field.clone_from(&other.$field);
+                    if let Some(key) = KEYS.iter().find(|key| is_of(key, stringify!($field))) {
+                        let source = (Arc::clone(&other.file), other.naming);
+                        self.filled.insert(key, source);
+                    }
                 })+
             };
         }
@@ -315,20 +322,47 @@ impl Global {
         })
     }
 
+    /// Keys of `cloud.conf` as people find them, each as the file calls it that it comes from, after the place of the first
+    /// one that stands somewhere: `cloud.conf:7: [Global] cert-file, [Global] key-file`.
+    pub fn named(&self, keys: &[&str]) -> String {
+        let (place, keys) = self.place(keys);
+        format!("{place}: {keys}")
+    }
+
+    fn place(&self, keys: &[&str]) -> (String, String) {
+        let filled = |key: &str| self.filled.get(key).map(|(file, _)| file.to_string());
+        let place = keys
+            .iter()
+            .find_map(|key| self.places.get(key).cloned().or_else(|| filled(key)));
+        let named = keys.iter().map(|key| {
+            let filled = self.filled.get(key).map(|(_, naming)| *naming);
+            filled.unwrap_or(self.naming).name(key)
+        });
+        let named: Vec<String> = named.collect();
+        (
+            place.unwrap_or_else(|| self.file.to_string()),
+            named.join(", "),
+        )
+    }
+
     /// An error about keys, at the place of the first one that stands somewhere.
     pub(super) fn incomplete(&self, keys: &[&str], why: &str) -> ConfError {
-        let place = keys.iter().find_map(|key| self.places.get(key).cloned());
-        let named: Vec<String> = keys.iter().map(|key| self.naming.name(key)).collect();
+        let (place, keys) = self.place(keys);
         ConfError::Incomplete {
-            place: place.unwrap_or_else(|| self.file.to_string()),
-            keys: named.join(", "),
+            place,
+            keys,
             why: why.to_owned(),
         }
     }
 }
 
+/// Whether this key is read into this field.
+fn is_of(key: &str, field: &str) -> bool {
+    key.len() == field.len() && key.replace('-', "_") == field
+}
+
 /// Keys that errors are about.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "auth-url",
     "username",
     "user-id",
@@ -348,6 +382,7 @@ const KEYS: [&str; 21] = [
     "application-credential-name",
     "application-credential-secret",
     "token",
+    "ca-file",
     "cert-file",
     "key-file",
 ];
@@ -381,6 +416,7 @@ impl Naming {
     fn name(self, key: &str) -> String {
         match (self, key) {
             (Self::CloudConf, key) => format!("[Global] {key}"),
+            (Self::CloudsYaml, "ca-file") => "cacert".to_owned(),
             (Self::CloudsYaml, "cert-file") => "cert".to_owned(),
             (Self::CloudsYaml, "key-file") => "key".to_owned(),
             (Self::CloudsYaml, key) => {

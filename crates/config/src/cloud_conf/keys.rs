@@ -208,6 +208,15 @@ impl<'a> Keys<'a> {
             if self.known.iter().any(|key| entry.is(key)) {
                 continue;
             }
+            if let Some(above) = &entry.below {
+                let message = "has no value, and no key follows on the next line (it is not shown: it may be the secret)";
+                let reason =
+                    Reason::warning(Code::OptionNotApplicable, message).at(self.name(above));
+                let remedy =
+                    format!("write {above} = value on one line, with quotes around the value");
+                self.tell(reason.remedy(remedy), entry.line);
+                continue;
+            }
             let reason = Reason::warning(Code::OptionNotApplicable, "no such key; it is ignored");
             let near = closest(&entry.key.to_ascii_lowercase(), self.known.iter().copied());
             let remedy = near.map(|near| format!("did you mean {near}"));

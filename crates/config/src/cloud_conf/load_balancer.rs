@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use landfall_model::dialect::{NodeSelector, Refusal};
+use landfall_model::dialect::{NodeSelector, Refusal, closest};
 use landfall_model::reason::Code;
 
 use super::error::ConfError;
 use super::keys::Keys;
+use super::value;
 use crate::patterns::{NamePattern, TagExpression};
 
 /// `[LoadBalancer]`: what holds for Services that don't say otherwise.
@@ -56,7 +57,7 @@ pub struct LoadBalancerConf {
     pub default_tls_container_ref: Option<String>,
     /// Where certificates are.
     pub container_store: ContainerStore,
-    /// Services on one load balancer at most, the owner included.
+    /// Services on one load balancer at most, the owner included. Below 2, nobody shares.
     pub max_shared_lb: u32,
     /// Whether the driver needs one call per object.
     pub provider_requires_serial_api_calls: bool,
@@ -101,6 +102,14 @@ pub enum ContainerStore {
 /// Drivers that the reference knows.
 const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
 
+/// Algorithms of Octavia, which cares about case.
+const METHODS: [&str; 4] = [
+    "ROUND_ROBIN",
+    "LEAST_CONNECTIONS",
+    "SOURCE_IP",
+    "SOURCE_IP_PORT",
+];
+
 // === impl LoadBalancerConf ===
 
 impl LoadBalancerConf {
@@ -140,14 +149,9 @@ impl LoadBalancerConf {
                 .flag("manage-security-groups")?
                 .unwrap_or(default.manage_security_groups),
             create_monitor: keys.flag("create-monitor")?,
-            monitor_delay: whole(
-                keys.duration("monitor-delay")?
-                    .unwrap_or(default.monitor_delay),
-            ),
-            monitor_timeout: whole(
-                keys.duration("monitor-timeout")?
-                    .unwrap_or(default.monitor_timeout),
-            ),
+            monitor_delay: seconds(&mut keys, "monitor-delay")?.unwrap_or(default.monitor_delay),
+            monitor_timeout: seconds(&mut keys, "monitor-timeout")?
+                .unwrap_or(default.monitor_timeout),
             monitor_max_retries: keys
                 .count("monitor-max-retries")?
                 .unwrap_or(default.monitor_max_retries),
@@ -168,7 +172,7 @@ impl LoadBalancerConf {
             default_tls_container_ref: keys.text("default-tls-container-ref")?,
             container_store: container_store(&mut keys)?,
             max_shared_lb: keys
-                .count("max-shared-lb")?
+                .parsed("max-shared-lb", value::at_least_none)?
                 .unwrap_or(default.max_shared_lb),
             provider_requires_serial_api_calls: keys
                 .flag("provider-requires-serial-api-calls")?
@@ -182,6 +186,7 @@ impl LoadBalancerConf {
                 "known are amphora, octavia, ovn, f5 and amphorav2",
             );
         }
+        about_method(&mut keys, conf.lb_method.as_deref());
         keys.historic(&["use-octavia", "secret-name", "secret-namespace"]);
         keys.finish();
         Ok(conf)
@@ -267,7 +272,38 @@ fn container_store(keys: &mut Keys<'_>) -> Result<ContainerStore, ConfError> {
     }
 }
 
-/// Octavia counts in seconds; the reference drops the rest.
-fn whole(time: Duration) -> Duration {
-    Duration::from_secs(time.as_secs())
+/// The reference sends any word, and Octavia refuses each load balancer for it. Here the Services
+/// are served all the same, so that somebody has to tell.
+fn about_method(keys: &mut Keys<'_>, method: Option<&str>) {
+    let Some(method) = method.filter(|method| !METHODS.contains(method)) else {
+        return;
+    };
+    let holds = LoadBalancerConf::DEFAULT_METHOD;
+    let message = format!("no such algorithm; {holds} holds instead");
+    let near = closest(&method.to_ascii_uppercase(), METHODS);
+    let remedy = match near {
+        Some(near) => format!("did you mean {near}"),
+        None => format!("write one of {}", METHODS.join(", ")),
+    };
+    keys.warn("lb-method", Code::OptionNotSupported, &message, &remedy);
+}
+
+/// Octavia counts in seconds, from one up. The reference drops the rest of them, too.
+fn seconds(keys: &mut Keys<'_>, key: &'static str) -> Result<Option<Duration>, ConfError> {
+    let given = keys.parsed(key, |text| match value::duration(text)? {
+        time if time < Duration::from_secs(1) => {
+            Err("Octavia counts in whole seconds, from 1 up; write a time such as 5s".to_owned())
+        }
+        time => Ok(time),
+    })?;
+    let whole = given.map(|time| Duration::from_secs(time.as_secs()));
+    if let Some(whole) = whole
+        && given != Some(whole)
+    {
+        let holds = whole.as_secs();
+        let message = format!("Octavia counts in whole seconds; {holds}s holds instead");
+        let remedy = format!("write {holds}s or {}s", holds.saturating_add(1));
+        keys.warn(key, Code::OptionNotSupported, &message, &remedy);
+    }
+    Ok(whole)
 }

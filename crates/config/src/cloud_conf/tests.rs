@@ -36,7 +36,7 @@ internal-lb
 node-selector = pool=edge, gpu
 manage-security-groups = True
 create-monitor = false
-monitor-delay = 1m1.9s
+monitor-delay = 1m1s
 monitor-timeout = 10s
 monitor-max-retries = 0x2
 monitor-max-retries-down = 4
@@ -220,12 +220,25 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
             "monitor-delay: \"5\": a time needs a unit; write 5s for 5 seconds",
         ),
         (
+            "monitor-delay = 0",
+            "monitor-delay: \"0\": Octavia counts in whole seconds, from 1 up; write a time such as 5s",
+        ),
+        (
+            "monitor-timeout = 999ms",
+            "monitor-timeout: \"999ms\": Octavia counts in whole seconds, from 1 up; write a time such as 5s",
+        ),
+        (
             "enabled = maybe",
             "enabled: \"maybe\": neither true nor false; write one of them",
         ),
         (
             "max-shared-lb = two",
-            "max-shared-lb: \"two\": not a whole number from 0 up; write digits, such as 3, or \
+            "max-shared-lb: \"two\": not a whole number; write digits, such as 3, or hexadecimal ones, \
+             such as 0x3",
+        ),
+        (
+            "monitor-max-retries = -1",
+            "monitor-max-retries: \"-1\": not a whole number from 0 up; write digits, such as 3, or \
              hexadecimal ones, such as 0x3",
         ),
         (
@@ -268,6 +281,23 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
 }
 
 #[test]
+fn below_two_services_nobody_shares_and_that_is_no_mistake() {
+    let most = |text: &str| {
+        let conf = conf(&format!("[LoadBalancer]\nmax-shared-lb = {text}"));
+        assert_eq!(conf.warnings, []);
+        conf.load_balancer.max_shared_lb
+    };
+    assert_eq!((most("-1"), most("0"), most("4")), (0, 0, 4));
+}
+
+#[test]
+fn no_time_at_all_for_a_call_is_the_default() {
+    let time = |text: &str| conf(&format!("[Metadata]\nrequest-timeout = {text}")).request_timeout;
+    assert_eq!(time("0"), REQUEST_TIMEOUT);
+    assert_eq!(time("1500ms"), Duration::from_millis(1500));
+}
+
+#[test]
 fn unknown_keys_and_sections_are_told_and_ignored() {
     assert_eq!(
         warnings(
@@ -306,6 +336,36 @@ fn what_is_not_what_it_seems_is_told() {
             "[LoadBalancer]\nlb-provider = acme",
             "cloud.conf:2: [LoadBalancer] lb-provider: \"acme\": a driver that nobody has tried; it is taken for one that \
              can all that amphora can; known are amphora, octavia, ovn, f5 and amphorav2",
+        ),
+        (
+            "[LoadBalancer]\nlb-method = LEAST_CONECTIONS",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"LEAST_CONECTIONS\": no such algorithm; ROUND_ROBIN holds instead; \
+             did you mean LEAST_CONNECTIONS",
+        ),
+        (
+            "[LoadBalancer]\nlb-method = source_ip",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"source_ip\": no such algorithm; ROUND_ROBIN holds instead; \
+             did you mean SOURCE_IP",
+        ),
+        (
+            "[LoadBalancer]\nlb-method = best",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"best\": no such algorithm; ROUND_ROBIN holds instead; write one \
+             of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT",
+        ),
+        (
+            "[LoadBalancer]\nmonitor-delay = 1m1.9s",
+            "cloud.conf:2: [LoadBalancer] monitor-delay: \"1m1.9s\": Octavia counts in whole seconds; 61s holds \
+             instead; write 61s or 62s",
+        ),
+        (
+            "[Metadata]\nrequest-timeout = 0s",
+            "cloud.conf:2: [Metadata] request-timeout: \"0s\": no call can be answered in no time; 60s holds instead; \
+             remove it, or write a time such as 120s",
+        ),
+        (
+            "[Global]\nauth-url = x\ntoken =\nabcDEF12",
+            "cloud.conf:4: [Global] token: has no value, and no key follows on the next line (it is not shown: it may \
+             be the secret); write token = value on one line, with quotes around the value",
         ),
         (
             "[LoadBalancer]\ncontainer-store = vault",
@@ -550,17 +610,35 @@ fn files_are_read_and_filled_from_clouds_yaml() {
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write(
         "cloud.conf",
-        "[Global]\nuse-clouds = true\nregion = Mine\n[LoadBalancer]\nlb-provider=ovn\n",
+        "[Global]\nuse-clouds = true\nregion = Mine\nca-file = x\n[LoadBalancer]\nlb-provider=ovn\n",
     );
     write(
         "clouds.yaml",
-        "clouds:\n  a:\n    region_name: Theirs\n    auth: {auth_url: http://k/v3, user_id: u, password: p}\n",
+        "clouds:\n  a:\n    region_name: Theirs\n    cacert: y\n    key: z\n    auth: {auth_url: http://k/v3, user_id: u, password: p}\n",
     );
     let here = Surroundings::new(Some(folder.path().to_owned()), |_| None);
     let conf = read(&folder.path().join("cloud.conf"), &here).unwrap();
     assert_eq!(conf.global.region.as_deref(), Some("Mine"));
     assert_eq!(conf.global.identity_url().unwrap(), "http://k/v3");
     assert!(conf.load_balancer.is_ovn() && conf.warnings.is_empty());
+    let place = |keys: &[&str]| {
+        let text = conf.global.named(keys);
+        text.replace(&folder.path().display().to_string(), "DIR")
+    };
+    assert_eq!(
+        place(&["ca-file", "key-file"]),
+        "DIR/cloud.conf:4: [Global] ca-file, key"
+    );
+    assert_eq!(place(&["key-file"]), "DIR/clouds.yaml: clouds.a: key");
+    assert_eq!(
+        place(&["auth-url", "user-id"]),
+        "DIR/clouds.yaml: clouds.a: auth.auth_url, auth.user_id"
+    );
+    let error = conf.global.tls().unwrap_err().to_string();
+    assert!(
+        error.contains("/clouds.yaml: clouds.a: [Global] cert-file, key: "),
+        "{error}"
+    );
 
     let error = read(&folder.path().join("none.conf"), &here).unwrap_err();
     assert!(

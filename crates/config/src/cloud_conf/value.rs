@@ -27,6 +27,20 @@ pub(super) fn count(text: &str) -> Result<u32, String> {
     })
 }
 
+/// A whole number, decimal or `0x` hexadecimal, where all below zero say the same as zero.
+pub(super) fn at_least_none(text: &str) -> Result<u32, String> {
+    let text = text.trim();
+    match text.strip_prefix('-') {
+        Some(digits) if digits.starts_with(|first: char| first.is_ascii_digit()) => {
+            count(digits).map(|_| 0)
+        }
+        _ => count(text.strip_prefix('+').unwrap_or(text)),
+    }
+    .map_err(|_| {
+        "not a whole number; write digits, such as 3, or hexadecimal ones, such as 0x3".to_owned()
+    })
+}
+
 const UNITS: [(&str, u128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -142,6 +156,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_below_zero_are_as_good_as_zero() {
+        for (text, expected) in [("-1", 0), ("-0x10", 0), ("0", 0), ("+2", 2), (" 7 ", 7)] {
+            assert_eq!(at_least_none(text), Ok(expected), "{text}");
+        }
+        for text in ["", "-", "--1", "-+1", "+-1", "1.5", "two", "- 1"] {
+            assert!(at_least_none(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn durations_are_those_of_go() {
         for (text, milliseconds) in [
             ("5s", 5_000),
@@ -193,7 +217,7 @@ mod tests {
         fn no_text_makes_them_panic(
             text in prop_oneof![any::<String>(), "[-+]?([0-9.]{0,30}(ns|us|ms|s|m|h|x|é)?){0,4}"],
         ) {
-            let _ = (flag(&text), count(&text), duration(&text));
+            let _ = (flag(&text), count(&text), at_least_none(&text), duration(&text));
         }
 
         #[test]

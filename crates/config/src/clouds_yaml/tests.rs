@@ -211,9 +211,10 @@ fn the_first_file_counts_with_the_secure_one_beside_it() {
         clouds_file: None,
         cloud: Some("a".to_owned()),
     };
-    let global = read(None, None, &here).unwrap();
+    let Found { global, warnings } = read(None, None, &here).unwrap();
     assert!(matches!(global.auth(), Ok(Auth::Password { .. })));
-    assert!(read(None, Some("b"), &here).unwrap().auth().is_err());
+    assert_eq!(warnings, []);
+    assert!(read(None, Some("b"), &here).unwrap().global.auth().is_err());
 
     std::fs::write(folder.path().join("clouds.yaml"), "clouds: {c: {}}").unwrap();
     let error = read(None, None, &here).unwrap_err().to_string();
@@ -224,4 +225,96 @@ fn the_first_file_counts_with_the_secure_one_beside_it() {
     // A folder in the place of a file is no missing file.
     let error = read(Some(folder.path()), None, &here).unwrap_err();
     assert!(error.to_string().ends_with("can't be read"), "{error}");
+}
+
+#[test]
+fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    std::fs::create_dir_all(home.join(USER)).unwrap();
+    std::fs::write(
+        home.join(USER).join("clouds.yaml"),
+        "clouds: {a: {region_name: R}}",
+    )
+    .unwrap();
+    // A file where a folder is looked for: nobody may enter that, not even root.
+    let closed = folder.path().join("closed");
+    std::fs::write(&closed, "").unwrap();
+    let here = Surroundings {
+        current_dir: Some(closed.clone()),
+        home: Some(home),
+        clouds_file: None,
+        cloud: None,
+    };
+    let found = read(None, None, &here).unwrap();
+    assert_eq!(found.global.region.as_deref(), Some("R"));
+    let told: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
+    let name = closed.display();
+    assert_eq!(
+        told,
+        [format!(
+            "{name} can't be looked into (Not a directory (os error 20)); files there are passed over; let this user \
+             into it, or name the file"
+        )]
+    );
+    let nowhere = Surroundings {
+        home: None,
+        ..here.clone()
+    };
+    let error = read(None, None, &nowhere).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!(
+            "no clouds.yaml in any of {name}/clouds.yaml (Not a directory (os error 20)), "
+        )),
+        "{error}"
+    );
+    // What somebody has named is not passed over.
+    let error = read(Some(&closed.join("clouds.yaml")), None, &here).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("closed/clouds.yaml can't be read"),
+        "{error}"
+    );
+    let error = read(
+        None,
+        None,
+        &Surroundings {
+            clouds_file: Some(closed.join("c")),
+            ..here
+        },
+    )
+    .unwrap_err();
+    assert!(
+        error.to_string().ends_with("closed/c can't be read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
+    let text = "clouds:\n  a:\n    region_name: One\n    auth: {auth_url: http://k, password: hunter1}\n    \
+                region_name: Two\n  a:\n    region_name: Three\n    auth:\n      password: hunter1\n      \
+                password: hunter2\n    region_name: Four\n";
+    let clouds = parse("clouds.yaml", text).unwrap();
+    let global = choose(&clouds, None, None, None).unwrap();
+    assert_eq!(global.region.as_deref(), Some("Four"));
+    assert_eq!(global.password.unwrap().expose_secret(), "hunter2");
+    assert_eq!(global.auth_url, None);
+    let told: Vec<String> = clouds.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "clouds.yaml:5: region_name: a key is given more than once; the last one counts, here and wherever else it is \
+          so; remove the others"
+        ]
+    );
+    // All else is as wrong as ever.
+    let error = parse(
+        "clouds.yaml",
+        "clouds: {}\nclouds:\n  a:\n    auth: hunter2\n",
+    )
+    .unwrap_err();
+    assert!(error.to_string().starts_with("clouds.yaml:4: "), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
 }

@@ -21,30 +21,33 @@ pub fn parse(text: &str) -> Result<Document, SyntaxError> {
                 scan.next();
             }
             Some(';' | '#') => scan.skip_comment(),
-            Some('[') => {
-                let section = scan.heading()?;
-                document.sections.push(section);
-            }
-            Some(letter) if letter.is_alphabetic() => {
-                let entry = scan.entry()?;
-                let line = entry.line;
-                let Some(section) = document.sections.last_mut() else {
-                    return Err(SyntaxError {
-                        line,
-                        key: Some(entry.key),
-                        what: "a key before the first section".to_owned(),
-                        remedy: "begin with a section such as [Global]".to_owned(),
-                    });
-                };
-                section.entries.push(entry);
-            }
             Some(letter) => {
-                return Err(scan.error(
-                    None,
-                    format!("a line can't begin with {letter:?}"),
-                    "write [Section], key = value, or a comment after ; or #",
-                ));
+                let awaited = awaited(&document);
+                scan.line(letter, &mut document, awaited.as_deref())
+                    .map_err(|error| error.below(awaited))?;
             }
+        }
+    }
+}
+
+/// The key of a secret that has no value, right above the line that is read.
+fn awaited(document: &Document) -> Option<String> {
+    let above = document.sections.last()?.entries.last()?;
+    above.awaited().map(str::to_owned)
+}
+
+impl SyntaxError {
+    /// The same without a word of the line, where that may be the secret of the key above.
+    fn below(self, awaited: Option<String>) -> Self {
+        let Some(key) = awaited else { return self };
+        Self {
+            line: self.line,
+            what: format!(
+                "has no value, and line {} below it can't be read (it is not shown: it may be the secret)",
+                self.line
+            ),
+            remedy: format!("write {key} = value on one line, with quotes around the value"),
+            key: Some(key),
         }
     }
 }
@@ -65,6 +68,43 @@ impl Scan<'_> {
             self.line = self.line.saturating_add(1);
         }
         letter
+    }
+
+    /// A line that begins with this letter.
+    fn line(
+        &mut self,
+        first: char,
+        document: &mut Document,
+        below: Option<&str>,
+    ) -> Result<(), SyntaxError> {
+        match first {
+            '[' => {
+                let section = self.heading()?;
+                document.sections.push(section);
+            }
+            first if first.is_alphabetic() => {
+                let mut entry = self.entry()?;
+                entry.below = below.map(str::to_owned);
+                let line = entry.line;
+                let Some(section) = document.sections.last_mut() else {
+                    return Err(SyntaxError {
+                        line,
+                        key: Some(entry.key),
+                        what: "a key before the first section".to_owned(),
+                        remedy: "begin with a section such as [Global]".to_owned(),
+                    });
+                };
+                section.entries.push(entry);
+            }
+            first => {
+                return Err(self.error(
+                    None,
+                    format!("a line can't begin with {first:?}"),
+                    "write [Section], key = value, or a comment after ; or #",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn skip_blanks(&mut self) {
@@ -180,6 +220,7 @@ impl Scan<'_> {
             value: None,
             line,
             cut: false,
+            below: None,
         };
         match self.peek() {
             None | Some('\n' | ';' | '#') => Ok(entry),

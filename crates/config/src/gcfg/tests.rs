@@ -153,6 +153,45 @@ fn values_are_never_shown() {
 }
 
 #[test]
+fn a_secret_on_the_line_below_its_key_is_never_shown() {
+    for (below, line) in [
+        ("abcDEF-12_xyz", 4),
+        ("\n; c\nabcDEF_", 6),
+        ("abcDEF/xyz", 4),
+        ("abcDEF = \"xyz", 4),
+        ("1abcDEF", 4),
+        ("[abcDEF", 4),
+        ("[abcDEF] xyz", 4),
+        ("abc\nDEF\nabcDEF_xyz", 6),
+        ("abcDEF==\nabcDEF_xyz", 5),
+    ] {
+        for key in [
+            "Application-Credential-Secret =",
+            "token",
+            "trustee-password = ; c",
+        ] {
+            let error = refused(&format!("[Global]\nregion = a\n{key}\n{below}"));
+            let name = key.split(' ').next().unwrap();
+            assert_eq!(
+                error,
+                format!(
+                    "{line}: {name}: has no value, and line {line} below it can't be read (it is not shown: it may \
+                     be the secret); write {name} = value on one line, with quotes around the value"
+                ),
+                "{below:?}"
+            );
+        }
+    }
+    let read = parse("[Global]\ntoken =\nabcDEF").unwrap();
+    assert!(!format!("{read:?}").contains("abcDEF"), "{read:?}");
+    // An empty secret is no reason to be silent about what comes further down.
+    assert_eq!(
+        refused("[Global]\ntoken =\nregion = a\nauth_url = b"),
+        "4: auth_url: a key can't have a _; write auth-url"
+    );
+}
+
+#[test]
 fn a_byte_order_mark_is_skipped() {
     assert_eq!(parse("\u{feff}[s]\n").unwrap().sections.len(), 1);
 }
@@ -167,6 +206,7 @@ fn documents() -> impl Strategy<Value = Document> {
         value,
         line: 0,
         cut: false,
+        below: None,
     });
     let entries = proptest::collection::vec(entry, 0..5);
     let name = proptest::option::of("[^\n\0]{1,12}");

@@ -125,26 +125,43 @@ async fn follow(
         tokio::time::sleep(LOOK).await;
         unwritten = self::unwritten(&args.cluster, keys).await?;
     }
-    let view = instance.wait_until(LOOK, |_| true).await?;
+    // What began of its own in between ends soon.
+    let done = |view: &InstanceView| keys.iter().all(|key| is_done(view, key));
+    let view = match instance.wait_until(LOOK, done).await {
+        Ok(view) => view,
+        Err(_) => instance.wait_until(LOOK, |_| true).await?,
+    };
     // Standard output is one JSON document, where it is JSON.
     let mut out: Box<dyn Write + Send> = match args.output {
         TextOutput::Text => Box::new(std::io::stdout()),
         TextOutput::Json => Box::new(std::io::stderr()),
     };
-    for key in &unwritten {
+    let left = undone(&view, keys, &unwritten);
+    for key in &left {
         writeln!(out, "{key} is not taken over yet")?;
-        let service = view.services.iter().find(|it| it.key == *key);
+        let service = view.services.iter().find(|it| it.key == **key);
         for reason in service.iter().flat_map(|it| &it.reasons) {
             writeln!(out, "  {}: {reason}", reason.severity)?;
         }
     }
-    let taken = keys.len() - unwritten.len();
+    let taken = keys.len() - left.len();
     writeln!(
         out,
         "{taken} of {} Services are taken over; start landfall controller with the same options now",
         keys.len()
     )?;
-    Ok(unwritten.is_empty())
+    Ok(left.is_empty())
+}
+
+/// What is not done here or not written there. What an earlier run has written there says nothing of this one.
+fn undone<'a>(
+    view: &InstanceView,
+    keys: &'a [ServiceKey],
+    unwritten: &[ServiceKey],
+) -> Vec<&'a ServiceKey> {
+    let keys = keys.iter();
+    keys.filter(|key| unwritten.contains(key) || !is_done(view, key))
+        .collect()
 }
 
 /// Nothing is left to do for a Service, or it is gone.
@@ -168,4 +185,73 @@ async fn unwritten(cluster: &ClusterArgs, keys: &[ServiceKey]) -> anyhow::Result
         _ => None,
     });
     Ok(rows.filter(|key| keys.contains(key)).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use landfall_model::plan::PlannedStep;
+    use landfall_model::status::Condition;
+    use landfall_model::view::ServiceView;
+    use landfall_model::{Code, Uid};
+
+    use super::*;
+
+    fn view(pending: &[&str], is_programmed: bool, ready: bool) -> InstanceView {
+        let programmed = Condition {
+            kind: ConditionType::Programmed,
+            status: is_programmed,
+            reason: Code::Progressing,
+            message: String::new(),
+            last_transition_time: Timestamp::default(),
+            observed_generation: None,
+        };
+        let step = |step: &&str| PlannedStep {
+            step: (*step).to_owned(),
+            because: String::new(),
+            detail: serde_json::Value::Null,
+        };
+        InstanceView {
+            ready,
+            services: vec![ServiceView {
+                key: ServiceKey::new("default", "web"),
+                uid: Uid::new("1"),
+                class: None,
+                origin: None,
+                status: ServiceStatus {
+                    conditions: vec![programmed],
+                    ..ServiceStatus::default()
+                },
+                reasons: Vec::new(),
+                address: None,
+                listeners: Vec::new(),
+                left_out: Vec::new(),
+                pending: pending.iter().map(step).collect(),
+            }],
+            ..InstanceView::default()
+        }
+    }
+
+    #[test]
+    fn what_was_written_by_an_earlier_run_is_not_taken_over_by_this_one() {
+        let keys = [ServiceKey::new("default", "web")];
+        let left =
+            |view: &InstanceView, unwritten: &[ServiceKey]| undone(view, &keys, unwritten).len();
+        let done = view(&[], true, true);
+        assert_eq!(left(&done, &[]), 0);
+        assert_eq!(left(&done, &keys), 1, "not written");
+        assert_eq!(
+            left(&view(&["create a listener"], true, true), &[]),
+            1,
+            "not done"
+        );
+        assert_eq!(left(&view(&[], false, true), &[]), 1, "not programmed");
+        assert_eq!(left(&view(&[], true, false), &[]), 1, "not looked at");
+        // One that is gone needs nothing any more.
+        let gone = InstanceView {
+            services: Vec::new(),
+            ..done
+        };
+        assert_eq!(left(&gone, &[]), 0);
+    }
 }

@@ -244,7 +244,14 @@ impl Cloud {
             let why = format!("{size} bytes; {} are the limit", self.body_limit());
             return Err(ApiError::ours(ErrorKind::TooLarge, &ask.name(), why));
         }
-        self.exchange().ask(Ask { body, ..ask }).await
+        let outcome = self.exchange().ask(Ask { body, ..ask }).await;
+        outcome.map_err(|error| match error.kind {
+            ErrorKind::TooLarge if self.halve(size) => ApiError {
+                kind: ErrorKind::Halved,
+                ..error
+            },
+            _ => error,
+        })
     }
 }
 
@@ -277,9 +284,9 @@ fn taken_out<T: DeserializeOwned>(
         .map_err(|why| unreadable(answer, name, format!("{envelope}: {why}")))
 }
 
-/// The next page: what the link asks for, at the address that we know. Behind a proxy, services write links with a scheme
-/// and a port of their own; another host must not get the token. Octavia's links forget the filters of the list (its
-/// pagination repeats `limit`, `sort` and `marker` only), so that they are put in again.
+/// The next page: what the link asks for, at the address that we know. Behind a proxy, services write links with a scheme,
+/// a host and a port of their own, which are not looked at: another host must not get the token. Octavia's links forget
+/// the filters of the list (its pagination repeats `limit`, `sort` and `marker` only), so that they are put in again.
 fn next_page(links: Option<&Value>, page: &Url, query: Query<'_>) -> Result<Option<Url>, String> {
     let links = links.and_then(Value::as_array);
     let mut links = links.into_iter().flatten();
@@ -287,16 +294,13 @@ fn next_page(links: Option<&Value>, page: &Url, query: Query<'_>) -> Result<Opti
         return Ok(None);
     };
     let href = next["href"].as_str().unwrap_or_default();
-    let link = page
-        .join(href)
-        .map_err(|why| format!("next page {href:?}: {why}"))?;
-    if link.host() != page.host() {
-        return Err(format!("the next page is at another host: {href:?}"));
-    }
+    let (_, asked) = href
+        .split_once('?')
+        .ok_or_else(|| format!("the next page is asked for by nothing: {href:?}"))?;
     let mut next = page.clone();
-    next.set_query(link.query());
+    next.set_query(asked.split('#').next());
     for (key, value) in query {
-        if !link.query_pairs().any(|(known, _)| known == *key) {
+        if !next.query_pairs().any(|(known, _)| known == *key) {
             next.query_pairs_mut().append_pair(key, value);
         }
     }

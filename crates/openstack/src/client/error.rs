@@ -19,10 +19,12 @@ pub struct ApiError {
     pub code: Option<Box<str>>,
     /// What was asked: `POST /v2/lbaas/listeners`.
     pub request: String,
-    /// When the server wants to be asked again.
+    /// When the server wants to be asked again; never later than it is, whatever it says.
     pub retry_after: Option<Duration>,
+    /// Where the server says that it is instead.
+    pub redirect: Option<Box<str>>,
     /// Under which the server's log has it.
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
 }
 
 /// What can be done about an error.
@@ -40,8 +42,10 @@ pub enum ErrorKind {
     Quota,
     /// The network has no address left.
     NoAddresses,
-    /// The body is larger than the service reads: split it.
+    /// The body is larger than the service reads: split it, if that can be.
     TooLarge,
+    /// The body was larger than the service reads, and is half as large at most when it is planned anew.
+    Halved,
     /// The service doesn't accept what it says.
     Invalid,
     /// The provider of the load balancer, or this version of the service, can't do it.
@@ -62,8 +66,12 @@ pub enum ErrorKind {
     Unreadable,
     /// The catalog does not list the service.
     NoService,
+    /// Keystone is elsewhere: the configuration names an address that sends away.
+    Moved,
 }
 
+/// A service that asks for more quiet than this is asked again all the same.
+pub(super) const LONGEST_QUIET: Duration = Duration::from_secs(300);
 /// Of the server's words, so many characters are kept.
 const LONGEST_MESSAGE: usize = 500;
 
@@ -80,6 +88,7 @@ impl ErrorKind {
             Self::Quota => "quota",
             Self::NoAddresses => "no_addresses",
             Self::TooLarge => "too_large",
+            Self::Halved => "halved",
             Self::Invalid => "invalid",
             Self::Unsupported => "unsupported",
             Self::Unauthorized => "unauthorized",
@@ -90,6 +99,7 @@ impl ErrorKind {
             Self::Lost => "lost",
             Self::Unreadable => "unreadable",
             Self::NoService => "no_service",
+            Self::Moved => "moved",
         }
     }
 
@@ -134,6 +144,7 @@ impl ApiError {
     pub fn is_passing(&self) -> bool {
         match self.kind {
             ErrorKind::Busy
+            | ErrorKind::Halved
             | ErrorKind::Stale
             | ErrorKind::Throttled
             | ErrorKind::Unavailable
@@ -149,7 +160,8 @@ impl ApiError {
             | ErrorKind::Invalid
             | ErrorKind::Unsupported
             | ErrorKind::Unauthorized
-            | ErrorKind::NoService => false,
+            | ErrorKind::NoService
+            | ErrorKind::Moved => false,
         }
     }
 
@@ -170,6 +182,7 @@ impl ApiError {
             code: None,
             request: request.to_owned(),
             retry_after: None,
+            redirect: None,
             request_id: None,
         }
     }
@@ -182,9 +195,12 @@ impl ApiError {
         body: &[u8],
     ) -> Self {
         let mut words = Words::read(body);
+        let to = headers.get(http::header::LOCATION);
+        let to = to
+            .filter(|_| status.is_redirection())
+            .and_then(|to| to.to_str().ok());
         if status.is_redirection() {
-            let to = headers.get(http::header::LOCATION);
-            let to = to.and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+            let to = to.unwrap_or("nowhere");
             words.text = format!("redirected to {to}, which is not followed");
         } else if words.text.is_empty() {
             let text = status.canonical_reason().unwrap_or("no message");
@@ -198,6 +214,7 @@ impl ApiError {
             code: words.code.map(String::into_boxed_str),
             request: request.to_owned(),
             retry_after,
+            redirect: to.map(Box::from),
             request_id: request_id(headers),
         }
     }
@@ -225,7 +242,7 @@ impl fmt::Display for ApiError {
 impl std::error::Error for ApiError {}
 
 /// The id under which the services log a request.
-pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
+pub(super) fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     let id = headers.get("x-openstack-request-id")?.to_str().ok()?;
     Some(id.chars().take(100).collect())
 }
@@ -234,12 +251,13 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?;
     if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
+        return Some(Duration::from_secs(seconds).min(LONGEST_QUIET));
     }
     let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
     let now = headers.get(http::header::DATE)?.to_str().ok()?;
     let now = jiff::fmt::rfc2822::parse(now).ok()?.timestamp();
-    Some(Duration::try_from(then.duration_since(now)).unwrap_or_default())
+    let time = Duration::try_from(then.duration_since(now)).unwrap_or_default();
+    Some(time.min(LONGEST_QUIET))
 }
 
 /// What a server says about an error.

@@ -44,7 +44,7 @@ pub(super) struct Ask<'a> {
 /// A good answer.
 pub(super) struct Answer {
     pub body: Bytes,
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
     headers: HeaderMap,
 }
 
@@ -220,7 +220,7 @@ impl Exchange {
         let span = Span::current();
         span.record("status", head.status.as_u16());
         if let Some(id) = &request_id {
-            span.record("request_id", id.as_str());
+            span.record("request_id", &**id);
         }
         if !private {
             trace!(body = self.readable(&body, token), "answer");

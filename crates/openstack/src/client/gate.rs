@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
 
+use super::error::LONGEST_QUIET;
+
 /// Requests in flight at once.
 const AT_ONCE: usize = 16;
-/// A cloud that asks for more quiet than this is asked again all the same.
-const LONGEST_QUIET: Duration = Duration::from_secs(300);
 
 pub(super) struct Gate {
     permits: Semaphore,

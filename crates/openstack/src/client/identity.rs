@@ -81,13 +81,13 @@ impl Identity {
                 ..Ask::new(Method::POST, url, "token", self.patience)
             },
         };
-        let request = ask.name();
-        let answer = exchange
-            .ask(Ask {
-                private: true,
-                ..ask
-            })
-            .await?;
+        let (request, url) = (ask.name(), ask.url.clone());
+        let private = Ask {
+            private: true,
+            ..ask
+        };
+        let answer = exchange.ask(private).await;
+        let answer = answer.map_err(|error| moved(error, &url, "/auth/tokens"))?;
         let unreadable = |why: String| ApiError {
             request_id: answer.request_id.clone(),
             ..ApiError::ours(ErrorKind::Unreadable, &request, why)
@@ -129,12 +129,41 @@ impl Identity {
         };
         let ask = Ask::new(Method::GET, base.clone(), "version", self.patience);
         let fallback = joined(&base, &["v3"]);
-        match exchange.ask(ask).await {
+        let answer = exchange.ask(ask).await;
+        match answer.map_err(|error| elsewhere(error, &base)) {
             Ok(answer) => Ok(listed(&answer, &base).unwrap_or(fallback)),
+            Err(error) if error.kind == ErrorKind::Moved => Err(error),
             // Some clouds publish nothing but /v3.
             Err(error) if error.status.is_some_and(|status| status < 500) => Ok(fallback),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// A redirect isn't followed, as the password would go where nobody has configured. Asking again would bring the same: what
+/// is wrong is the address.
+fn moved(error: ApiError, asked: &Url, path: &str) -> ApiError {
+    let to = error.redirect.as_deref();
+    let Some(to) = to.and_then(|to| asked.join(to).ok()) else {
+        return error;
+    };
+    let written = to.as_str().trim_end_matches('/');
+    let written = written.strip_suffix(path).unwrap_or(written);
+    let message = format!("Keystone redirects to {to}; write {written} as auth-url");
+    ApiError {
+        kind: ErrorKind::Moved,
+        message,
+        ..error
+    }
+}
+
+/// As [`moved`], of the list of versions, where a redirect on the same host is no more than a `/` at the end.
+fn elsewhere(error: ApiError, asked: &Url) -> ApiError {
+    let to = error.redirect.as_deref();
+    let to = to.and_then(|to| asked.join(to).ok());
+    match to {
+        Some(to) if to.origin() != asked.origin() => moved(error, asked, ""),
+        _ => error,
     }
 }
 

@@ -1,7 +1,10 @@
 //! The token in use: got once for all who need it, renewed before its time is over, and anew when it is refused.
+//!
+//! While it is renewed early, the others go on with the old one; and so does everybody, as long as it lives, where Keystone
+//! can't be reached.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -22,22 +25,25 @@ pub(super) struct Session {
     pub endpoints: Endpoints,
     /// Counts the tokens, to tell a refused one from its successor.
     number: u64,
-    renew_at: Option<Instant>,
+    expires_at: Option<Instant>,
 }
 
 /// The one session of a client.
 pub(super) struct Sessions {
     identity: Identity,
+    latest: Lock<Latest>,
     /// Held while a token is asked for: that is what makes the others wait for it.
-    state: Mutex<State>,
+    turn: Mutex<Option<Failure>>,
     /// Authentications that have ended, well or not.
     attempts: AtomicU64,
 }
 
-#[derive(Default)]
-struct State {
+#[derive(Clone, Default)]
+struct Latest {
     session: Option<Arc<Session>>,
-    failure: Option<Failure>,
+    renew_at: Option<Instant>,
+    /// The number of the last one.
+    number: u64,
 }
 
 struct Failure {
@@ -47,6 +53,8 @@ struct Failure {
 
 /// A token is renewed when a tenth of its life is left, but not more than this.
 const MARGIN: Duration = Duration::from_secs(300);
+/// Where Keystone could not be reached for that, it is asked again after so long.
+const RENEWED_AGAIN: Duration = Duration::from_secs(15);
 /// Credentials that were refused are not tried again for so long: users get locked out for less.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
@@ -56,7 +64,8 @@ impl Sessions {
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,
-            state: Mutex::default(),
+            latest: Lock::default(),
+            turn: Mutex::default(),
             attempts: AtomicU64::new(0),
         }
     }
@@ -69,15 +78,24 @@ impl Sessions {
         refused: Option<&Session>,
     ) -> Result<Arc<Session>, ApiError> {
         let seen = self.attempts.load(Ordering::Acquire);
-        let mut state = self.state.lock().await;
-        let number = state.session.as_ref().map_or(0, |session| session.number);
-        if let Some(session) = &state.session
-            && refused.is_none_or(|refused| refused.number != session.number)
-            && session.renew_at.is_none_or(|at| Instant::now() < at)
-        {
-            return Ok(Arc::clone(session));
+        if let Some(refused) = refused {
+            self.lock().forget(refused);
         }
-        if let Some(failure) = &state.failure {
+        let mut failure = match self.latest().living() {
+            None => self.turn.lock().await,
+            Some(session) => match self.turn.try_lock() {
+                Ok(turn) => turn,
+                // Somebody is renewing it.
+                Err(_) => return Ok(session),
+            },
+        };
+        let latest = self.latest();
+        if let Some(session) = latest.living()
+            && latest.renew_at.is_none_or(|at| Instant::now() < at)
+        {
+            return Ok(session);
+        }
+        if let Some(failure) = &*failure {
             // One failure answers all who waited for it.
             let shared = self.attempts.load(Ordering::Acquire) != seen;
             let refused =
@@ -88,33 +106,68 @@ impl Sessions {
         }
         let grant = self.identity.grant(exchange, config).await;
         self.attempts.fetch_add(1, Ordering::Release);
+        let now = Instant::now();
         match grant {
             Ok(grant) => {
+                let number = latest.number + 1;
                 let session = Arc::new(Session {
                     token: grant.token,
                     project_id: grant.project_id,
                     endpoints: grant.endpoints,
-                    number: number + 1,
-                    renew_at: grant.lifetime.map(renew_at),
+                    number,
+                    expires_at: grant.lifetime.and_then(|life| now.checked_add(life)),
                 });
-                *state = State {
+                *self.lock() = Latest {
                     session: Some(Arc::clone(&session)),
-                    failure: None,
+                    renew_at: grant.lifetime.and_then(|life| renew_at(now, life)),
+                    number,
                 };
+                *failure = None;
                 Ok(session)
             }
             Err(error) => {
-                let at = Instant::now();
-                state.failure = Some(Failure {
+                // A service may have refused it meanwhile.
+                let old = self.latest().living().filter(|_| error.is_passing());
+                if let Some(session) = old {
+                    tracing::warn!(%error, "the token can't be renewed now; the old one goes on");
+                    self.lock().renew_at = Some(now + RENEWED_AGAIN);
+                    return Ok(session);
+                }
+                *failure = Some(Failure {
                     error: error.clone(),
-                    at,
+                    at: now,
                 });
                 Err(error)
             }
         }
     }
+
+    fn latest(&self) -> Latest {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn renew_at(lifetime: Duration) -> Instant {
-    Instant::now() + lifetime.saturating_sub(MARGIN.min(lifetime / 10))
+// === impl Latest ===
+
+impl Latest {
+    /// Lets go of a session that a service did not accept.
+    fn forget(&mut self, refused: &Session) {
+        self.session
+            .take_if(|session| session.number == refused.number);
+    }
+
+    /// The session, unless its time is over.
+    fn living(&self) -> Option<Arc<Session>> {
+        let session = self.session.as_ref()?;
+        let lives = session.expires_at.is_none_or(|at| Instant::now() < at);
+        lives.then(|| Arc::clone(session))
+    }
+}
+
+fn renew_at(now: Instant, lifetime: Duration) -> Option<Instant> {
+    now.checked_add(lifetime.saturating_sub(MARGIN.min(lifetime / 10)))
 }

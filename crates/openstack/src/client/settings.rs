@@ -24,7 +24,7 @@ pub struct CloudConfig {
     pub timeouts: Timeouts,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// Bodies above this many bytes are refused by the services.
+    /// Bodies above this many bytes are refused by the services, as far as is known before one is.
     pub body_limit: usize,
 }
 

@@ -167,7 +167,7 @@ async fn what_is_no_id_is_never_sent() {
 #[tokio::test]
 async fn a_list_is_read_to_its_last_page_with_its_filters() {
     let fake = Fake::new(|seen, _| {
-        // As Octavia does: the link forgets the filters, and behind a proxy it has another scheme.
+        // As Octavia does: the link forgets the filters, and behind a proxy it has another scheme, host and path.
         let (row, next) = match seen.path.split_once("pools?")?.1 {
             "loadbalancer_id=a" => (
                 "1",
@@ -175,7 +175,9 @@ async fn a_list_is_read_to_its_last_page_with_its_filters() {
             ),
             "limit=1&marker=1&loadbalancer_id=a" => (
                 "2",
-                Some("/octavia/v2.0/lbaas/pools?limit=1&loadbalancer_id=a&marker=2"),
+                Some(
+                    "http://octavia_api:9876/v2.0/lbaas/pools?limit=1&loadbalancer_id=a&marker=2#x",
+                ),
             ),
             "limit=1&loadbalancer_id=a&marker=2" => ("3", None),
             _ => return None,
@@ -198,11 +200,15 @@ async fn a_list_is_read_to_its_last_page_with_its_filters() {
 }
 
 #[tokio::test]
-async fn pages_elsewhere_or_without_end_are_refused() {
+async fn pages_without_end_are_refused_and_the_token_never_goes_elsewhere() {
     for (href, why) in [
         (
             "http://evil/octavia/v2.0/lbaas/pools?marker=1",
-            "the next page is at another host",
+            "the list's pages don't end",
+        ),
+        (
+            "http://cloud/octavia/v2.0/lbaas/pools",
+            "the next page is asked for by nothing",
         ),
         (
             "http://cloud/octavia/v2.0/lbaas/pools?marker=1",
@@ -360,6 +366,40 @@ async fn a_body_above_the_limit_is_not_sent() {
     assert_eq!(error.kind, ErrorKind::TooLarge);
     assert_eq!(error.message, "120 bytes; 100 are the limit");
     assert_eq!(fake.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn after_a_body_was_too_large_the_next_ones_are_half_as_large_at_most() {
+    // A proxy before Octavia, which reads less than Octavia does.
+    let fake = Fake::new(|seen, _| {
+        let page = || "<html><h1>413 Request Entity Too Large</h1></html>".to_owned();
+        match seen.body.to_string().len() {
+            _ if !seen.path.contains("pools") => None,
+            length if length > 4_000 => Some(Reply::Full(413, vec![], page())),
+            _ => Some(Reply::Json(201, json!({"pool": {"id": "q"}}))),
+        }
+    });
+    let cloud = fake.cloud();
+    let of = |length: usize| json!({"name": "x".repeat(length - r#"{"pool":{"name":""}}"#.len())});
+    assert_eq!(cloud.body_limit(), 114_688);
+    for (length, kind, limit) in [
+        (100_001, ErrorKind::Halved, 50_000),
+        (50_001, ErrorKind::TooLarge, 50_000),
+        (30_000, ErrorKind::Halved, 15_000),
+        (15_000, ErrorKind::Halved, 8_192),
+        (8_192, ErrorKind::TooLarge, 8_192),
+        (5_000, ErrorKind::TooLarge, 8_192),
+    ] {
+        let error = cloud.create_pool(&of(length)).await.unwrap_err();
+        assert_eq!((error.kind, cloud.body_limit()), (kind, limit), "{length}");
+        assert_eq!(error.is_passing(), kind == ErrorKind::Halved);
+        assert!(!error.may_be_done());
+    }
+    cloud.create_pool(&of(4_000)).await.unwrap();
+    assert_eq!(cloud.body_limit(), 8_192);
+    let own = fake.cloud_with(|config| config.body_limit = 6_000);
+    let error = own.create_pool(&of(5_000)).await.unwrap_err();
+    assert_eq!((error.kind, own.body_limit()), (ErrorKind::TooLarge, 6_000));
 }
 
 #[tokio::test]

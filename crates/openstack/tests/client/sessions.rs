@@ -234,6 +234,132 @@ async fn a_token_is_renewed_before_its_time_is_over() {
     assert_eq!(fake.tokens(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_token_that_can_not_be_renewed_is_used_to_its_end() {
+    let minutes = |n: u64| tokio::time::advance(Duration::from_secs(60 * n));
+    let fake = Fake::new(|seen, before| match seen.path.as_str() {
+        "/identity/v3/auth/tokens" => (1..=3)
+            .contains(&before)
+            .then(|| Reply::Json(503, json!({}))),
+        _ => Some(Reply::Json(200, json!({"pools": []}))),
+    });
+    let cloud = fake.cloud();
+    cloud.pools(None).await.unwrap();
+    minutes(56).await;
+    // Not for every call Keystone is asked again.
+    for _ in 0..5 {
+        cloud.pools(None).await.unwrap();
+    }
+    assert_eq!(fake.tokens(), 2);
+    minutes(1).await;
+    cloud.pools(None).await.unwrap();
+    assert_eq!(fake.tokens(), 3);
+    minutes(4).await;
+    let error = cloud.pools(None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert_eq!(fake.tokens(), 4);
+    cloud.pools(None).await.unwrap();
+    let log = fake.log();
+    let tokens: Vec<_> = log
+        .iter()
+        .filter_map(|seen| seen.token.as_deref())
+        .collect();
+    assert_eq!(tokens[..7], ["token-1"; 7]);
+    assert_eq!(tokens[7..], ["token-5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_not_used_again_while_keystone_is_away() {
+    let fake = Fake::new(|seen, before| match seen.path.as_str() {
+        "/identity/v3/auth/tokens" => (before == 1).then(|| Reply::Json(503, json!({}))),
+        _ if seen.token.as_deref() == Some("token-1") => Some(fault(401, "revoked")),
+        _ => Some(Reply::Json(200, json!({"pools": []}))),
+    });
+    let cloud = fake.cloud();
+    let error = cloud.pools(None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    cloud.pools(None).await.unwrap();
+    let log = fake.log();
+    let tokens: Vec<_> = log
+        .iter()
+        .filter_map(|seen| seen.token.as_deref())
+        .collect();
+    assert_eq!(tokens, ["token-1", "token-3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_but_one_waits_for_an_early_renewal() {
+    let fake = Fake::new(|seen, before| match seen.path.as_str() {
+        "/identity/v3/auth/tokens" if before == 1 => {
+            let late = Box::new(token(2));
+            Some(Reply::Late(Duration::from_secs(20), late))
+        }
+        "/identity/v3/auth/tokens" => None,
+        _ => Some(Reply::Json(200, json!({"pools": []}))),
+    });
+    let cloud = fake.cloud();
+    cloud.pools(None).await.unwrap();
+    tokio::time::advance(Duration::from_secs(56 * 60)).await;
+    let start = tokio::time::Instant::now();
+    let calls = (0..10).map(|_| {
+        let cloud = cloud.clone();
+        async move {
+            cloud.pools(None).await.unwrap();
+            start.elapsed().as_secs()
+        }
+    });
+    let tasks: tokio::task::JoinSet<_> = calls.collect();
+    let mut times = tasks.join_all().await;
+    times.sort_unstable();
+    assert_eq!(times, [0, 0, 0, 0, 0, 0, 0, 0, 0, 20]);
+    assert_eq!(fake.tokens(), 2);
+}
+
+#[tokio::test]
+async fn a_keystone_that_sends_away_is_named_with_what_to_write() {
+    let cases = [
+        // What was configured, what answers with which redirect, what is asked then, and what to write.
+        (
+            "http://cloud/identity/v3",
+            "/identity/v3/auth/tokens",
+            "https://cloud/identity/v3/auth/tokens",
+            Some("https://cloud/identity/v3"),
+        ),
+        (
+            "http://cloud/identity",
+            "/identity",
+            "https://cloud:5000/identity/",
+            Some("https://cloud:5000/identity"),
+        ),
+        (
+            "http://cloud/old/v3",
+            "/old/v3/auth/tokens",
+            "/identity/v3/auth/tokens",
+            Some("http://cloud/identity/v3"),
+        ),
+        // A `/` at the end is no other place.
+        ("http://cloud/identity", "/identity", "/identity/", None),
+    ];
+    for (auth_url, path, to, written) in cases {
+        let fake = Fake::new(move |seen, _| {
+            let headers = vec![("location", to.to_owned())];
+            (seen.path == path).then(|| Reply::Full(302, headers, String::new()))
+        });
+        let cloud = fake.cloud_with(|config| auth_url.clone_into(&mut config.auth_url));
+        let outcome = cloud.check().await;
+        let Some(written) = written else {
+            outcome.unwrap();
+            continue;
+        };
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Moved);
+        assert!(!error.is_passing());
+        let told = format!("; write {written} as auth-url");
+        assert!(error.message.ends_with(&told), "{error}");
+        assert_eq!(fake.log().len(), 1, "{auth_url}");
+    }
+}
+
 /// Configured address, status of the list, version, its link; where the token is asked for.
 type Case = (&'static str, u16, &'static str, &'static str, &'static str);
 

@@ -170,6 +170,17 @@ fn retry_after_is_read_as_seconds_and_as_a_date() {
         answer_with(429, "", &[("retry-after", "soon")]).retry_after,
         None
     );
+    // Nobody waits for a year because of one header.
+    for far in ["301", "31536000", "18446744073709551615"] {
+        let error = answer_with(503, "", &[("retry-after", far)]);
+        assert_eq!(error.retry_after, Some(Duration::from_secs(300)), "{far}");
+    }
+    let error = answer_with(
+        503,
+        "",
+        &[("retry-after", "Thu, 20 Nov 2031 10:00:00 GMT"), dates[1]],
+    );
+    assert_eq!(error.retry_after, Some(Duration::from_secs(300)));
     let past = [dates[0], ("date", "Fri, 20 Nov 2026 11:00:00 GMT")];
     assert_eq!(
         answer_with(503, "", &past).retry_after,
@@ -188,6 +199,8 @@ fn a_redirect_is_an_error_that_names_where_to() {
     );
     assert_eq!(error.kind, ErrorKind::Unreadable);
     assert!(error.message.contains("https://cloud.example"), "{error}");
+    let to = Some("https://cloud.example/v2/lbaas/listeners");
+    assert_eq!(error.redirect.as_deref(), to);
 }
 
 #[test]
@@ -210,6 +223,7 @@ fn only_what_can_pass_by_itself_is_passing() {
     use ErrorKind::*;
     let passing = [
         Busy,
+        Halved,
         Stale,
         Throttled,
         Unavailable,
@@ -225,6 +239,7 @@ fn only_what_can_pass_by_itself_is_passing() {
         Quota,
         NoAddresses,
         TooLarge,
+        Halved,
         Invalid,
         Unsupported,
         Unauthorized,
@@ -235,6 +250,7 @@ fn only_what_can_pass_by_itself_is_passing() {
         Lost,
         Unreadable,
         NoService,
+        Moved,
     ] {
         let error = ApiError::ours(kind, "GET /", "");
         assert_eq!(error.is_passing(), passing.contains(&kind), "{kind:?}");
