@@ -189,7 +189,7 @@ impl OpenStack {
                 ),
             ));
         }
-        if wish.nodes.is_empty() {
+        if !wish.has_nodes {
             notices.push(("UnAvailableLoadBalancer", no_nodes_notice()));
         }
         let mut target = Target {
@@ -197,7 +197,7 @@ impl OpenStack {
             listeners,
             reasons,
             additional: Vec::new(),
-            has_nodes: !wish.nodes.is_empty(),
+            has_nodes: wish.has_nodes,
         };
         if balancer.is_none() {
             self.second_vip(intent, wish, &names, &mut target, features)
@@ -209,11 +209,12 @@ impl OpenStack {
                 .into_iter()
                 .map(|reason| ("LoadBalancerSourceRangesIgnored", reason)),
         );
+        let serves_tls = target.listeners.iter().any(|it| it.tls.is_some());
         let mut content = Content::Unread;
         match &balancer {
             None => {
                 self.judge_named_member_subnet(intent, &mut target).await?;
-                if target.choice.tls.is_some() {
+                if serves_tls {
                     self.judge_certificate(&mut target).await?;
                 }
             }
@@ -225,7 +226,7 @@ impl OpenStack {
                     Content::Graph(graph) => graph.listeners.iter().any(uses),
                     Content::AsWanted | Content::Unread => true,
                 };
-                if target.choice.tls.is_some() && !same {
+                if serves_tls && !same {
                     self.judge_certificate(&mut target).await?;
                 }
                 self.judge_member_subnet(intent, &mut target, &content)

@@ -169,3 +169,26 @@ async fn a_large_pool_gets_another_monitor_port_by_a_few_batches() {
         assert!(minor < 11 || rig.writes().len() <= 8, "{:?}", rig.writes());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn how_much_a_cloud_takes_at_once_is_learned_from_its_refusal() {
+    let sim = Sim::new();
+    // Some proxy before Octavia takes less than Octavia does.
+    sim.configure(|settings| settings.body_limit = 12_000);
+    let mut rig = Rig::in_world(sim, "");
+    more(&mut rig, 0..150);
+    rig.apply(web()).await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 152);
+    assert_eq!(rig.published("web").len(), 1);
+    let told = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(told, Vec::<String>::new());
+    let creations = rig.writes();
+    let creations = creations
+        .iter()
+        .filter(|it| *it == "POST /v2/lbaas/loadbalancers");
+    assert_eq!(creations.count(), 2);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}

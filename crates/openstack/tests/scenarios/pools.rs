@@ -420,6 +420,17 @@ async fn l34_only_nodes_that_the_selector_names_are_members() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l34_a_selector_that_nobody_fits_makes_a_load_balancer_without_members() {
+    let mut rig = Rig::new("");
+    let service = web().annotated(&short("node-selector"), "env=none");
+    rig.apply(service).await;
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(rig.picture().await.members_at(80), Vec::<String>::new());
+    assert_eq!(rig.published("web").len(), 1);
+    assert!(rig.cluster.messages("UnAvailableLoadBalancer").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn l35_an_empty_selector_overrules_the_configured_one() {
     let mut rig = Rig::new("node-selector=env=prod");
     label(&rig, "a", &[("env", "prod")], "10.0.0.4");
