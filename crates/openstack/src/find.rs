@@ -2,11 +2,6 @@
 //!
 //! By the id that the Service names, else by its name; never one that another cluster has marked.
 
-#![expect(
-    clippy::similar_names,
-    reason = "names of a Service, and what a Service names, are the words here"
-)]
-
 use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};

@@ -23,6 +23,7 @@ mod follow;
 mod groups;
 mod image;
 mod inside;
+mod lacking;
 mod large;
 mod listeners;
 mod live;
