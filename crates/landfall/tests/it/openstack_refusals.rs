@@ -162,17 +162,17 @@ async fn wishes_that_contradict_each_other_are_told_and_leave_what_works_alone()
     scene.lab.settled().await;
     scene.sim.forget_calls();
     let cases: [&[(&str, &str)]; 2] = [
-        &[("proxy-protocol", "true"), ("x-forwarded-for", "true")],
         &[
-            ("enable-health-monitor", "true"),
-            ("health-monitor-delay", "2"),
-            ("health-monitor-timeout", "5"),
+            ("loadbalancer.openstack.org/proxy-protocol", "true"),
+            ("loadbalancer.openstack.org/x-forwarded-for", "true"),
         ],
+        // What is written for the very port that can't have it.
+        &[("landfall.dev/monitor.80", "udp-connect")],
     ];
     for case in cases {
         let mut service = web();
-        for (name, value) in case {
-            service = service.annotation(&format!("{}{name}", PREFIXES[0]), value);
+        for (key, value) in case {
+            service = service.annotation(key, value);
         }
         scene.write("web", &service);
         let is_refused = |it: &ServiceView| {
