@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::names::FLOATING_IP_MARK;
 use crate::objects::{FloatingIp, Id, LoadBalancer};
-use crate::observed::{Observed, Target};
+use crate::observed::{Addressing, Observed, Target};
 use crate::step::Step;
 
 /// Whether a floating IP was made by a Service controller, rather than by a person.
@@ -117,12 +117,14 @@ pub(crate) fn plan(
             // Asked for is an address that is not there; what works goes on working.
             return Err(vec![not_there(intent)]);
         };
-        if other.port_id.is_some() {
-            return Err(vec![in_use(intent, other)]);
-        }
         let because = format!("{} asks for another address", field(intent));
         // What serves is given back only once the other leads here. Neutron lets one of each network do so.
         let in_its_place = other.floating_network_id == attached.floating_network_id;
+        if let Some(reason) = unattachable(intent, view, other)
+            && (in_its_place || other.port_id.is_some())
+        {
+            return Err(vec![reason]);
+        }
         if in_its_place {
             plan.push(detach(attached), because);
         }
@@ -145,13 +147,13 @@ pub(crate) fn plan(
         return Ok(());
     }
     if let Some(there) = &view.requested {
-        if there.port_id.is_some() {
-            // Somebody was quicker: what served before goes on serving.
+        if let Some(reason) = unattachable(intent, view, there) {
+            // What served before goes on serving.
             if let Some(spare) = &view.spare {
                 attach(spare, None, balancer, plan);
                 return Ok(());
             }
-            return Err(vec![in_use(intent, there)]);
+            return Err(vec![reason]);
         }
         attach(there, None, balancer, plan);
         return Ok(());
@@ -260,6 +262,25 @@ fn field(intent: &Intent) -> String {
     let wish = intent.load_balancer.as_ref();
     wish.map(|wish| wish.address.requested_by.clone())
         .unwrap_or_default()
+}
+
+/// Why the floating IP that is asked for can't lead here.
+fn unattachable(intent: &Intent, view: &Addressing, floating_ip: &FloatingIp) -> Option<Reason> {
+    if floating_ip.port_id.is_some() {
+        return Some(in_use(intent, floating_ip));
+    }
+    let why = view.refused.as_ref()?;
+    let reason = Reason::error(
+        Code::ProviderFailed,
+        format!("the floating IP can't be attached, and is tried again within the hour: {why}"),
+    );
+    let address = floating_ip.floating_ip_address.to_string();
+    Some(
+        reason
+            .at(field(intent))
+            .value(address)
+            .remedy("ask for another address, or mend what the cloud names"),
+    )
 }
 
 fn in_use(intent: &Intent, floating_ip: &FloatingIp) -> Reason {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, ProviderError, Retry, Scope};
+use landfall_model::provider::{Applied, ProviderError, Scope};
 use landfall_model::{Code, Intent, Reason, Uid};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -49,8 +49,8 @@ impl OpenStack {
                 holds,
                 ..
             } => {
-                if let Some(rest) = self.memory().rest(service, Instant::now()) {
-                    return Err(resting(rest));
+                if let Some((_, after)) = self.memory().rest(service, Instant::now()) {
+                    return Ok(Applied::Busy { after });
                 }
                 self.create_balancer(service, body, holds).await
             }
@@ -479,24 +479,4 @@ pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
 pub(crate) fn is_refused(memory: &Memory, pool: &Id, changes: &Map<String, Value>) -> bool {
     let refused = memory.refused_methods.get(pool);
     refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
-}
-
-/// That Octavia could make no load balancer of those that were asked for, and is given time.
-fn resting((count, left): (u32, Duration)) -> ProviderError {
-    let what = if count == 1 {
-        "the last load balancer".to_owned()
-    } else {
-        format!("each of the last {count} load balancers")
-    };
-    let reason = Reason::error(
-        Code::LoadBalancerFailed,
-        format!(
-            "{what} that was asked for ended in ERROR or was removed before it worked; another one follows"
-        ),
-    );
-    ProviderError {
-        reason: reason.remedy("the cloud's operators can see why in the logs of Octavia"),
-        retry: Retry::After(left),
-        scope: Scope::Pass,
-    }
 }

@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 
 use crate::bodies::TIMEOUTS;
 use crate::features::Features;
-use crate::graph::Graph;
+use crate::graph::{Graph, key_of};
 use crate::members;
 use crate::names::{Names, SERVICE_PREFIX};
-use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
+use crate::objects::{Id, Listener, LoadBalancer, Member, Pool, Provisioning};
 use crate::step::Step;
-use crate::wanted::{HEADERS, WantedListener};
+use crate::wanted::{HEADERS, WantedListener, WantedPool};
 
 /// What the changes are made from.
 #[derive(Clone, Copy)]
@@ -92,10 +92,7 @@ impl Diff<'_> {
                 continue;
             };
             let there = self.graph.members_of(pool);
-            let mut wanted = it.pool.clone();
-            for member in wanted.members.values_mut() {
-                member.subnet = there.first().and_then(|it| it.subnet_id.clone());
-            }
+            let wanted = as_there(&it.pool, there);
             members::plan(self, &pool.id, &wanted, there, plan);
         }
     }
@@ -349,6 +346,22 @@ impl Diff<'_> {
             changes,
         }
     }
+}
+
+/// The pool with other members, but with these as they are, and new ones as the others.
+fn as_there(wanted: &WantedPool, there: &[Member]) -> WantedPool {
+    let mut wanted = wanted.clone();
+    for (address, member) in &mut wanted.members {
+        let key = Some((*address, member.port));
+        let like = there.iter().find(|it| key_of(it) == key).or(there.first());
+        if let Some(like) = like {
+            member.subnet.clone_from(&like.subnet_id);
+            member.monitor_port = like.monitor_port;
+        }
+        member.weight = None;
+        member.backup = None;
+    }
+    wanted
 }
 
 pub(crate) fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {

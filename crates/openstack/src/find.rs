@@ -220,12 +220,11 @@ fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
     recorded.is_some_and(|id| id == balancer.id.as_str()) || publishing == Some(&balancer.id)
 }
 
-/// Whether it is that of a Service of the same name in another cluster of the same name: what is whose in it can't be
-/// told.
+/// Whether it was made for a Service of the same name in another cluster of the same name: what is whose in it can't
+/// be told.
 fn is_a_twins(names: &Names, balancer: &LoadBalancer) -> bool {
     let named_so = balancer.name == names.load_balancer || balancer.name == names.legacy;
-    let same = named_so || balancer.tags.contains(&names.load_balancer);
-    same && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)
+    named_so && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)
 }
 
 fn of_a_twin(balancer: &LoadBalancer) -> Reason {

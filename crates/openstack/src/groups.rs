@@ -8,7 +8,7 @@ use landfall_model::Intent;
 use landfall_model::plan::Plan;
 use serde_json::{Value, json};
 
-use crate::objects::{Id, Port, Rule};
+use crate::objects::{Id, Port, Rule, SecurityGroup};
 use crate::observed::{Goal, GroupView, Observed};
 use crate::step::Step;
 
@@ -67,13 +67,19 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
             plan.push(delete_rule(rule), "no NodePort of the Service needs it");
         }
     }
-    for port in &view.node_ports {
-        if !port.security_groups.contains(&group.id) {
-            plan.push(join(port, &group.id), "the node is a member");
-        }
-    }
+    join_ports(view, group, plan);
     leave_ports(view, plan);
     leave_shared(have, view, plan);
+}
+
+/// Appends what lets load balancers through to nodes that come, where nothing else may change.
+pub(crate) fn follow(have: &Observed, plan: &mut Plan<Step>) {
+    let Some(view) = have.groups.as_ref().filter(|view| view.managed) else {
+        return;
+    };
+    let Some(group) = &view.group else { return };
+    join_ports(view, group, plan);
+    leave_ports(view, plan);
 }
 
 /// Appends the removal of what the Service has.
@@ -95,6 +101,14 @@ fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     let rules = view.shared.iter().flat_map(|group| &group.rules);
     for rule in rules.filter(|rule| have.names.is_of_rule(&rule.description)) {
         plan.push(delete_rule(rule), "the Service needs it no more");
+    }
+}
+
+fn join_ports(view: &GroupView, group: &SecurityGroup, plan: &mut Plan<Step>) {
+    for port in &view.node_ports {
+        if !port.security_groups.contains(&group.id) {
+            plan.push(join(port, &group.id), "the node is a member");
+        }
     }
 }
 

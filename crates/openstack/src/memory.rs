@@ -68,6 +68,8 @@ pub(crate) struct Memory {
     pub(crate) no_failover: HashSet<Id>,
     /// Failovers since the load balancer was last well.
     failovers: HashMap<Id, u32>,
+    /// Floating IPs that could not be led to a port, what Neutron said of it, and when.
+    unattachable: HashMap<(Id, Id), (String, Instant)>,
     /// The algorithm that Octavia refused a pool, and what it said of it.
     pub(crate) refused_methods: HashMap<Id, (Value, String)>,
 }
@@ -111,6 +113,8 @@ pub(crate) struct Sketch {
 
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
+/// For so long a floating IP is not tried again that could not be attached: each attempt cuts the one that serves.
+const UNATTACHABLE: Duration = Duration::from_secs(3600);
 /// After a load balancer that came to nothing, until the next one is asked for. Each one more doubles it.
 const REST: Duration = Duration::from_secs(5);
 /// The longest such rest.
@@ -157,6 +161,7 @@ impl Default for Memory {
             leaving: HashMap::new(),
             no_failover: HashSet::new(),
             failovers: HashMap::new(),
+            unattachable: HashMap::new(),
             refused_methods: HashMap::new(),
         }
     }
@@ -175,6 +180,24 @@ impl Memory {
         known.changed = true;
         known.refusals = 0;
         known.pending_since = None;
+    }
+
+    /// Neutron does not lead a floating IP to a port.
+    pub(crate) fn is_unattachable(&mut self, floating_ip: &Id, port: &Id, why: &str, now: Instant) {
+        let pair = (floating_ip.clone(), port.clone());
+        self.unattachable.insert(pair, (why.to_owned(), now));
+    }
+
+    /// Why a floating IP is not led to a port for now.
+    pub(crate) fn why_unattachable(
+        &self,
+        floating_ip: &Id,
+        port: &Id,
+        now: Instant,
+    ) -> Option<&str> {
+        let pair = (floating_ip.clone(), port.clone());
+        let (why, at) = self.unattachable.get(&pair)?;
+        (now.saturating_duration_since(*at) < UNATTACHABLE).then_some(why)
     }
 
     /// A load balancer was asked for.

@@ -18,7 +18,7 @@ use crate::client::ApiError;
 use crate::objects::{
     FloatingIp, Id, LoadBalancer, Network, Port, Provisioning, SecurityGroup, Subnet,
 };
-use crate::observe::{Trouble, is_ovn, server_of};
+use crate::observe::{Trouble, is_ovn, owned, server_of};
 use crate::observed::{Addressing, Found, Goal, GroupView, Observed, Target};
 use crate::provider::OpenStack;
 use crate::record::Record;
@@ -137,12 +137,21 @@ impl OpenStack {
             .floating_ips(&Sought {
                 port,
                 requested,
-                held: &wish.address.held,
+                held: if owned(intent) {
+                    &wish.address.held
+                } else {
+                    &[]
+                },
                 since: intent.created,
                 replaced: is_replaced(intent, balancer),
                 ..Sought::of(&have.names)
             })
             .await?;
+        if let (Some(asked), Some(port)) = (&view.requested, port) {
+            let memory = self.memory();
+            let refused = memory.why_unattachable(&asked.id, port, Instant::now());
+            view.refused = refused.map(str::to_owned);
+        }
         self.tell_sharers(intent, balancer, view.attached.as_ref());
         let (mut notices, mut problem) = (Vec::new(), None);
         if floating && view.attached.is_none() && *owner {
@@ -474,7 +483,7 @@ fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
 
 /// Whether another load balancer published the Service's address.
 fn is_replaced(intent: &Intent, balancer: &LoadBalancer) -> bool {
-    Record::of(intent).is_some_and(|it| it.balancer != balancer.id.as_str())
+    Record::of(intent).is_some_and(|it| !it.given && it.balancer != balancer.id.as_str())
 }
 
 /// The address that clients know leads here no more, and can't be brought back.

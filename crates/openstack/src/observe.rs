@@ -15,6 +15,7 @@ use landfall_model::provider::ProviderError;
 use landfall_model::rows::Family;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use tokio::time::Instant;
 
 pub(crate) use search::in_error;
 pub(crate) use subnets::server_of;
@@ -29,10 +30,13 @@ use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::plan;
 use crate::provider::OpenStack;
+use crate::record::Record;
 use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
-use notices::{no_nodes_notice, notices_of, other_named, strangers_notice, unknown_method};
+use notices::{
+    no_nodes_notice, notices_of, other_named, resting, strangers_notice, unknown_method,
+};
 
 impl OpenStack {
     pub(crate) async fn look(&self, intent: &Intent) -> Result<Observed, ProviderError> {
@@ -88,6 +92,7 @@ impl OpenStack {
             found,
             beside: Vec::new(),
             lacking: None,
+            resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
             names,
         };
@@ -116,7 +121,8 @@ impl OpenStack {
             Found::One { balancer, .. } => floating_ip_beside(&balancer.description),
             _ => None,
         };
-        let held: Vec<IpAddr> = search::published(intent).into_iter().collect();
+        let published = search::published(intent).filter(|_| owned(intent));
+        let held: Vec<IpAddr> = published.into_iter().collect();
         have.addressing = self
             .floating_ips(&Sought {
                 of_owner: of_owner.as_deref(),
@@ -192,12 +198,14 @@ impl OpenStack {
         if !wish.has_nodes {
             notices.push(("UnAvailableLoadBalancer", no_nodes_notice()));
         }
+        // Where nobody names a subnet, it takes a node to tell which.
+        let has_place = !choice.autodetect || choice.vip_subnet.is_some() || choice.port.is_some();
         let mut target = Target {
             choice,
             listeners,
             reasons,
             additional: Vec::new(),
-            has_nodes: wish.has_nodes,
+            has_nodes: wish.has_nodes && has_place,
         };
         if balancer.is_none() {
             self.second_vip(intent, wish, &names, &mut target, features)
@@ -248,8 +256,12 @@ impl OpenStack {
             goal: Goal::Exists(Box::new(target)),
             beside: Vec::new(),
             lacking: None,
+            resting: None,
             leaving: HashSet::new(),
         };
+        if matches!(have.found, Found::Nothing) {
+            have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
+        }
         self.complete_addressing(intent, wish, &mut have).await?;
         have.groups = self.group_view(wish, &have).await?;
         if have.groups.as_ref().is_some_and(|view| view.managed) {
@@ -298,6 +310,11 @@ fn only_of(names: &Names, balancer: &LoadBalancer) -> bool {
 /// Whether the driver is OVN's.
 pub(crate) fn is_ovn(balancer: Option<&LoadBalancer>, choice: &Choice) -> bool {
     balancer.map_or(choice.is_ovn(), |it| it.provider == OVN)
+}
+
+/// Whether what the Service publishes is its own, rather than that of a load balancer that it shares.
+pub(crate) fn owned(intent: &Intent) -> bool {
+    Record::of(intent).is_some_and(|record| !record.given)
 }
 
 /// Whether we wrote the id that the Service names.

@@ -36,6 +36,8 @@ pub struct Observed {
     /// is to go.
     pub(crate) beside: Vec<Beside>,
     /// Why the Service's second family can't be served.
+    /// Why the load balancer is not asked for at once.
+    pub(crate) resting: Option<Reason>,
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
@@ -121,6 +123,8 @@ pub(crate) struct Addressing {
     pub(crate) attached: Option<FloatingIp>,
     /// It has the address that is asked for.
     pub(crate) requested: Option<FloatingIp>,
+    /// Why that one is not led here for now.
+    pub(crate) refused: Option<String>,
     /// It was made for this Service, or has the address that it published, and leads nowhere; or here, beside the one
     /// that is asked for.
     pub(crate) spare: Option<FloatingIp>,

@@ -134,7 +134,7 @@ fn wish(
         .cloned()
         .collect();
     if !errors.is_empty() {
-        return follow(intent, have, target, errors);
+        return follow(have, target, errors);
     }
     let Found::One {
         balancer,
@@ -180,7 +180,7 @@ fn wish(
     if let Some(diff) = &diff
         && let Err(taken) = diff.plan(&target.listeners, &mut graph_plan)
     {
-        return follow(intent, have, target, taken);
+        return follow(have, target, taken);
     }
     let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
     // Who can't be reached there does not begin to use the load balancer of others.
@@ -206,7 +206,6 @@ fn wish(
 
 /// What the Service asks for now can't be had. What it has got goes on serving, on the nodes that there are.
 fn follow(
-    intent: &Intent,
     have: &Observed,
     target: &Target,
     refusals: Vec<Reason>,
@@ -219,7 +218,7 @@ fn follow(
         let diff = diff(have, balancer, *owner);
         match (balancer.provisioning_status, diff) {
             (Provisioning::Active, Some(diff)) => {
-                groups::plan(intent, have, &mut plan);
+                groups::follow(have, &mut plan);
                 diff.follow(&target.listeners, &mut plan);
             }
             (status, _) if status.is_pending() => wait(balancer, status, &mut plan),

@@ -77,6 +77,12 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
     } = &have.found
     else {
         standing.marks = kept_marks(intent, &have.found);
+        standing.waiting.extend(have.resting.clone());
+        let told = have
+            .resting
+            .clone()
+            .map(|it| ("SyncLoadBalancerFailed", it));
+        standing.notices.extend(told);
         return standing;
     };
     // Until it is joined it is not said to be the Service's.

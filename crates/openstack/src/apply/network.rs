@@ -2,6 +2,7 @@
 
 use landfall_model::provider::Applied;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind};
 use crate::memory::afterwards;
@@ -42,6 +43,13 @@ impl OpenStack {
             } => {
                 let here = json!({"port_id": port});
                 let led = self.lead(floating_ip, &here).await;
+                if let Err(error) = &led
+                    && !error.is_passing()
+                {
+                    let now = Instant::now();
+                    let mut memory = self.memory();
+                    memory.is_unattachable(floating_ip, port, &error.in_words(), now);
+                }
                 if let (Err(error), Some(before)) = (&led, instead_of)
                     && !error.may_be_done()
                     && let Err(error) = self.lead(before, &here).await

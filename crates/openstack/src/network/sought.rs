@@ -11,7 +11,7 @@ use crate::objects::{FloatingIp, Id};
 use crate::observed::Addressing;
 
 /// Clocks of a cluster and of its cloud may differ by so much.
-const SKEW: SignedDuration = SignedDuration::from_mins(5);
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// The floating IPs that are looked for.
 #[derive(Default)]

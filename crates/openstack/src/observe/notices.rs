@@ -1,5 +1,7 @@
 //! What is told beside the state: facts that users know as events.
 
+use std::time::Duration;
+
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use super::server_of;
@@ -81,4 +83,20 @@ pub(super) fn unknown_method(remark: &Reason) -> Option<(&'static str, Reason)> 
     let field = remark.field.as_deref()?;
     let of_value = remark.code == Code::InvalidAnnotation && field.contains("/lb-method");
     of_value.then(|| ("LoadBalancerLbMethodUnknown", remark.clone()))
+}
+
+/// That no load balancer of those that were asked for came to work, and that Octavia is given time.
+pub(super) fn resting((count, _): (u32, Duration)) -> Reason {
+    let what = if count == 1 {
+        "the last load balancer".to_owned()
+    } else {
+        format!("each of the last {count} load balancers")
+    };
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "{what} that was asked for ended in ERROR or was removed before it worked; another one follows"
+        ),
+    )
+    .remedy("the cloud's operators can see why in the logs of Octavia")
 }

@@ -12,6 +12,9 @@ use crate::objects::{Id, Member};
 use crate::observed::{Content, Found, Target};
 use crate::provider::OpenStack;
 
+/// So many nodes are asked for: one may be gone while its Node is still there.
+const TRIED: usize = 5;
+
 impl OpenStack {
     /// Fills in the subnets that nobody named.
     pub(super) async fn complete(
@@ -87,46 +90,52 @@ impl OpenStack {
         Ok(other.map(|it| it.network_id))
     }
 
-    /// The subnet in which the first node of this cloud has its address.
+    /// The subnet in which the first node of this cloud has its address that has a port there.
     pub(super) async fn node_subnet(&self, wish: &LoadBalancerWish) -> Result<Option<Id>, Trouble> {
-        let named = |node: &&NodeTarget| node.provider_id.is_some();
-        let ours = |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
-        let mut nodes = wish.nodes.iter();
-        let node = nodes.clone().find(ours).or_else(|| nodes.find(named));
-        let Some(node) = node else {
-            return match wish.nodes.first() {
-                None => Ok(None),
-                Some(node) => Err(Trouble::Wish(vec![no_subnet(&format!(
-                    "the node {} has no providerID",
+        let of_cloud =
+            |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
+        let mut without = None;
+        for node in wish.nodes.iter().filter(of_cloud).take(TRIED) {
+            match self.subnet_of(node).await? {
+                Some(subnet) => return Ok(Some(subnet)),
+                None => without = without.or(Some(node)),
+            }
+        }
+        let why = match (without, wish.nodes.first()) {
+            (Some(node), _) => format!(
+                "no port of the server of node {} has its address {}",
+                node.name, node.address
+            ),
+            (None, None) => return Ok(None),
+            (None, Some(node)) => match &node.provider_id {
+                None => format!("the node {} has no providerID", node.name),
+                Some(id) => format!(
+                    "the providerID {id} of node {} is not OpenStack's",
                     node.name
-                ))])),
-            };
+                ),
+            },
         };
+        Err(Trouble::Wish(vec![no_subnet(&why)]))
+    }
+
+    /// The subnet in which a node has its address.
+    async fn subnet_of(&self, node: &NodeTarget) -> Result<Option<Id>, ApiError> {
         let Some(provider_id) = &node.provider_id else {
             return Ok(None);
         };
         let place = (provider_id.clone(), node.address);
-        if let Some(subnet) = self.memory().node_subnets.get(&place) {
-            return Ok(Some(subnet.clone()));
-        }
-        let Some(server) = server_of(provider_id) else {
-            return Err(Trouble::Wish(vec![no_subnet(&format!(
-                "the providerID {provider_id} of node {} is not OpenStack's",
-                node.name
-            ))]));
+        let known = self.memory().node_subnets.get(&place).cloned();
+        let (None, Some(server)) = (&known, server_of(provider_id)) else {
+            return Ok(known);
         };
         let ports = self.cloud.ports(&[("device_id", server)]).await?;
-        let fixed = ports.iter().flat_map(|port| &port.fixed_ips);
-        let mut here = fixed.filter(|fixed| fixed.ip_address == node.address);
-        let Some(fixed) = here.next() else {
-            return Err(Trouble::Wish(vec![no_subnet(&format!(
-                "no port of the server of node {} has its address {}",
-                node.name, node.address
-            ))]));
-        };
-        let subnet = fixed.subnet_id.clone();
-        self.memory().node_subnets.insert(place, subnet.clone());
-        Ok(Some(subnet))
+        let mut fixed = ports.iter().flat_map(|port| &port.fixed_ips);
+        let here = fixed.find(|fixed| fixed.ip_address == node.address);
+        if let Some(fixed) = here {
+            let mut memory = self.memory();
+            memory.node_subnets.insert(place, fixed.subnet_id.clone());
+        }
+        Ok(here.map(|fixed| fixed.subnet_id.clone()))
     }
 
     /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.

@@ -384,28 +384,42 @@ async fn a11_no_name_of_a_cluster_spoils_the_prefix() {
 
 #[tokio::test(start_paused = true)]
 async fn a12_one_that_another_cluster_shares_with_us_keeps_its_name() {
-    let mut rig = Rig::new(MONITORED);
-    let balancer = reference_makes(&rig.sim, "c1", NAME);
-    reference_exposes(&rig.sim, "c1", &balancer);
-    let id = balancer["id"].as_str().unwrap().to_owned();
-    rig.settings.cluster = "c2".to_owned();
-    for other in ["api", "web"] {
-        rig.forget();
-        let service = svc(other).port(8080).node_port(30180);
-        rig.apply(service.annotated(LOAD_BALANCER_ID, &id)).await;
-        let picture = rig.picture().await;
-        assert_eq!(picture.balancers.len(), 1);
-        assert_eq!(picture.balancers[0].name, NAME);
-        let ours = format!("kube_service_c2_default_{other}");
-        assert_eq!(picture.balancers[0].tags, [NAME.to_owned(), ours.clone()]);
-        assert_eq!(picture.listener_at(80).tags, [NAME]);
-        assert_eq!(picture.listener_at(8080).tags, [ours]);
-        assert_eq!(rig.published(other).len(), 1);
-        rig.delete(other).await;
-        let picture = rig.picture().await;
-        assert_eq!(picture.balancers[0].tags, [NAME]);
-        assert_eq!(picture.listeners.len(), 1);
-        assert_eq!(picture.floating_ips.len(), 1);
+    for marks in [
+        &[][..],
+        &["kube_cluster_id_ks-2", "landfall_service_uid-of-theirs"],
+    ] {
+        let mut rig = Rig::new(MONITORED);
+        let balancer = reference_makes(&rig.sim, "c1", NAME);
+        reference_exposes(&rig.sim, "c1", &balancer);
+        let id = balancer["id"].as_str().unwrap().to_owned();
+        let theirs: Vec<String> = [&[NAME][..], marks]
+            .concat()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        rig.sim.relabel(&id, &json!({"tags": theirs}));
+        rig.settings.cluster = "c2".to_owned();
+        for other in ["api", "web"] {
+            rig.forget();
+            let service = svc(other).port(8080).node_port(30180);
+            rig.apply(service.annotated(LOAD_BALANCER_ID, &id)).await;
+            let picture = rig.picture().await;
+            assert_eq!(picture.balancers.len(), 1);
+            assert_eq!(picture.balancers[0].name, NAME);
+            let ours = format!("kube_service_c2_default_{other}");
+            assert_eq!(
+                picture.balancers[0].tags,
+                [&theirs[..], &[ours.clone()]].concat()
+            );
+            assert_eq!(picture.listener_at(80).tags, [NAME]);
+            assert_eq!(picture.listener_at(8080).tags, [ours]);
+            assert_eq!(rig.published(other).len(), 1);
+            rig.delete(other).await;
+            let picture = rig.picture().await;
+            assert_eq!(picture.balancers[0].tags, theirs);
+            assert_eq!(picture.listeners.len(), 1);
+            assert_eq!(picture.floating_ips.len(), 1);
+        }
     }
 }
 

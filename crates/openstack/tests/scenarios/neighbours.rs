@@ -312,3 +312,31 @@ async fn what_served_before_serves_again_where_somebody_was_quicker() {
         rig.apply(web()).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn s04_who_shared_gives_back_no_address_of_the_first() {
+    let mut rig = Rig::new("");
+    rig.apply(web().annotated(&lb("keep-floatingip"), "true"))
+        .await;
+    let picture = rig.picture().await;
+    let id = picture.balancers[0].id.to_string();
+    rig.apply(
+        svc("guest")
+            .port(81)
+            .node_port(30081)
+            .annotated(LOAD_BALANCER_ID, &id),
+    )
+    .await;
+    assert_eq!(rig.published("guest"), rig.published("web"));
+    // The load balancer is lost, and the first goes; its address is kept.
+    rig.kill();
+    rig.sim.delete(&id);
+    rig.cluster.delete("web");
+    rig.start();
+    rig.settle().await;
+    let kept = rig.picture().await.floating_ips;
+    assert_eq!(kept.len(), 1);
+    rig.delete("guest").await;
+    assert!(rig.cluster.service("guest").is_none());
+    assert_eq!(rig.picture().await.floating_ips, kept);
+}

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::create::web;
 use crate::rig::Rig;
 use crate::rig::stage::Stage;
-use crate::written::{annotate, refusal};
+use crate::written::{annotate, refusal, short};
 
 const OVN: &str = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT";
 
@@ -79,11 +79,8 @@ async fn c17_what_always_fails_is_asked_for_less_and_less_often() {
         .filter(|it| it.starts_with("POST"))
         .count();
     assert!((10..=20).contains(&asked), "{asked}");
-    assert!(
-        refusal(&rig, "web").contains("ended in ERROR"),
-        "{}",
-        refusal(&rig, "web")
-    );
+    let told = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
+    assert!(told.contains("ended in ERROR"), "{told}");
     // One that works is had, and the next failure is a first one.
     rig.sim.on_lock(|_, _| Fate::Active);
     rig.wait(Duration::from_secs(400)).await;
@@ -365,4 +362,143 @@ async fn g12_a_node_that_nothing_guards_is_no_member_of_a_port_with_source_range
             picture.members_at(22)
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c17_a_rest_takes_no_address_from_a_service() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let picture = rig.picture().await;
+    let published = rig.published("web");
+    rig.sim.on_lock(|write, _| match write {
+        "create" => Fate::BalancerError,
+        _ => Fate::Active,
+    });
+    rig.sim.delete(picture.balancers[0].id.as_str());
+    rig.wait(Duration::from_secs(2_000)).await;
+    assert_eq!(rig.published("web"), published);
+    rig.sim.on_lock(|_, _| Fate::Active);
+    rig.wait(Duration::from_secs(700)).await;
+    rig.settle().await;
+    let after = rig.picture().await;
+    assert_eq!(rig.published("web"), published);
+    assert_eq!(after.floating_ips.len(), 1);
+    assert_eq!(after.floating_ips[0].id, picture.floating_ips[0].id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_node_must_tell_the_subnet_and_none_may_be_a_member_nothing_is_asked_for() {
+    let (mut rig, _) = detecting(&[("a", "10.0.0.4")]);
+    rig.apply(web().annotated(&short("node-selector"), "env=none"))
+        .await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert!(
+        refusal(&rig, "web").contains("no node"),
+        "{}",
+        refusal(&rig, "web")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_port_keeps_nobody_from_finding_the_subnet() {
+    let (mut rig, _) = detecting(&[]);
+    let gone = node("a-gone", "10.0.0.9");
+    let gone = gone.with(|row| {
+        row.provider_id = Some("openstack:///00000000-0000-4000-8000-000000000009".into());
+    });
+    rig.cluster.put_node(gone.row());
+    rig.add_node("b", "10.0.0.5");
+    rig.apply(web()).await;
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(
+        subnet_of(&rig.picture().await, 80).unwrap().as_str(),
+        rig.sim.subnet()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_but_who_is_a_member_follows_while_the_rest_is_refused() {
+    // Monitors keep asking where they asked, and rules stay.
+    let mut rig = Rig::new("create-monitor=true\nmanage-security-groups=true");
+    rig.apply(web()).await;
+    let rules = |groups: Vec<landfall_openstack::objects::SecurityGroup>| {
+        let groups = groups.into_iter();
+        groups.map(|it| it.rules.len()).sum::<usize>()
+    };
+    let before = rules(rig.picture().await.groups);
+    let local = || {
+        let local = web()
+            .local()
+            .with(|row| row.health_check_node_port = std::num::NonZeroU16::new(31_000));
+        local.annotated(
+            &short("default-tls-container-ref"),
+            "http://barbican/v1/secrets/none",
+        )
+    };
+    rig.forget();
+    rig.apply(local()).await;
+    assert_ne!(refusal(&rig, "web"), "");
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    let members = &picture.members[picture.pool_at(80).id.as_str()];
+    assert_eq!(members.len(), 3);
+    assert!(
+        members.iter().all(|it| it.monitor_port.is_none()),
+        "{members:?}"
+    );
+    assert!(
+        members.iter().all(|it| it.subnet_id.is_some()),
+        "{members:?}"
+    );
+    assert_eq!(rules(picture.groups), before);
+    // Where all nodes go and come, members are where they are wanted.
+    for name in ["a", "b", "c"] {
+        rig.cluster.remove_node(name);
+    }
+    rig.settle().await;
+    rig.add_node("d", "10.0.0.7");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(80), ["10.0.0.7:30080"]);
+    assert_eq!(subnet_of(&picture, 80).unwrap().as_str(), rig.sim.subnet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f07_an_address_that_can_not_be_attached_does_not_cut_the_one_that_serves_over_and_over() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let before = rig.published("web");
+    let other = crate::addresses::floating_ip_by_hand(&rig, None).await;
+    let path = format!("/v2.0/floatingips/{}", other.id);
+    let put = format!("PUT {path}");
+    rig.sim.on_call(move |call| {
+        let hit = call.method == Method::PUT && call.path == path;
+        let said = "it has port forwardings";
+        hit.then(|| landfall_testkit::openstack::Fault::status(call.service, 409, said))
+    });
+    rig.forget();
+    rig.apply(web().load_balancer_ip(&other.floating_ip_address.to_string()))
+        .await;
+    rig.wait(Duration::from_secs(1_800)).await;
+    assert_eq!(rig.published("web"), before);
+    assert_eq!(
+        rig.writes().iter().filter(|it| **it == put).count(),
+        1,
+        "{:?}",
+        rig.writes()
+    );
+    assert!(
+        refusal(&rig, "web").contains("port forwardings"),
+        "{}",
+        refusal(&rig, "web")
+    );
+    rig.sim.on_call(|_| None);
+    rig.wait(Duration::from_secs(3_600)).await;
+    rig.settle().await;
+    assert_eq!(
+        rig.published("web"),
+        [other.floating_ip_address.to_string()]
+    );
 }
