@@ -409,7 +409,7 @@ async fn a12_one_that_another_cluster_shares_with_us_keeps_its_name() {
             let ours = format!("kube_service_c2_default_{other}");
             assert_eq!(
                 picture.balancers[0].tags,
-                [&theirs[..], &[ours.clone()]].concat()
+                [&theirs[..], std::slice::from_ref(&ours)].concat()
             );
             assert_eq!(picture.listener_at(80).tags, [NAME]);
             assert_eq!(picture.listener_at(8080).tags, [ours]);
