@@ -264,9 +264,11 @@ impl OpenStack {
         family: Family,
         address: Option<IpAddr>,
     ) -> Result<Option<Id>, Trouble> {
-        if address.is_none()
-            && let Some((_, known)) = self.searched(network.as_str(), family)
-        {
+        let place = match address {
+            Some(address) => format!("{network} {address}"),
+            None => network.to_string(),
+        };
+        if let Some((_, known)) = self.searched(&place, family) {
             return Ok(known);
         }
         let subnets = self
@@ -276,11 +278,12 @@ impl OpenStack {
         let mut fitting = subnets
             .iter()
             .filter(|it| Family::of(it.cidr.addr()) == family);
-        let first = fitting.clone().next().map(|it| it.id.clone());
-        self.note_search(network.as_str(), family, first.as_ref());
+        let first = fitting.clone().next();
         let asked_for =
             fitting.find(|it| address.is_some_and(|address| it.cidr.contains(&address)));
-        Ok(asked_for.map(|it| it.id.clone()).or(first))
+        let found = asked_for.or(first).map(|it| it.id.clone());
+        self.note_search(&place, family, found.as_ref());
+        Ok(found)
     }
 
     /// What was found at the last search, and when, if that holds yet.

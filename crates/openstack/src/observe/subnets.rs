@@ -30,7 +30,7 @@ impl OpenStack {
             _ => None,
         };
         if !choice.autodetect {
-            return self.settle_families(choice, found).await;
+            return self.settle_families(choice, wish, found).await;
         }
         // Somebody else's load balancer may be anywhere; the nodes need not be there.
         let subnet = match own.filter(|_| choice.port.is_none()) {
@@ -48,8 +48,15 @@ impl OpenStack {
 
     /// What is configured for all Services may be of the other family: then the subnet of the right one in the same
     /// network takes its place.
-    async fn settle_families(&self, choice: &mut Choice, found: &Found) -> Result<(), Trouble> {
+    async fn settle_families(
+        &self,
+        choice: &mut Choice,
+        wish: &LoadBalancerWish,
+        found: &Found,
+    ) -> Result<(), Trouble> {
         let family = choice.family();
+        // Where there are several, the nodes tell which.
+        let nodes = wish.nodes.first().map(|node| node.address);
         if family != Family::V6 {
             return Ok(());
         }
@@ -58,7 +65,10 @@ impl OpenStack {
         if let Some(id) = vip.filter(|_| is_new)
             && let Some(network) = self.network_of_other(&id, family).await?
         {
-            let Some(subnet) = self.subnet_in(&network, family, choice.address).await? else {
+            let Some(subnet) = self
+                .subnet_in(&network, family, choice.address.or(nodes))
+                .await?
+            else {
                 let reason = Reason::error(
                     Code::NoAddressOfFamily,
                     format!(
@@ -76,7 +86,7 @@ impl OpenStack {
         }
         if let Some(id) = choice.member_subnet.clone()
             && let Some(network) = self.network_of_other(&id, family).await?
-            && let Some(subnet) = self.subnet_in(&network, family, None).await?
+            && let Some(subnet) = self.subnet_in(&network, family, nodes).await?
         {
             choice.member_subnet = Some(subnet);
         }
