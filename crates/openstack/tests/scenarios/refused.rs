@@ -201,6 +201,10 @@ async fn f33_the_first_family_may_be_ipv6_where_the_configured_subnet_is_ipv4() 
         );
         let mut rig = Rig::bare(stage, &conf);
         rig.add_node("a", "2001:db8::4");
+        // There, members have to be of each VIP's family.
+        if rig.sim.is_ovn() && families.len() > 1 {
+            continue;
+        }
         rig.apply(web().families(&families, policy)).await;
         assert_eq!(refusal(&rig, "web"), "");
         let picture = rig.picture().await;
@@ -224,6 +228,7 @@ async fn f33_the_first_family_may_be_ipv6_where_the_configured_subnet_is_ipv4() 
     }
     // Where there is none of the family, it is said.
     let mut rig = Rig::new("");
+    crate::subnets::leave_four_only(&rig);
     rig.apply(web().families(&[Family::V6], FamilyPolicy::SingleStack))
         .await;
     assert_eq!(rig.writes(), Vec::<String>::new());

@@ -80,7 +80,7 @@ async fn f34_a_made_up_name_of_an_ipv6_address_is_a_valid_one() {
 }
 
 /// The network has no subnet of IPv6 (any more).
-fn leave_four_only(rig: &Rig) {
+pub fn leave_four_only(rig: &Rig) {
     let ask = |method: &Method, path: &str| {
         let answer = rig.sim.hand(Service::Network, method, path, json!(null));
         answer.unwrap()
