@@ -179,7 +179,8 @@ impl OpenStack {
             features,
             choice.member_subnet.as_ref(),
         );
-        if let (Found::One { owner: true, .. }, Some(balancer)) = (&found, &balancer) {
+        // The place of a second load balancer is nobody's choice.
+        if let (Found::One { owner: true, .. }, Some(balancer), None) = (&found, &balancer, place) {
             reasons.extend(fixed::fixed(intent, wish, &choice, balancer));
         }
         notices_of(&mut reasons, &mut notices);

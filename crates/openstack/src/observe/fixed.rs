@@ -35,13 +35,27 @@ pub(super) fn fixed(
         value: provider(&given.value),
         annotation: given.annotation.clone(),
     });
+    // A class may overrule what is annotated, and a port what both say.
+    let decides = |given: &Option<Given<String>>, chosen: &Option<crate::objects::Id>| {
+        let chosen = chosen.as_ref().filter(|_| choice.port.is_none());
+        let given = given.as_ref();
+        given
+            .filter(|it| chosen.is_some_and(|id| id.as_str() == it.value))
+            .cloned()
+    };
     let zone = balancer.availability_zone.clone().unwrap_or_default();
     let mut reasons: Vec<Reason> = [
         asked(&named_provider, provider(&balancer.provider)),
         asked(&cloud.flavor, text(&balancer.flavor_id)),
         asked(&cloud.availability_zone, zone),
-        asked(&cloud.subnet, text(&balancer.vip_subnet_id)),
-        asked(&cloud.network, text(&balancer.vip_network_id)),
+        asked(
+            &decides(&cloud.subnet, &choice.vip_subnet),
+            text(&balancer.vip_subnet_id),
+        ),
+        asked(
+            &decides(&cloud.network, &choice.vip_network),
+            text(&balancer.vip_network_id),
+        ),
         asked(&cloud.port, text(&balancer.vip_port_id)),
     ]
     .into_iter()

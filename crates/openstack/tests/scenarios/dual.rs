@@ -572,3 +572,15 @@ async fn another_cluster_s_load_balancer_of_that_name_is_left_alone() {
     assert_eq!(left.balancers.len(), 1, "{:?}", rig.writes());
     assert_eq!(left.balancers[0].id, second);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_the_second_load_balancer_is_no_choice_that_was_changed() {
+    let mut rig = old_octavia("");
+    let subnet = rig.sim.subnet();
+    let service = dual(FamilyPolicy::RequireDualStack);
+    let service = service.annotated("loadbalancer.openstack.org/subnet-id", &subnet);
+    rig.apply(service).await;
+    assert_eq!(rig.picture().await.balancers.len(), 2);
+    let told = rig.cluster.messages("OptionNotApplicable");
+    assert_eq!(told, Vec::<String>::new());
+}
