@@ -117,18 +117,39 @@ pub const LOAD_BALANCER_ID: &str = "loadbalancer.openstack.org/load-balancer-id"
 /// The address of the load balancer, as cloud-provider-openstack writes it.
 pub const LOAD_BALANCER_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
-/// The annotations that we write, all of them.
-pub const MARKS: [&str; 3] = [RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS];
+/// The addresses that a Service holds while its status publishes a name instead: comma-separated.
+pub const HELD_ADDRESSES: &str = "state.landfall.dev/addresses";
 
-/// Which of a Service's annotations are ours: none without a record, and not the id of a load
-/// balancer that the user has named.
+/// The provider instance that serves a Service, recorded so that a change of the default instance
+/// does not move it.
+pub const INSTANCE: &str = "state.landfall.dev/instance";
+
+/// The last accepted version of a Service whose newest version is invalid: `metadata.annotations`
+/// and `spec` as JSON, so that it is served after a restart, too.
+pub const ACCEPTED_VERSION: &str = "state.landfall.dev/accepted";
+
+/// The annotations that Landfall writes, all of them.
+pub const MARKS: [&str; 6] = [
+    RECORD,
+    LOAD_BALANCER_ID,
+    LOAD_BALANCER_ADDRESS,
+    HELD_ADDRESSES,
+    INSTANCE,
+    ACCEPTED_VERSION,
+];
+
+/// The annotations that only Landfall writes.
+const ALWAYS_OURS: [&str; 3] = [HELD_ADDRESSES, INSTANCE, ACCEPTED_VERSION];
+
+/// Returns which of a Service's annotations are ours: those in Landfall's own domain always; those
+/// of cloud-provider-openstack only beside a record, and not the id of a load balancer that the
+/// user has named.
 pub fn marks_of(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let Some(record) = annotations.get(RECORD) else {
-        return BTreeMap::new();
-    };
-    let given = record.ends_with(RECORD_OF_GIVEN);
+    let record = annotations.get(RECORD);
+    let given = record.is_some_and(|record| record.ends_with(RECORD_OF_GIVEN));
     MARKS
         .into_iter()
+        .filter(|key| record.is_some() || ALWAYS_OURS.contains(key))
         .filter(|key| !(given && *key == LOAD_BALANCER_ID))
         .filter_map(|key| Some((key.to_owned(), annotations.get(key)?.clone())))
         .collect()
