@@ -13,12 +13,17 @@ const SHORTEST_RATE = 1000;
 const HISTORY = 60;
 /** With so few Services, all of them are open from the start. */
 const FEW_SERVICES = 6;
+/** So many Services are in the document before the reader asks for more. */
+const PAGE = 100;
 
 /** The elements of the page by their id. */
 const page = new Proxy({}, { get: (_, id) => document.getElementById(id) });
 
 let view = null;
 let cards = new Map();
+let limit = PAGE;
+/** Keys of the Services that the reader has opened or closed, and which of the two. */
+const opened = new Map();
 let timer = 0;
 let loading = false;
 let again = false;
@@ -163,8 +168,6 @@ function render(next) {
   figures();
   show(page.pools, view.pools.length > 0);
   list(page.pools.querySelector("ul"), view.pools, (pool) => pool.name, pool);
-  const few = view.services.length <= FEW_SERVICES;
-  cards = list(page.list, view.services, keyOf, (service) => card(service, few));
   sift();
 }
 
@@ -299,27 +302,33 @@ function hay(service) {
   ].filter(Boolean).join("\n").toLowerCase();
 }
 
-/** Shows the Services that the reader wants to see. */
+/** Puts the Services that the reader wants to see into the document, a page of them at first. */
 function sift() {
   if (!view) return;
   const terms = page.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const only = page.tools.elements.show.value === "problems";
-  let shown = 0;
-  let open = 0;
-  for (const service of view.services) {
-    const row = cards.get(keyOf(service));
-    const text = terms.length ? hay(service) : "";
-    const wanted = !(only && service.state === "ok") && terms.every((term) => text.includes(term));
-    show(row.el, wanted);
-    shown += wanted ? 1 : 0;
-    open += wanted && row.details.open ? 1 : 0;
-  }
   const all = view.services.length;
-  put(page.count, shown === all ? "" : `${shown} of ${words.count(all, "Service")}`);
-  show(page.empty, shown === 0);
-  if (shown === 0) put(page.empty, nothingText(all, only, terms));
-  put(page.toggle, open && open === shown ? "Close all" : "Open all");
-  page.toggle.disabled = shown === 0;
+  const few = all <= FEW_SERVICES;
+  const wanted = view.services.filter((service) => {
+    if (only && service.state === "ok") return false;
+    const text = terms.length ? hay(service) : "";
+    return terms.every((term) => text.includes(term));
+  });
+  const shown = wanted.slice(0, limit);
+  cards = list(page.list, shown, keyOf, (service) => card(service, opened.get(keyOf(service)) ?? few));
+  put(page.count, wanted.length === all ? "" : `${wanted.length} of ${words.count(all, "Service")}`);
+  show(page.empty, wanted.length === 0);
+  if (wanted.length === 0) put(page.empty, nothingText(all, only, terms));
+  show(page.more, shown.length < wanted.length);
+  put(page.more, `Show ${Math.min(PAGE, wanted.length - shown.length)} more of ${words.whole(wanted.length - shown.length)}`);
+  offerToggle();
+}
+
+/** Offers to open what is shown, or to close it where all of it is open. */
+function offerToggle() {
+  const rows = [...cards.values()];
+  put(page.toggle, rows.length && rows.every(({ details }) => details.open) ? "Close all" : "Open all");
+  page.toggle.disabled = rows.length === 0;
 }
 
 function nothingText(all, only, terms) {
@@ -337,17 +346,26 @@ function remember() {
 
 page.tools.addEventListener("submit", (event) => event.preventDefault());
 page.tools.addEventListener("input", () => {
+  limit = PAGE;
   sift();
   remember();
 });
+page.more.addEventListener("click", () => {
+  const next = page.list.children.length;
+  limit += PAGE;
+  sift();
+  // The button may be gone now: the reader goes on at the first entry that came.
+  page.list.children[next]?.querySelector("summary")?.focus();
+});
 page.toggle.addEventListener("click", () => {
   const open = page.toggle.textContent === "Open all";
-  for (const { el, details } of cards.values()) if (!el.hidden) details.open = open;
-  sift();
+  for (const { details } of cards.values()) details.open = open;
+  offerToggle();
 });
-page.list.addEventListener("toggle", () => {
+page.list.addEventListener("toggle", ({ target }) => {
+  for (const [key, { details }] of cards) if (details === target) opened.set(key, details.open);
   cancelAnimationFrame(sifting);
-  sifting = requestAnimationFrame(sift);
+  sifting = requestAnimationFrame(offerToggle);
 }, true);
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && event.target !== page.filter && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -53,7 +53,7 @@ async fn the_filter_finds_by_name_address_member_and_reason_and_stays_in_the_add
     let address: String = page.eval("location.href").await.unwrap();
     assert_eq!(address, reader.served.url("/?q=mail&show=problems"));
     page.go(&address).await.unwrap();
-    page.wait_for("document.querySelectorAll('.card').length === 4")
+    page.wait_for("document.querySelectorAll('.card').length === 1")
         .await
         .unwrap();
     assert_eq!(reader.shown_services().await, json!(["shop/mail"]));
@@ -105,6 +105,52 @@ async fn all_cards_open_and_close_with_one_button() {
         .unwrap();
     page.click("#toggle").await.unwrap();
     assert_eq!(reader.value(open).await, 0);
+}
+
+#[tokio::test]
+async fn of_many_services_a_page_is_shown_and_the_filter_finds_the_others() {
+    let reader = Reader::new(scenes::many(500), Screen::DESK).await;
+    let page = &reader.page;
+    let cards = "document.querySelectorAll('.card').length";
+    assert_eq!(reader.value(cards).await, 100);
+    let more = "document.querySelector('#more').textContent";
+    assert_eq!(reader.value(more).await, "Show 100 more of 400");
+    page.click("#more").await.unwrap();
+    assert_eq!(reader.value(cards).await, 200);
+    let focused =
+        "[...document.querySelectorAll('.card')].indexOf(document.activeElement.closest('.card'))";
+    assert_eq!(reader.value(focused).await, 100);
+    // The last in order is on no page yet.
+    let last = scenes::many(500)
+        .services
+        .iter()
+        .map(|service| service.key.to_string())
+        .max()
+        .unwrap();
+    page.press("/").await.unwrap();
+    page.type_text(&last).await.unwrap();
+    assert_eq!(reader.shown_services().await, json!([last]));
+    assert_eq!(
+        reader.value("document.querySelector('#more').hidden").await,
+        true
+    );
+    reader.assert_calm();
+}
+
+#[tokio::test]
+async fn a_card_that_was_opened_is_open_again_after_it_was_filtered_out() {
+    let reader = Reader::new(scenes::broken(), Screen::DESK).await;
+    let page = &reader.page;
+    let open = "document.querySelectorAll('details[open]').length";
+    reader
+        .value("document.querySelector('.card summary').click()")
+        .await;
+    page.wait_for(&format!("{open} === 1")).await.unwrap();
+    page.press("/").await.unwrap();
+    page.type_text("no such thing").await.unwrap();
+    assert_eq!(reader.shown_services().await, json!([]));
+    page.press("Escape").await.unwrap();
+    assert_eq!(reader.value(open).await, 1);
 }
 
 #[tokio::test]
