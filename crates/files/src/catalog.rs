@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
-use landfall_model::reason::{Code, Origin, Reason};
+use landfall_model::reason::{Code, Origin, Reason, Severity};
+use landfall_model::rows::{ServiceRow, SourceMap};
 
 use crate::manifest::{Content, Found, Object, ObjectKey};
 
@@ -76,7 +77,7 @@ struct Part {
     kept: Vec<Found>,
     reasons: Vec<Reason>,
     /// Objects that stand in it and can't be used.
-    spoilt: BTreeSet<ObjectKey>,
+    spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
     /// Whether anything could stand in it that was not told apart.
     unclear: bool,
 }
@@ -114,7 +115,7 @@ impl Catalog {
             || self
                 .parts
                 .iter()
-                .any(|part| part.unclear || part.spoilt.contains(&key))
+                .any(|part| part.unclear || part.spoilt.contains_key(&key))
     }
 
     /// The files laid over each other.
@@ -189,7 +190,10 @@ impl Part {
                 Self::holding(name, former, reasons)
             }
             Finding::Unreadable(reason) => {
-                let former = old.map(Self::into_objects).unwrap_or_default();
+                let mut former = old.map(Self::into_objects).unwrap_or_default();
+                for found in &mut former {
+                    found.mark_outdated(std::slice::from_ref(&reason));
+                }
                 let mut reasons = vec![reason];
                 if !former.is_empty() {
                     reasons.push(still_served(&name, &former, "the file can't be read"));
@@ -209,7 +213,7 @@ impl Part {
             fresh: Vec::new(),
             kept,
             reasons,
-            spoilt: BTreeSet::new(),
+            spoilt: BTreeMap::new(),
             unclear: false,
         }
     }
@@ -222,14 +226,20 @@ impl Part {
             mut reasons,
         } = content;
         let fresh: BTreeSet<&ObjectKey> = objects.iter().map(|found| &found.key).collect();
-        let spoilt: BTreeSet<ObjectKey> = spoilt.into_iter().collect();
-        let kept: Vec<Found> = old
+        let mut kept: Vec<Found> = old
             .map(Self::into_objects)
             .unwrap_or_default()
             .into_iter()
             .filter(|found| !fresh.contains(&found.key))
-            .filter(|found| unclear || spoilt.contains(&found.key))
+            .filter(|found| unclear || spoilt.contains_key(&found.key))
             .collect();
+        let errors = reasons.iter().filter(|it| it.severity == Severity::Error);
+        // Where the file could not be taken apart, any of its errors may be the object's.
+        let of_file: Vec<Reason> = errors.take(NAMED).cloned().collect();
+        for found in &mut kept {
+            let own = spoilt.get(&found.key).filter(|own| !own.is_empty());
+            found.mark_outdated(own.unwrap_or(&of_file));
+        }
         if !kept.is_empty() {
             reasons.push(still_served(&name, &kept, "the newest version has errors"));
         }
@@ -261,6 +271,31 @@ impl Part {
     }
 }
 
+// === impl Found ===
+
+impl Found {
+    /// Notes on a Service why its newest version can't be used.
+    fn mark_outdated(&mut self, why: &[Reason]) {
+        let Object::Service(row) = &self.object else {
+            return;
+        };
+        let Some(source) = &row.source else {
+            return;
+        };
+        if source.newest_invalid == why {
+            return;
+        }
+        let source = SourceMap {
+            newest_invalid: why.to_vec(),
+            ..SourceMap::clone(source)
+        };
+        self.object = Object::Service(Arc::new(ServiceRow {
+            source: Some(Arc::new(source)),
+            ..ServiceRow::clone(row)
+        }));
+    }
+}
+
 fn still_served(name: &Arc<str>, objects: &[Found], why: &str) -> Reason {
     let named: Vec<String> = objects
         .iter()
@@ -271,9 +306,13 @@ fn still_served(name: &Arc<str>, objects: &[Found], why: &str) -> Reason {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    let stay = match objects.len() {
+        1 => "stays as it was",
+        _ => "stay as they were",
+    };
     Reason::warning(
         Code::ServingPreviousVersion,
-        format!("{why}: {}{more} stay as they were", named.join(", ")),
+        format!("{why}: {}{more} {stay}", named.join(", ")),
     )
     .origin(Some(Origin {
         file: name.clone(),

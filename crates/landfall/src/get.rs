@@ -158,7 +158,12 @@ pub fn state(service: &ServiceView) -> &'static str {
     if service.status.conditions.is_empty() {
         "Waiting"
     } else if !met(ConditionType::Accepted) {
-        "Rejected"
+        // An edit was refused, and the version before it is served.
+        if met(ConditionType::Programmed) {
+            "ServingPreviousVersion"
+        } else {
+            "Rejected"
+        }
     } else if met(ConditionType::Programmed) {
         "Ready"
     } else if met(ConditionType::Addressed) {
@@ -169,12 +174,13 @@ pub fn state(service: &ServiceView) -> &'static str {
 }
 
 fn worst_reason(service: &ServiceView) -> String {
-    let worst = service
-        .reasons
-        .iter()
-        .filter(|reason| reason.severity > Severity::Info);
+    let told = service.reasons.iter();
+    // Of equally severe ones the first.
+    let worst = told
+        .filter(|reason| reason.severity > Severity::Info)
+        .rev()
+        .max_by_key(|reason| reason.severity);
     worst
         .map(|reason| reason.code.to_string())
-        .next()
         .unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
-use crate::reason::Origin;
+use crate::reason::{Origin, Reason};
 use crate::status::ServiceStatus;
 
 pub use packed::{Affiliation, PackedService, PackedSlice};
@@ -84,6 +84,8 @@ pub struct SourceMap {
     pub document: Origin,
     /// Lines of fields: `spec.ports[0].port`, `metadata.annotations[KEY]`.
     pub lines: BTreeMap<String, u32>,
+    /// Why the newest version in the file can't be used; empty: this is the newest version.
+    pub newest_invalid: Vec<Reason>,
 }
 
 /// An address family.
@@ -306,7 +308,7 @@ pub enum Fact {
         /// The part of the source: a path.
         part: Arc<str>,
         /// What is wrong with it.
-        reasons: Vec<crate::reason::Reason>,
+        reasons: Vec<Reason>,
     },
     /// Everything that was there at the start has been told. Sent once.
     Synced,
@@ -368,6 +370,14 @@ impl ServiceRow {
     pub fn origin_of(&self, field: &str) -> Option<Origin> {
         self.source.as_ref().map(|source| source.origin_of(field))
     }
+
+    /// Returns why a newer version of this Service in its file can't be used; empty: this is the
+    /// newest one.
+    pub fn newest_invalid(&self) -> &[Reason] {
+        self.source
+            .as_ref()
+            .map_or(&[], |source| &source.newest_invalid)
+    }
 }
 
 #[cfg(test)]
@@ -385,6 +395,7 @@ mod tests {
                 ("spec.ports[0]".to_owned(), 9),
                 ("metadata.annotations[landfall.dev/drain]".to_owned(), 6),
             ]),
+            newest_invalid: Vec::new(),
         };
         let line = |field| map.origin_of(field).line;
         assert_eq!(line("spec.ports[0].port"), 9);

@@ -311,6 +311,7 @@ impl ServiceBuilder {
                 .iter()
                 .map(|(field, line)| ((*field).to_owned(), *line))
                 .collect(),
+            newest_invalid: Vec::new(),
         }));
         self
     }

@@ -97,11 +97,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Some(provider) => self.resolve(&row, accepted.as_ref(), provider.capabilities()),
             None => (None, Vec::new()),
         };
-        let (intent, errors) = outcome;
+        let (intent, mut errors) = outcome;
         let tracked = self.track(&row);
         if errors.is_empty() {
             tracked.accepted = Some(Accepted::new(&row, intent.as_ref()));
         }
+        note_invalid_newest(&row, &mut errors);
         if intent.is_some() {
             tracked.holder = Some(instance);
         }
@@ -137,10 +138,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             resolve_previous(row, certificates, &self.world, capabilities).ok()
         });
         if previous.is_some() {
-            errors.push(Reason::info(
-                Code::ServingPreviousVersion,
-                "the last valid version of the Service goes on being served",
-            ));
+            errors.push(serving_previous());
         }
         (previous, errors)
     }
@@ -211,6 +209,26 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pages.records.insert(key, record);
         });
     }
+}
+
+/// Adds why a newer version than the row can't be read from its file.
+fn note_invalid_newest(row: &ServiceRow, errors: &mut Vec<Reason>) {
+    let newest = row.newest_invalid();
+    if newest.is_empty() {
+        return;
+    }
+    let valid = errors.is_empty();
+    errors.splice(0..0, newest.iter().cloned());
+    if valid {
+        errors.push(serving_previous());
+    }
+}
+
+fn serving_previous() -> Reason {
+    Reason::info(
+        Code::ServingPreviousVersion,
+        "the last valid version of the Service goes on being served",
+    )
 }
 
 /// Whether a Service that wants no load balancer (any more) had one of us. After a restart its class

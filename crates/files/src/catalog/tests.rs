@@ -112,8 +112,53 @@ fn a_broken_document_withdraws_nothing_and_what_can_be_read_is_taken() {
     assert!(broken.starts_with("a.yaml:7: not YAML: "), "{broken}");
     assert_eq!(
         kept,
-        "a.yaml:1: the newest version has errors: Service default/web stay as they were"
+        "a.yaml:1: the newest version has errors: Service default/web stays as it was"
     );
+}
+
+/// What each Service says of a newer version of it that can't be used.
+fn outdated(catalog: &Catalog) -> Vec<String> {
+    let objects = catalog.merged().objects.into_values();
+    let rows = objects.filter_map(|object| match object {
+        Object::Service(row) => Some(row),
+        _ => None,
+    });
+    rows.filter(|row| !row.newest_invalid().is_empty())
+        .map(|row| format!("{}: {}", row.key.name(), row.newest_invalid()[0]))
+        .collect()
+}
+
+#[test]
+fn a_service_says_itself_why_its_newest_version_is_not_served() {
+    let before = service("web", "80") + &service("dns", "53");
+    let wrong_type = service("web", "eighty") + &service("dns", "53");
+    let mut catalog = catalog([
+        survey([read("a.yaml", &before)]),
+        survey([read("a.yaml", &wrong_type)]),
+    ]);
+    let [web] = outdated(&catalog).try_into().unwrap();
+    let web: String = web;
+    assert!(
+        web.starts_with("web: a.yaml:5: spec.ports[0].port: \"eighty\": "),
+        "{web}"
+    );
+    // A look that finds nothing new changes nothing.
+    catalog.update(survey([found("a.yaml", Finding::Same)]));
+    assert_eq!(outdated(&catalog), [web]);
+
+    catalog.update(survey([read("a.yaml", "kind: [\n")]));
+    let both = outdated(&catalog);
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert!(both[0].contains("a.yaml:"), "{both:?}");
+
+    catalog.update(survey([found("a.yaml", unreadable())]));
+    assert_eq!(
+        outdated(&catalog),
+        [format!("dns: {UNREADABLE}"), format!("web: {UNREADABLE}")]
+    );
+
+    catalog.update(survey([read("a.yaml", &before)]));
+    assert_eq!(outdated(&catalog), Vec::<String>::new());
 }
 
 #[test]
@@ -178,7 +223,7 @@ fn an_emptied_file_withdraws_nothing_and_says_so() {
     assert_eq!(
         problems(&catalog),
         [
-            "a.yaml:1: the file is empty: Service default/web stay as they were; delete the file, or \
+            "a.yaml:1: the file is empty: Service default/web stays as it was; delete the file, or \
           write a comment into it, to withdraw what it held"
         ]
     );
@@ -204,7 +249,7 @@ fn an_unreadable_file_withdraws_nothing() {
         problems(&catalog),
         [
             UNREADABLE,
-            "a.yaml:1: the file can't be read: Service default/web stay as they were"
+            "a.yaml:1: the file can't be read: Service default/web stays as it was"
         ]
     );
 }

@@ -1,5 +1,6 @@
 //! From documents to objects: which kind each is, its row, and what is wrong with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::identity;
 pub(crate) struct Content {
     /// Its objects, in the order of the file.
     pub(crate) objects: Vec<Found>,
-    /// Objects that stand in it but can't be used as they are.
-    pub(crate) spoilt: Vec<ObjectKey>,
+    /// Objects that stand in it but can't be used as they are, with the reasons.
+    pub(crate) spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
     /// Whether something in it could not even be told apart: then nothing that it said before can be
     /// taken as withdrawn.
     pub(crate) unclear: bool,
@@ -92,6 +93,7 @@ pub(crate) fn read(name: &Arc<str>, text: &str) -> Content {
     let mut reading = Reading {
         file: name,
         content: Content::default(),
+        before: 0,
     };
     for document in split(text, must_be_json) {
         match document {
@@ -129,6 +131,8 @@ fn origin(file: &Arc<str>, line: u32) -> Origin {
 struct Reading<'a> {
     file: &'a Arc<str>,
     content: Content,
+    /// How many reasons there were before this document.
+    before: usize,
 }
 
 // === impl Reading ===
@@ -148,6 +152,7 @@ impl Reading<'_> {
 
     fn document(&mut self, root: &Rc<Node>, flaws: Vec<Flaw>) {
         let damaged = !flaws.is_empty();
+        self.before = self.content.reasons.len();
         for flaw in flaws {
             let reason =
                 Reason::error(Code::InvalidManifest, flaw.message).remedy("keep one of them");
@@ -307,9 +312,16 @@ impl Reading<'_> {
         into_row: impl FnOnce(T, Arc<SourceMap>) -> Result<Object, Vec<Reason>>,
     ) {
         let name = name_of(node, kind);
+        // What damages a document was found before its objects were read.
+        let first = if damaged {
+            self.before
+        } else {
+            self.content.reasons.len()
+        };
         let source = Arc::new(SourceMap {
             document: origin(self.file, node.line),
             lines: fields::lines(node),
+            newest_invalid: Vec::new(),
         });
         let mut reasons = fields::unknown(node, kind.fields());
         let object = match from_node::<T>(node) {
@@ -342,7 +354,12 @@ impl Reading<'_> {
                 object,
             }),
             (None, _) if !refused => {}
-            (_, Some(key)) => self.content.spoilt.push(key),
+            (_, Some(key)) => {
+                let reasons = self.content.reasons.iter().skip(first);
+                let errors = reasons.filter(|reason| reason.severity == Severity::Error);
+                let errors = errors.cloned().collect();
+                self.content.spoilt.insert(key, errors);
+            }
             (_, None) => self.content.unclear = true,
         }
     }

@@ -133,6 +133,7 @@ fn a_service_that_only_moved_in_its_file_is_told_but_not_written() {
             line: 9,
         },
         lines: BTreeMap::new(),
+        newest_invalid: Vec::new(),
     };
     let moved = ServiceRow {
         source: Some(Arc::new(source)),

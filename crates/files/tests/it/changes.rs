@@ -182,7 +182,7 @@ async fn a_broken_file_keeps_what_it_held_and_heals() {
     let problem = running.problem("web.yaml");
     assert!(problem.contains("web.yaml:3: not YAML: "), "{problem}");
     assert!(
-        problem.contains("Service default/web stay as they were"),
+        problem.contains("Service default/web stays as it was"),
         "{problem}"
     );
 

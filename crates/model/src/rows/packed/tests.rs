@@ -69,6 +69,7 @@ fn unusual() -> ServiceRow {
             line: 3,
         },
         lines: BTreeMap::new(),
+        newest_invalid: vec![Reason::error(Code::InvalidManifest, "no")],
     }));
     row.status.conditions = vec![
         Condition::met(ConditionType::Accepted, Code::Accepted, "fine", now),
