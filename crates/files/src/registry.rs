@@ -113,7 +113,8 @@ impl Registry {
 
     fn create(&mut self, row: &ServiceRow, now: Timestamp) {
         self.put(ServiceRow {
-            created: Some(now),
+            // As precise as Kubernetes keeps it.
+            created: Timestamp::from_second(now.as_second()).ok(),
             ..row.clone()
         });
     }

@@ -74,6 +74,8 @@ pub struct Manifests {
     store: ManifestStore,
     catalog: Catalog,
     told: Told,
+    /// What vanished and is still to be told, after the Services.
+    vanished: Vec<Fact>,
     /// What is wrong with the files, as of the last look.
     file_problems: Problems,
     /// What is wrong with what is remembered.
@@ -152,6 +154,7 @@ impl Manifests {
             store: store.clone(),
             catalog: Catalog::default(),
             told: Told::default(),
+            vanished: Vec::new(),
             file_problems: Problems::new(),
             state_problems: Vec::new(),
             settle: Settle::default(),
@@ -267,14 +270,16 @@ impl Manifests {
         self.store.change(|registry| {
             registry.want(services, |key| catalog.may_hide(key), Timestamp::now());
         });
-        let facts = self.told.objects(merged.objects);
-        teller.tell(facts).await?;
+        let (appeared, vanished) = self.told.objects(merged.objects);
+        self.vanished.extend(vanished);
+        teller.tell(appeared).await?;
         self.tell_problems(teller).await
     }
 
     async fn tell_services(&mut self, teller: &Teller) -> Result<(), Silenced> {
         let changes = self.store.with(Registry::take_changed);
-        teller.tell(self.told.services(changes)).await
+        teller.tell(self.told.services(changes)).await?;
+        teller.tell(std::mem::take(&mut self.vanished)).await
     }
 
     async fn tell_problems(&mut self, teller: &Teller) -> Result<(), Silenced> {

@@ -24,9 +24,13 @@ pub(crate) struct Told {
 // === impl Told ===
 
 impl Told {
-    /// Facts about everything but Services. What others depend on is told first, and taken back
-    /// last.
-    pub(crate) fn objects(&mut self, objects: BTreeMap<ObjectKey, Object>) -> Vec<Fact> {
+    /// Returns facts about everything but Services: what appeared, and what vanished. What others
+    /// depend on comes first, and is taken back last: what vanished is to be told after the
+    /// Services, so that one that goes together with its endpoints is not first left without any.
+    pub(crate) fn objects(
+        &mut self,
+        objects: BTreeMap<ObjectKey, Object>,
+    ) -> (Vec<Fact>, Vec<Fact>) {
         let mut facts = Vec::new();
         for (key, object) in &objects {
             let known = self.objects.get(key);
@@ -38,9 +42,9 @@ impl Told {
             .objects
             .keys()
             .filter(|key| !objects.contains_key(*key));
-        facts.extend(gone.rev().map(vanished));
+        let vanished = gone.rev().map(vanished).collect();
         self.objects = objects;
-        facts
+        (facts, vanished)
     }
 
     /// Facts about Services that may have changed.

@@ -62,10 +62,14 @@ pub enum Command {
         shell: clap_complete::Shell,
     },
     /// Write man pages, one per command
+    #[command(
+        after_help = "Examples:\n  landfall man | man -l -\n  landfall man --dir \
+                      /usr/local/share/man/man1"
+    )]
     Man {
-        /// Folder to write them to
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
+        /// Folder to write them to; without it the page of landfall itself goes to standard output
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
     },
 }
 

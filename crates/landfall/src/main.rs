@@ -42,6 +42,9 @@ use cli::{Cli, Command};
 /// Threads for everything but traffic: the data plane brings its own.
 const CONTROL_THREADS: usize = 2;
 
+/// The exit code of a command line that is wrong, as clap has it.
+const WRONG_USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     landfall_sys::memory::share();
     // One TLS provider for the whole process. It can only be set already, which is as good.
@@ -62,6 +65,9 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "landfall: {}", told(&error));
+            if error.is::<planning::NoSuchPath>() {
+                return ExitCode::from(WRONG_USAGE);
+            }
             ExitCode::FAILURE
         }
     }
@@ -111,7 +117,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             orphans::run(args).await
         }
         Command::Completion { shell } => shell::completion(shell).map(|()| true),
-        Command::Man { dir } => shell::man(&dir).map(|()| true),
+        Command::Man { dir } => shell::man(dir.as_deref()).map(|()| true),
     }
 }
 

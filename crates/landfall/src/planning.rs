@@ -18,6 +18,14 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::Fleet;
 use crate::platform::Platform;
 
+/// A path on the command line that can't be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct NoSuchPath {
+    path: PathBuf,
+    why: String,
+}
+
 /// What a plan starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -209,6 +217,18 @@ fn continuing(row: &Arc<ServiceRow>, known: Option<&ServiceRow>) -> Arc<ServiceR
 }
 
 /// Reads the manifests of a command. Standard input is read to its end.
+///
+/// # Errors
+/// [`NoSuchPath`]: the command line names a path that is not there.
 pub async fn read(paths: Vec<PathBuf>, recursive: bool) -> anyhow::Result<Loaded> {
+    for path in paths.iter().filter(|path| path.as_os_str() != "-") {
+        if let Err(source) = std::fs::metadata(path) {
+            return Err(NoSuchPath {
+                path: path.clone(),
+                why: source.to_string(),
+            }
+            .into());
+        }
+    }
     Ok(tokio::task::spawn_blocking(move || landfall_files::load(&paths, recursive)).await?)
 }

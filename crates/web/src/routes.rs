@@ -27,6 +27,9 @@ const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// How long a body of that size may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// So many Services are named in place of one that is not there.
+const NAMED: usize = 3;
+
 /// A plan is work for the processor: one at a time, and a few may wait.
 const MOST_PLANS: usize = 4;
 
@@ -201,10 +204,26 @@ async fn service<I: Instance>(
     found
         .map(|service| Json(service).into_response())
         .ok_or_else(|| {
+            let keys = view.services.iter().map(|service| &service.key);
             ApiError::not_found(format!(
-                "no Service {key} of type LoadBalancer is served by this instance"
+                "no Service {key} of type LoadBalancer is served by this instance{}",
+                others(&key, keys)
             ))
         })
+}
+
+/// Names Services that may have been meant: those of the same name, else the first of all.
+fn others<'a>(key: &ServiceKey, keys: impl Iterator<Item = &'a ServiceKey> + Clone) -> String {
+    let same_name = keys.clone().filter(|other| other.name() == key.name());
+    let mut named: Vec<String> = same_name.take(NAMED).map(ToString::to_string).collect();
+    if named.is_empty() {
+        named = keys.take(NAMED).map(ToString::to_string).collect();
+    }
+    if named.is_empty() {
+        "; it serves none".to_owned()
+    } else {
+        format!("; it serves {}, for example", named.join(", "))
+    }
 }
 
 async fn events<I: Instance>(

@@ -35,10 +35,19 @@ pub(super) fn split(text: &str, must_be_json: bool) -> Vec<Document> {
     if !begins_as_json && !must_be_json {
         return split_yaml(text, 0);
     }
+    if text.trim_start().starts_with("{{") {
+        let line = text.lines().take_while(|line| line.trim().is_empty());
+        return vec![Document::Broken(Flaw {
+            line: u32::try_from(line.count() + 1).unwrap_or(u32::MAX),
+            message: "a template, not a manifest: it begins with {{, so render it first"
+                .to_owned(),
+        })];
+    }
     let documents = split_json(text);
     let broken = |documents: &[Document]| documents.iter().any(Document::is_broken);
-    if broken(&documents) && !must_be_json {
-        // YAML may begin with a brace, too.
+    let separated = || text.lines().any(|line| line.trim_end() == "---");
+    if broken(&documents) && (!must_be_json || separated()) {
+        // YAML may begin with a brace, too; and separators between JSON documents are YAML's.
         let as_yaml = split_yaml(text, 0);
         if !broken(&as_yaml) {
             return as_yaml;

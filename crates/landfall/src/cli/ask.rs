@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::serve::pool_ranges;
 use super::{AdminArgs, ClusterArgs, InstancesArgs, TextOutput};
 
 /// `landfall get`
@@ -71,7 +72,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub instances: InstancesArgs,
     /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
-    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -104,7 +105,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub instances: InstancesArgs,
     /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
-    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
     /// Ask the clouds, too: authenticate, and judge what is there
     #[arg(long)]

@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use landfall_config::pools;
+use landfall_local::Local;
+use landfall_model::provider::Provider as _;
 
 use super::{DEFAULT_ADMIN, InstancesArgs, LogFormat};
 
@@ -49,9 +53,9 @@ pub struct UpArgs {
     pub recursive: bool,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without an
+    /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without a
     /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
-    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST")]
+    #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
     #[command(flatten)]
     pub instances: InstancesArgs,
@@ -135,6 +139,17 @@ pub struct RunArgs {
     /// How long connections may go on after a stop was asked for
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace: u64,
+}
+
+/// Returns the ranges of a pool as they were written, if the provider takes them.
+pub(super) fn pool_ranges(text: &str) -> Result<String, String> {
+    let ranges = text.to_owned();
+    let pool = Arc::new(pools::from_flags(std::slice::from_ref(&ranges)));
+    match Local::imaginary().set_pools(&[pool]).first() {
+        None => Ok(ranges),
+        Some(problem) if problem.remedy.is_empty() => Err(problem.message.clone()),
+        Some(problem) => Err(format!("{}; {}", problem.message, problem.remedy)),
+    }
 }
 
 // === impl RunArgs ===

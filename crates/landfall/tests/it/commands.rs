@@ -148,7 +148,8 @@ async fn get_and_explain_tell_people_what_is_served_and_why_not() {
     assert_eq!((ended.code(), ended.stdout.as_str()), (Some(1), ""));
     assert_eq!(
         ended.stderr,
-        "landfall: no Service default/inside of type LoadBalancer is served by this instance\n"
+        "landfall: no Service default/inside of type LoadBalancer is served by this instance; \
+         it serves default/api, default/dns, default/elsewhere, for example\n"
     );
     let ended = scene.lab.landfall(&["explain", "inside"], &[]).await;
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);

@@ -47,6 +47,9 @@ async fn a_mistyped_command_line_is_answered_with_what_was_meant() {
         (&["up"], "--filename <PATH>"),
         (&["up", "-f", "x", "--pol", "y"], "'--pool'"),
         (&["up", "-f", "x", "--workers", "0"], "--workers"),
+        (&["up", "-f", "x", "--pool", "banana"], "banana"),
+        (&["check", "-f", "x", "--pool", "10.0.0.9-10.0.0.1"], "--pool"),
+        (&["check", "-f", "no-such-file.yaml"], "no-such-file.yaml"),
         (&["up", "-f", "x", "--admin", "here"], "--admin"),
         (&["get", "pods"], "services"),
         (&["get", "services", "-o", "xml"], "wide, json, yaml"),
@@ -111,8 +114,19 @@ async fn every_command_gets_a_man_page() {
             .get(name)
             .unwrap_or_else(|| panic!("no {name}: {:?}", pages.keys()));
         assert!(page.contains(".TH ") && page.contains(".SH NAME"), "{name}");
+        for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+            let head = format!(".SH \"{section}\"\n");
+            assert_eq!(page.matches(&head).count(), 1, "{name} {section}");
+        }
+        assert!(!page.contains(&format!(".BR {}", name.replace(".1", " "))));
     }
     assert!(pages["landfall-up.1"].contains("pool"));
+    assert!(pages["landfall-up.1"].contains("landfall\\-up"), "the synopsis");
+    let before = fs::read_dir(home.path()).unwrap().count();
+    let printed = landfall(home.path(), &["man"]).await.good();
+    assert_eq!(printed, pages["landfall.1"]);
+    let after = fs::read_dir(home.path()).unwrap().count();
+    assert_eq!(after, before, "printing writes no file");
 
     let in_the_way = home.path().join("file");
     fs::write(&in_the_way, "").unwrap();
