@@ -417,6 +417,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .or_insert_with(|| Tracked {
                 uid: row.uid.clone(),
                 accepted: None,
+                changed: false,
                 written: None,
                 failures: 0,
                 last_failure: None,
@@ -526,6 +527,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracked.last_failure.clone_from(&end.failure);
         tracked.telling.clone_from(&end.telling);
         tracked.marks.clone_from(&end.status.marks);
+        tracked.changed |= end.changed;
+        let settled = matches!(end.outcome, Outcome::Settled | Outcome::Removed);
+        let changed = settled && std::mem::take(&mut tracked.changed);
         match end.outcome {
             Outcome::Settled => {
                 tracked.failures = 0;
@@ -588,7 +592,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.handled = true;
             }
         });
-        if end.changed && matches!(end.outcome, Outcome::Settled | Outcome::Removed) {
+        if changed {
             self.wake_waiting();
         }
     }
