@@ -417,6 +417,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .or_insert_with(|| Tracked {
                 uid: row.uid.clone(),
                 accepted: None,
+                changed: false,
                 written: None,
                 failures: 0,
                 last_failure: None,
@@ -526,8 +527,20 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracked.last_failure.clone_from(&end.failure);
         tracked.telling.clone_from(&end.telling);
         tracked.marks.clone_from(&end.status.marks);
+        tracked.changed |= end.changed;
+        let settled = matches!(end.outcome, Outcome::Settled | Outcome::Removed);
+        let changed = settled && std::mem::take(&mut tracked.changed);
         match end.outcome {
-            Outcome::Settled | Outcome::Refused => tracked.failures = 0,
+            Outcome::Settled => {
+                tracked.failures = 0;
+                // What the status says by now is of this instance only.
+                for (index, provider) in self.handle.providers.iter().enumerate() {
+                    if tracked.holder != Some(index) {
+                        provider.forgotten(&tracked.uid);
+                    }
+                }
+            }
+            Outcome::Refused => tracked.failures = 0,
             Outcome::Busy(after) => self.queue.push_after(&key, after, clock()),
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
@@ -538,6 +551,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     .world
                     .service(&key)
                     .is_some_and(|row| row.uid == tracked.uid);
+                // A Service that passes to another instance is on record with the earlier one's
+                // addresses until that instance has settled it.
+                if !(replacing && same) {
+                    for provider in self.handle.providers.iter() {
+                        provider.forgotten(&tracked.uid);
+                    }
+                }
                 if replacing || !same {
                     self.by_uid.remove(&tracked.uid);
                     self.tracked.remove(&key);
@@ -572,7 +592,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.handled = true;
             }
         });
-        if end.changed && matches!(end.outcome, Outcome::Settled | Outcome::Removed) {
+        if changed {
             self.wake_waiting();
         }
     }

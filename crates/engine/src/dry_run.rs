@@ -3,7 +3,7 @@
 
 use landfall_model::intent::Intent;
 use landfall_model::plan::PlannedStep;
-use landfall_model::provider::Provider;
+use landfall_model::provider::{Applied, Provider};
 use landfall_model::reason::Reason;
 use landfall_model::rows::ServiceRow;
 use landfall_model::{ServiceKey, Uid};
@@ -114,9 +114,14 @@ async fn plan_one<P: Provider>(sandbox: &P, intent: Intent) -> ServicePlan {
         Ok(plan) => {
             outcome.steps = plan.describe();
             for planned in &plan.steps {
-                if let Err(error) = sandbox.apply(&planned.step).await {
-                    outcome.reasons.push(error.reason);
+                match sandbox.apply(&planned.step).await {
+                    Ok(Applied::Addressed(_)) => sandbox.recorded(&intent.uid),
+                    Ok(Applied::Done | Applied::Busy { .. }) => {}
+                    Err(error) => outcome.reasons.push(error.reason),
                 }
+            }
+            if intent.load_balancer.is_none() {
+                sandbox.forgotten(&intent.uid);
             }
         }
         Err(reasons) => outcome.reasons.extend(reasons),

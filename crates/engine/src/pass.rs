@@ -314,14 +314,18 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     );
                     match applied {
                         Applied::Done => {}
-                        Applied::Addressed(ingress) => {
+                        Applied::Addressed(published) => {
                             let standing = Standing {
-                                ingress,
-                                ..unknown_standing(&end.status)
+                                marks: published.marks(&end.status.marks),
+                                ingress: published.ingress,
+                                ..Standing::default()
                             };
                             let progressing =
                                 Reason::info(Code::Progressing, "listeners are being opened");
                             self.report(job, end, &standing, &[progressing]).await?;
+                            if let Some(intent) = &job.intent {
+                                self.provider.recorded(&intent.uid);
+                            }
                         }
                         Applied::Busy { after } => {
                             carried.busy = Some(after);

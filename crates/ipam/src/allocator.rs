@@ -6,9 +6,11 @@
 //! - *indexed*: an address in a pool is taken in that pool's state exactly while it has a holder;
 //! - *remembered*: a claim outlives its pool. Only a proposal that is claimed, or a release, ends
 //!   it.
+//! - *reserved*: an address that a Service gives up stays occupied until [`Allocator::free`]: as
+//!   long as a record may name it, it is given to no other Service.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ pub struct Allocator {
     states: Vec<PoolState>,
     occupied: HashMap<IpAddr, Occupancy>,
     claims: HashMap<Uid, Claim>,
+    /// What Services gave up and a record may still name, on the terms on which they held it.
+    leaving: HashMap<Uid, BTreeMap<IpAddr, Arc<Claimant>>>,
 }
 
 /// What a Service holds.
@@ -151,7 +155,8 @@ impl Allocator {
     }
 
     /// Makes a proposal true, on the terms of the request. Another Service may have come first
-    /// since it was made: then nothing changes and the refusal says who.
+    /// since it was made: then nothing changes and the refusal says who. Addresses that the
+    /// proposal leaves out stay reserved until [`free`](Self::free).
     pub fn claim(&mut self, request: &Request, proposal: &Proposal) -> Result<(), Refusal> {
         let held = self.held_addresses(&request.claimant.uid);
         for address in proposal.addresses.iter() {
@@ -170,6 +175,27 @@ impl Allocator {
         }
         self.hold(&request.claimant, proposal.addresses, None);
         Ok(())
+    }
+
+    /// Ends a claim that a record may still name. Its addresses stay reserved until
+    /// [`free`](Self::free).
+    pub fn retire(&mut self, uid: &Uid) {
+        if let Some(claim) = self.claims.remove(uid) {
+            self.reserve(&claim, Addresses::NONE);
+        }
+    }
+
+    /// The addresses that a Service gave up and that are still reserved.
+    pub fn leaving(&self, uid: &Uid) -> Vec<IpAddr> {
+        let leaving = self.leaving.get(uid);
+        leaving.map_or_else(Vec::new, |leaving| leaving.keys().copied().collect())
+    }
+
+    /// Frees what a Service gave up: no record names it any more. What it holds stays.
+    pub fn free(&mut self, uid: &Uid) {
+        for (address, claimant) in self.leaving.remove(uid).into_iter().flatten() {
+            self.leave(address, &claimant);
+        }
     }
 
     /// Ends a claim. What it held can be given out at once.
@@ -291,11 +317,16 @@ impl Allocator {
             claim.pool = lies_in.or_else(|| claim.pool.take());
             return;
         }
-        let before = self.release(&claimant.uid).and_then(|claim| claim.pool);
+        let claim = self.claims.remove(&claimant.uid);
+        if let Some(claim) = &claim {
+            self.reserve(claim, addresses);
+        }
+        let before = claim.and_then(|claim| claim.pool);
         if addresses.is_empty() {
             return;
         }
         for address in addresses.iter() {
+            self.take_back(address, &claimant.uid);
             self.enter(address, claimant);
         }
         // What was noted tells where they came from, even if they lie in another pool by now.
@@ -306,6 +337,34 @@ impl Allocator {
             pool,
         };
         self.claims.insert(claimant.uid.clone(), claim);
+    }
+
+    /// Keeps the addresses of an ended claim reserved, except those that are held again.
+    fn reserve(&mut self, claim: &Claim, again: Addresses) {
+        for address in claim.addresses.iter() {
+            if again.contains(address) {
+                self.leave(address, &claim.claimant);
+                continue;
+            }
+            self.leaving
+                .entry(claim.claimant.uid.clone())
+                .or_default()
+                .insert(address, Arc::clone(&claim.claimant));
+        }
+    }
+
+    /// Makes room for a Service on an address that it gave up itself.
+    fn take_back(&mut self, address: IpAddr, uid: &Uid) {
+        let Some(leaving) = self.leaving.get_mut(uid) else {
+            return;
+        };
+        let claimant = leaving.remove(&address);
+        if leaving.is_empty() {
+            self.leaving.remove(uid);
+        }
+        if let Some(claimant) = claimant {
+            self.leave(address, &claimant);
+        }
     }
 
     fn enter(&mut self, address: IpAddr, claimant: &Arc<Claimant>) {

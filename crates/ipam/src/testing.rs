@@ -206,6 +206,7 @@ impl Allocator {
     pub(crate) fn settle(&mut self, request: &Request) -> Result<Proposal, Refusal> {
         let proposal = self.propose(request)?;
         self.claim(request, &proposal).unwrap();
+        self.free(request.uid());
         let again = self.propose(request);
         if proposal.addresses.is_empty() {
             assert_eq!(

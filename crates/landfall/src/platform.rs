@@ -138,6 +138,22 @@ impl Provider for Platform {
         }
     }
 
+    fn recorded(&self, service: &Uid) {
+        match self {
+            Self::Local(local) => local.recorded(service),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.recorded(service),
+            Self::Paper(_) => {}
+        }
+    }
+
+    fn forgotten(&self, service: &Uid) {
+        match self {
+            Self::Local(local) => local.forgotten(service),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.forgotten(service),
+            Self::Paper(_) => {}
+        }
+    }
+
     fn reserve(&self, claims: &[Claim]) {
         match self {
             Self::Local(local) => local.reserve(claims),

@@ -15,7 +15,7 @@ use crate::provider::Local;
 pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, (usize, usize)> {
     let mut counts = BTreeMap::new();
     for (id, _) in local.state().listeners(service) {
-        let Some(state) = local.proxy().and_then(|proxy| proxy.find(id)) else {
+        let Some(state) = local.find(service, id) else {
             continue;
         };
         let status = state.pool().status();
@@ -31,7 +31,7 @@ pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, (usize, us
 pub fn listeners(local: &Local, service: &Uid) -> Vec<ListenerView> {
     let mut views: BTreeMap<ListenerKey, ListenerView> = BTreeMap::new();
     for (id, opened) in local.state().listeners(service) {
-        let live = local.proxy().and_then(|proxy| proxy.find(id));
+        let live = local.find(service, id);
         let one = view(id, &opened, live.as_deref());
         match views.get_mut(&id.key) {
             None => drop(views.insert(id.key, one)),

@@ -7,18 +7,22 @@ use std::sync::Arc;
 use landfall_ipam::{Decision, Proposal, Refusal, Request};
 use landfall_model::intent::{Intent, LoadBalancerWish};
 use landfall_model::listener::{Listener, ListenerKey};
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Planned};
 use landfall_model::reason::Reason;
 use landfall_proxy::ListenerId;
 
-use crate::difference;
 use crate::step::Step;
+use crate::{difference, standing};
 
 /// What is held for one Service, and what the allocator would give it.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The addresses that it holds.
     pub held: Vec<IpAddr>,
+    /// Addresses that it gave up and that stay reserved, because a record may still name them.
+    pub leaving: Vec<IpAddr>,
+    /// Whether its record may name other addresses than it holds.
+    pub unrecorded: bool,
     /// The allocator's answer, for Services that want an address.
     pub answer: Option<Answer>,
     /// Its listeners.
@@ -50,6 +54,13 @@ pub struct Opened {
     pub refused: Option<(Arc<Listener>, Reason)>,
 }
 
+impl Observed {
+    /// Whether nothing is left of what it gave up.
+    fn is_cleared(&self) -> bool {
+        self.leaving.is_empty() && !self.unrecorded && self.listeners.is_empty()
+    }
+}
+
 /// The steps from what is held to what is wanted.
 pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
     let mut plan = Plan::default();
@@ -72,43 +83,72 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
         }
         return Ok(plan);
     };
-    let addresses = plan_addresses(&mut plan, want, have)?;
-    plan_listeners(&mut plan, want, wish, have, &addresses);
+    let (addresses, change) = plan_addresses(want, wish, have)?;
+    // An address is claimed, and that is recorded, before a listener opens on it. It is given back
+    // after its listeners are closed and no record names it any more.
+    if addresses.is_empty() {
+        plan_listeners(&mut plan, want, wish, have, &addresses);
+        plan.steps.extend(change);
+    } else {
+        plan.steps.extend(change);
+        plan_listeners(&mut plan, want, wish, have, &addresses);
+    }
+    let mut given_up = have.leaving.clone();
+    given_up.extend(have.held.iter().filter(|held| !addresses.contains(held)));
+    if !given_up.is_empty() {
+        let step = Step::Release {
+            uid: want.uid.clone(),
+            addresses: given_up,
+        };
+        plan.push(step, "no record names it any more");
+    }
     Ok(plan)
 }
 
-/// Plans the claim; returns what the Service holds after it.
+/// What the Service holds in the end, and the step that makes and records it, if one is needed.
 fn plan_addresses(
-    plan: &mut Plan<Step>,
     want: &Intent,
+    wish: &LoadBalancerWish,
     have: &Observed,
-) -> Result<Vec<IpAddr>, Vec<Reason>> {
+) -> Result<(Vec<IpAddr>, Option<Planned<Step>>), Vec<Reason>> {
+    let record = |addresses: Vec<IpAddr>| {
+        let step = Step::Record {
+            uid: want.uid.clone(),
+            publish: standing::published(wish, &addresses),
+            addresses: addresses.clone(),
+        };
+        let because = "it was claimed and may not be on record yet";
+        let step = have.unrecorded.then(|| planned(step, because.to_owned()));
+        Ok((addresses, step))
+    };
     let Some(answer) = &have.answer else {
-        return Ok(have.held.clone());
+        return record(have.held.clone());
     };
     let proposal = match &answer.outcome {
         Ok(proposal) => proposal,
-        // A refused change keeps what is held, and its listeners go on being cared for.
-        Err(_) if !have.held.is_empty() => return Ok(have.held.clone()),
+        // A refused change keeps what is held, and its listeners go on being cared for. What was
+        // given up is cleared away first.
+        Err(_) if !have.held.is_empty() || !have.is_cleared() => {
+            return record(have.held.clone());
+        }
         Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
     };
     let addresses: Vec<IpAddr> = proposal.addresses.iter().collect();
     let because = match &proposal.decision {
-        Decision::Keep if !answer.retold => return Ok(addresses),
+        Decision::Keep if !answer.retold => return record(addresses),
         Decision::Keep => "its ports or its sharing key changed".to_owned(),
         Decision::Claim => "it has no address yet".to_owned(),
         Decision::Gain { .. } => "it gains the family that it lacks".to_owned(),
         Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
         Decision::GiveUp { why, .. } => {
-            let step = Step::Release {
+            let step = Step::Withdraw {
                 uid: want.uid.clone(),
                 addresses: have.held.clone(),
             };
-            plan.push(step, why.to_string());
-            return Ok(addresses);
+            return Ok((addresses, Some(planned(step, why.to_string()))));
         }
     };
-    if let Some(request) = &answer.request {
+    let step = answer.request.as_ref().map(|request| {
         let step = Step::Claim {
             uid: want.uid.clone(),
             addresses: addresses.clone(),
@@ -117,11 +157,20 @@ fn plan_addresses(
                 .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default(),
+            publish: standing::published(wish, &addresses),
             grant: Arc::new((request.clone(), proposal.clone())),
         };
-        plan.push(step, because);
+        planned(step, because)
+    });
+    Ok((addresses, step))
+}
+
+fn planned(step: Step, because: String) -> Planned<Step> {
+    Planned {
+        step,
+        because,
+        members_only: false,
     }
-    Ok(addresses)
 }
 
 fn plan_listeners(

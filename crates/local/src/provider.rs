@@ -1,6 +1,6 @@
 //! The provider itself: the shell around planning, the allocator and the data plane.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,15 +9,16 @@ use landfall_model::intent::{Claim, Intent};
 use landfall_model::listener::{Listener, Mode};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Capabilities, Capability, Provider, ProviderError, Retry, Scope, Standing, Target,
+    Applied, Capabilities, Capability, Provider, ProviderError, Published, Retry, Scope, Standing,
+    Target,
 };
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_model::{ServiceKey, Uid};
-use landfall_proxy::{ListenError, ListenerConfig, ListenerId, Proxy};
+use landfall_proxy::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner, Proxy};
 
-use crate::plan::{Answer, Observed};
+use crate::plan::{Answer, Observed, Opened};
 use crate::request::{claimant, request};
 use crate::state::State;
 use crate::step::Step;
@@ -108,15 +109,23 @@ impl Local {
         id: ListenerId,
         listener: &Arc<Listener>,
     ) -> Result<Applied, ProviderError> {
-        let error = match self.carry(id, service, listener).await {
+        let owner = Owner {
+            uid: uid.clone(),
+            service: service.clone(),
+        };
+        let error = match self.carry(id, &owner, listener).await {
             Ok(()) => {
-                self.state().note(uid, id, listener.clone(), None);
+                let mut state = self.state();
+                // It may have passed to another Service meanwhile.
+                if self.carries(uid, id) {
+                    state.note(uid, id, listener.clone(), None);
+                }
                 return Ok(Applied::Done);
             }
             Err(error) => error,
         };
         let failure = listen_failure(&error);
-        let opened = self.state().listeners(uid).get(&id).cloned();
+        let opened = self.listeners(&self.state(), uid).remove(&id);
         let Some(serving) = opened.filter(|it| it.problem.is_none()) else {
             let problem = Some(failure.reason.clone());
             self.state().note(uid, id, listener.clone(), problem);
@@ -125,9 +134,12 @@ impl Local {
         // A listener that serves goes on with what it had.
         if matches!(error, ListenError::Certificate { .. }) {
             let kept = Arc::new(with_mode_of(&serving.listener, listener));
-            if self.carry(id, service, &kept).await.is_ok() {
+            if self.carry(id, &owner, &kept).await.is_ok() {
                 let refused = (listener.clone(), failure.reason.clone());
-                self.state().note_refused(uid, id, kept, refused);
+                let mut state = self.state();
+                if self.carries(uid, id) {
+                    state.note_refused(uid, id, kept, refused);
+                }
                 return Err(ProviderError {
                     retry: Retry::Now,
                     ..failure
@@ -140,13 +152,40 @@ impl Local {
     async fn carry(
         &self,
         id: ListenerId,
-        service: &ServiceKey,
+        owner: &Owner,
         listener: &Listener,
     ) -> Result<(), ListenError> {
         match &self.carrier {
-            Carrier::DataPlane(proxy) => proxy.apply(id, service, listener).await.map(drop),
+            Carrier::DataPlane(proxy) => proxy.apply(id, owner, listener).await.map(drop),
             Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
         }
+    }
+
+    /// Whether the data plane has this listener, and for this Service.
+    fn carries(&self, service: &Uid, id: ListenerId) -> bool {
+        match &self.carrier {
+            Carrier::DataPlane(_) => self.find(service, id).is_some(),
+            Carrier::Nobody => true,
+        }
+    }
+
+    /// A listener of a Service, live.
+    pub(crate) fn find(&self, service: &Uid, id: ListenerId) -> Option<Arc<ListenerState>> {
+        let listener = self.proxy()?.find(id)?;
+        (listener.owner().uid == *service).then_some(listener)
+    }
+
+    /// The listeners of a Service as they are noted, except that one which the data plane does not
+    /// have for it does not serve.
+    fn listeners(&self, state: &State, service: &Uid) -> BTreeMap<ListenerId, Opened> {
+        let mut listeners = state.listeners(service);
+        for (id, opened) in &mut listeners {
+            if opened.problem.is_none() && !self.carries(service, *id) {
+                let message = format!("{id} is not open any more");
+                opened.problem = Some(Reason::warning(Code::ListenFailed, message));
+            }
+        }
+        listeners
     }
 }
 
@@ -197,7 +236,9 @@ impl Provider for Local {
         Ok(Observed {
             held: addresses,
             answer,
-            listeners: state.listeners(&want.uid),
+            listeners: self.listeners(&state, &want.uid),
+            leaving: state.allocator.leaving(&want.uid),
+            unrecorded: state.is_unrecorded(&want.uid),
             members,
         })
     }
@@ -208,16 +249,20 @@ impl Provider for Local {
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
         match step {
-            Step::Claim {
-                grant, addresses, ..
-            } => {
+            Step::Claim { grant, publish, .. } => {
                 let (request, proposal) = &**grant;
-                let claimed = self.state().allocator.claim(request, proposal);
+                let claimed = self.state().claim(request, proposal);
                 match claimed {
-                    Ok(()) => Ok(Applied::Addressed(standing::plain_ingress(addresses))),
+                    Ok(true) => Ok(Applied::Addressed(publish.clone())),
+                    Ok(false) => Ok(Applied::Done),
                     // Another Service took it since the plan was made: look again.
                     Err(refusal) => Err(ProviderError::outdated(refusal.reason())),
                 }
+            }
+            Step::Record { publish, .. } => Ok(Applied::Addressed(publish.clone())),
+            Step::Withdraw { uid, .. } => {
+                self.state().withdraw(uid);
+                Ok(Applied::Addressed(Published::default()))
             }
             Step::Open {
                 uid,
@@ -233,15 +278,14 @@ impl Provider for Local {
                 ..
             } => self.serve(uid, service, *id, listener).await,
             Step::Close { uid, id } => {
-                if self.state().forget(uid, *id)
-                    && let Some(proxy) = self.proxy()
-                {
-                    proxy.close(*id).await;
+                if let Some(proxy) = self.proxy() {
+                    proxy.close(*id, uid).await;
                 }
+                self.state().forget(uid, *id);
                 Ok(Applied::Done)
             }
-            Step::Release { uid, .. } => {
-                self.state().allocator.release(uid);
+            Step::Release { uid, addresses } => {
+                self.state().release(uid, addresses);
                 Ok(Applied::Done)
             }
         }
@@ -251,16 +295,13 @@ impl Provider for Local {
         standing::standing(want, have)
     }
 
-    /// The data plane is this process's own: it can't differ from what was applied, except for
-    /// listeners that failed to open, and these are retried by their Services.
+    /// Names the Services whose listener the data plane does not have, or has for another Service.
+    /// Listeners that failed to open are retried by their Services.
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
-        let Some(proxy) = self.proxy() else {
-            return Ok(Vec::new());
-        };
         let state = self.state();
         let mut lost: Vec<Uid> = state
             .all()
-            .filter(|(_, id, opened)| opened.problem.is_none() && proxy.find(**id).is_none())
+            .filter(|(uid, id, opened)| opened.problem.is_none() && !self.carries(uid, **id))
             .map(|(uid, _, _)| uid.clone())
             .collect();
         lost.dedup();
@@ -284,6 +325,14 @@ impl Provider for Local {
                 "an address on record could not be restored"
             );
         }
+    }
+
+    fn recorded(&self, service: &Uid) {
+        self.state().recorded(service);
+    }
+
+    fn forgotten(&self, service: &Uid) {
+        self.state().forgotten(service);
     }
 
     fn reserve(&self, claims: &[Claim]) {

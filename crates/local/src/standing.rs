@@ -1,14 +1,15 @@
 //! What can be said of a Service in its observed state: pure.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use landfall_ipam::Refusal;
 use landfall_model::ListenerKey;
 use landfall_model::intent::{Intent, LoadBalancerWish};
-use landfall_model::provider::Standing;
+use landfall_model::provider::{Published, Standing};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{IngressAddress, IpMode};
+use landfall_model::status::{HELD_ADDRESSES, IngressAddress, IpMode};
 
 use crate::plan::{Observed, refusal_reason};
 
@@ -17,8 +18,10 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
     let Some(wish) = &want.load_balancer else {
         return Standing::default();
     };
+    let Published { ingress, marks } = published(wish, &have.held);
     let mut standing = Standing {
-        ingress: ingress(wish, &have.held),
+        ingress,
+        marks,
         ..Standing::default()
     };
     if let Some(answer) = &have.answer {
@@ -64,38 +67,30 @@ fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Seve
     }
 }
 
-/// Addresses without anything said about ports.
-pub fn plain_ingress(addresses: &[IpAddr]) -> Vec<IngressAddress> {
-    let entry = |address: &IpAddr| IngressAddress {
-        ip: Some(*address),
-        ip_mode: Some(IpMode::Vip),
-        ..IngressAddress::default()
-    };
-    addresses.iter().map(entry).collect()
-}
-
-/// What is published. A host name stands in place of the addresses. Where the load balancer does
-/// more to the traffic than to pass it on, nodes must not take the short cut around it.
-fn ingress(wish: &LoadBalancerWish, held: &[IpAddr]) -> Vec<IngressAddress> {
+/// What is published of addresses. A host name stands in their place, and a mark records them
+/// beside it. Nodes never deliver the traffic themselves: it would pass by the listener with its
+/// limits, weights, monitors and counters, and endpoints that only the Service names are unknown to
+/// them.
+pub fn published(wish: &LoadBalancerWish, held: &[IpAddr]) -> Published {
     if held.is_empty() {
-        return Vec::new();
+        return Published::default();
     }
     if let Some(hostname) = &wish.hostname {
-        return vec![IngressAddress {
-            hostname: Some(hostname.clone()),
-            ..IngressAddress::default()
-        }];
+        let addresses: Vec<String> = held.iter().map(ToString::to_string).collect();
+        return Published {
+            ingress: vec![IngressAddress {
+                hostname: Some(hostname.clone()),
+                ..IngressAddress::default()
+            }],
+            marks: BTreeMap::from([(HELD_ADDRESSES.to_owned(), addresses.join(","))]),
+        };
     }
-    let reworked = wish.listeners.iter().any(|listener| {
-        listener.pool.proxy_protocol.is_some() || listener.mode.as_str() != "stream"
-    });
-    let mut entries = plain_ingress(held);
-    if reworked {
-        for entry in &mut entries {
-            entry.ip_mode = Some(IpMode::Proxy);
-        }
-    }
-    entries
+    let entry = |address: &IpAddr| IngressAddress {
+        ip: Some(*address),
+        ip_mode: Some(IpMode::Proxy),
+        ..IngressAddress::default()
+    };
+    held.iter().map(entry).collect::<Vec<_>>().into()
 }
 
 /// Listeners that accept connections and have nobody to give them to.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use landfall_ipam::{Proposal, Request};
 use landfall_model::listener::Listener;
+use landfall_model::provider::Published;
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::ListenerId;
 use serde::{Serialize, Serializer};
@@ -26,10 +27,30 @@ pub enum Step {
         addresses: Vec<IpAddr>,
         /// The pool they come from.
         pool: String,
+        /// What is recorded before the next step.
+        #[serde(skip)]
+        publish: Published,
         /// What the allocator was asked, and what it answered: checked again when it is carried
         /// out.
         #[serde(skip)]
         grant: Arc<(Request, Proposal)>,
+    },
+    /// Records what a Service holds: an earlier attempt to write it failed.
+    Record {
+        /// Identity of the Service.
+        uid: Uid,
+        /// What it holds.
+        addresses: Vec<IpAddr>,
+        /// What is recorded before the next step.
+        #[serde(skip)]
+        publish: Published,
+    },
+    /// Ends the claim of a Service that can't keep its addresses, and records that.
+    Withdraw {
+        /// Identity of the Service.
+        uid: Uid,
+        /// What it held.
+        addresses: Vec<IpAddr>,
     },
     /// Opens a listener.
     Open {
@@ -65,11 +86,11 @@ pub enum Step {
         #[serde(serialize_with = "as_text")]
         id: ListenerId,
     },
-    /// Gives all addresses of a Service back.
+    /// Gives addresses of a Service back. Other Services get them once no record names them.
     Release {
         /// Identity of the Service.
         uid: Uid,
-        /// What it held.
+        /// What it gives back.
         addresses: Vec<IpAddr>,
     },
 }
@@ -82,6 +103,11 @@ impl fmt::Display for Step {
             } => {
                 write!(f, "claim {} from pool {pool}", list(addresses))
             }
+            Self::Record { addresses, .. } if addresses.is_empty() => {
+                f.write_str("record that it has no address")
+            }
+            Self::Record { addresses, .. } => write!(f, "record {}", list(addresses)),
+            Self::Withdraw { addresses, .. } => write!(f, "withdraw {}", list(addresses)),
             Self::Open { id, listener, .. } => {
                 let members = match listener.pool.members.len() {
                     1 => "1 member".to_owned(),

@@ -17,7 +17,7 @@ use crate::intent::{Claim, Intent};
 use crate::plan::Plan;
 use crate::reason::{Code, Reason};
 use crate::rows::PoolRow;
-use crate::status::IngressAddress;
+use crate::status::{HELD_ADDRESSES, IngressAddress};
 use crate::view::{ListenerView, PoolView};
 
 /// Something that makes load balancers.
@@ -56,6 +56,14 @@ pub trait Provider: Send + Sync + 'static {
     /// before anything is given to another. Told later of a Service that comes to this instance with
     /// addresses. Providers whose cloud remembers need nothing here.
     fn recall(&self, _claims: &[Claim]) {}
+
+    /// Told when what [`Applied::Addressed`] said of a Service is on record: its status names these
+    /// addresses and no others.
+    fn recorded(&self, _service: &Uid) {}
+
+    /// Told when no record names anything that this provider held for a Service: its finalizer and
+    /// its status are gone, or speak of another instance by now.
+    fn forgotten(&self, _service: &Uid) {}
 
     /// Told when these change: the claims of Services that no instance of this process serves, which
     /// are given to nobody else. Replaces what was told before. Nothing of these Services is ever
@@ -105,13 +113,23 @@ pub enum Applied {
     /// Done; the next step may follow.
     Done,
     /// Done, and the Service holds these addresses from now on: this is reported before anything
-    /// else is done, because the status is the durable record of the claim.
-    Addressed(Vec<IngressAddress>),
+    /// else is done, because the status is the durable record of the claim. Then
+    /// [`Provider::recorded`] is called.
+    Addressed(Published),
     /// The provider works on it. The pass ends, and is taken up again when it may have finished.
     Busy {
         /// When to look again.
         after: Duration,
     },
+}
+
+/// What a status publishes of the addresses that a Service holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Addresses, or the name that is published in their place.
+    pub ingress: Vec<IngressAddress>,
+    /// [`HELD_ADDRESSES`], where a name is published.
+    pub marks: BTreeMap<String, String>,
 }
 
 /// A provider that failed.
@@ -203,6 +221,27 @@ impl Capabilities {
             .iter()
             .find(|(name, _)| *name == option)
             .map_or(Capability::Supported, |(_, capability)| capability.clone())
+    }
+}
+
+// === impl Published ===
+
+impl Published {
+    /// The marks of a status that publishes this: the others stay as they were.
+    pub fn marks(&self, before: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut marks = before.clone();
+        marks.remove(HELD_ADDRESSES);
+        marks.extend(self.marks.clone());
+        marks
+    }
+}
+
+impl From<Vec<IngressAddress>> for Published {
+    fn from(ingress: Vec<IngressAddress>) -> Self {
+        Self {
+            ingress,
+            marks: BTreeMap::new(),
+        }
     }
 }
 

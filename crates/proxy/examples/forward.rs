@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use landfall_model::listener::Listener;
-use landfall_model::{ListenerKey, Member, Protocol, ServiceKey};
-use landfall_proxy::{ListenerId, Proxy, ProxyConfig};
+use landfall_model::{ListenerKey, Member, Protocol, ServiceKey, Uid};
+use landfall_proxy::{ListenerId, Owner, Proxy, ProxyConfig};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,9 +34,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         address: listen.ip(),
         key,
     };
-    proxy
-        .apply(id, &ServiceKey::new("examples", "forward"), &listener)
-        .await?;
+    let owner = Owner {
+        uid: Uid::new("forward"),
+        service: ServiceKey::new("examples", "forward"),
+    };
+    proxy.apply(id, &owner, &listener).await?;
     tokio::signal::ctrl_c().await?;
     proxy.shutdown(std::time::Duration::ZERO).await;
     Ok(())

@@ -31,6 +31,6 @@ pub mod tls;
 mod worker;
 
 pub use inbound::Inbound;
-pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
+pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
 pub use pool::{Health, Lease, PoolState};
 pub use proxy::{Applied, ListenerStatus, Proxy, ProxyConfig};

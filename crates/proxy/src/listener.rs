@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use landfall_model::listener::{AllowedSources, Listener, Mode};
-use landfall_model::{ListenerKey, Protocol, ServiceKey};
+use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,16 @@ pub struct ListenerId {
     pub address: IpAddr,
     /// Protocol and port.
     pub key: ListenerKey,
+}
+
+/// The Service that a listener belongs to. Its identity decides who may change and close the
+/// listener; its name is for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its name.
+    pub service: ServiceKey,
 }
 
 /// Why a listener cannot be opened or changed.
@@ -104,7 +114,7 @@ pub struct ListenerConfig {
 #[derive(Debug)]
 pub struct ListenerState {
     id: ListenerId,
-    owner: ServiceKey,
+    owner: Owner,
     config: ArcSwap<ListenerConfig>,
     revision: watch::Sender<u64>,
     pool: PoolState,
@@ -139,6 +149,14 @@ impl ListenerId {
 impl fmt::Display for ListenerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.socket_address(), self.key.protocol)
+    }
+}
+
+// === impl Owner ===
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.service.fmt(f)
     }
 }
 
@@ -230,7 +248,7 @@ impl ListenerState {
     /// A listener with its first configuration. `changes` is raised on changes of health and pool.
     pub fn new(
         id: ListenerId,
-        owner: ServiceKey,
+        owner: Owner,
         config: ListenerConfig,
         workers: usize,
         changes: watch::Sender<u64>,
@@ -256,7 +274,7 @@ impl ListenerState {
     }
 
     /// The Service that it belongs to.
-    pub fn owner(&self) -> &ServiceKey {
+    pub fn owner(&self) -> &Owner {
         &self.owner
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use landfall_model::listener::Listener;
-use landfall_model::{Protocol, ServiceKey};
+use landfall_model::{Protocol, Uid};
 use landfall_sys::{limits, listen};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::counters::ListenerTotals;
 use crate::engine::Command;
-use crate::listener::{ListenError, ListenerConfig, ListenerId, ListenerState};
+use crate::listener::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
 use crate::monitor::Monitors;
 use crate::pool::{Leaving, MemberStatus};
 use crate::worker::Worker;
@@ -67,7 +67,7 @@ pub struct ListenerStatus {
     /// Address, protocol and port.
     pub id: ListenerId,
     /// The Service that it belongs to.
-    pub owner: ServiceKey,
+    pub owner: Owner,
     /// One word: `stream`, `tls`, `http`, `https`.
     pub mode: &'static str,
     /// Whether it is closed and only ends what it has.
@@ -120,7 +120,7 @@ impl Proxy {
     pub async fn apply(
         &self,
         id: ListenerId,
-        owner: &ServiceKey,
+        owner: &Owner,
         listener: &Listener,
     ) -> Result<Applied, ListenError> {
         let _one_at_a_time = self.change.lock().await;
@@ -128,7 +128,7 @@ impl Proxy {
             return Err(ListenError::ShuttingDown { id });
         }
         if let Some(state) = self.find(id) {
-            if state.owner() == owner {
+            if state.owner().uid == owner.uid {
                 let config = ListenerConfig::after(Some(&state.config_full()), id, listener)?;
                 return Ok(self.change(&state, config));
             }
@@ -148,19 +148,22 @@ impl Proxy {
         Ok(Applied::Opened)
     }
 
-    /// Closes a listener: nothing new is accepted when this returns, and the port is free. Open
-    /// connections go on until they end or the listener's drain time passes. UDP flows end.
-    /// `false`: there is no such listener.
-    pub async fn close(&self, id: ListenerId) -> bool {
+    /// Closes a listener of this owner: nothing new is accepted when this returns, and the port is
+    /// free. Open connections go on until they end or the listener's drain time passes. UDP flows
+    /// end. `false`: the owner has no such listener; one of another owner stays open.
+    pub async fn close(&self, id: ListenerId, owner: &Uid) -> bool {
         let _one_at_a_time = self.change.lock().await;
-        self.close_now(id).await
+        let listener = self.find(id);
+        let owned = listener.is_some_and(|listener| listener.owner().uid == *owner);
+        owned && self.close_now(id).await
     }
 
     /// Closes all listeners, gives connections `grace` to end, and ends the workers.
     pub async fn shutdown(&self, grace: Duration) {
         let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
         for id in ids {
-            self.close(id).await;
+            let _one_at_a_time = self.change.lock().await;
+            self.close_now(id).await;
         }
         let draining = lock(&self.draining).clone();
         let drained = async {

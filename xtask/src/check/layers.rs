@@ -124,8 +124,10 @@ fn judge_package(package: &Package, errors: &mut Vec<String>) {
             _ if room == TESTKIT && !TESTKIT_USES.contains(&used) => {
                 refuse("tests of that crate use the test kit, so the test kit can't use it");
             }
-            // What a cloud's provider does over many passes shows only with the engine that makes them.
-            _ if dev && room == "landfall-openstack" && used == "landfall-engine" => {}
+            // What a provider does over many passes shows only with the engine that makes them.
+            _ if dev
+                && ["landfall-openstack", "landfall-local"].contains(&room)
+                && used == "landfall-engine" => {}
             (Some(above), Some(below)) if below <= above => {
                 refuse("a crate uses only what stands below it (ARCHITECTURE.md)");
             }

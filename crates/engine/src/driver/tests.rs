@@ -160,7 +160,7 @@ impl Provider for Shelf {
                     return Err(ProviderError::outdated(reason));
                 }
                 held.insert(uid.clone(), *last);
-                Ok(Applied::Addressed(ingress(*last)))
+                Ok(Applied::Addressed(ingress(*last).into()))
             }
             Step::Return(uid) => {
                 held.remove(uid);

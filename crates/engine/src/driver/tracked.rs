@@ -17,6 +17,8 @@ use crate::resolve::removal;
 pub(super) struct Tracked {
     pub(super) uid: Uid,
     pub(super) accepted: Option<Accepted>,
+    /// Whether passes changed anything outside since it was settled last.
+    pub(super) changed: bool,
     /// What we wrote last, until the source tells it back.
     pub(super) written: Option<Written>,
     /// Failures in a row.

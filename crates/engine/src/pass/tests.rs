@@ -201,7 +201,7 @@ impl Provider for Lab {
         });
         match done {
             Err(Crashed) => Err(ProviderError::transient("crashed")),
-            Ok(()) if *step == Step::Claim => Ok(Applied::Addressed(ingress())),
+            Ok(()) if *step == Step::Claim => Ok(Applied::Addressed(ingress().into())),
             Ok(()) => Ok(Applied::Done),
         }
     }

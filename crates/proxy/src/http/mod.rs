@@ -60,12 +60,12 @@ mod tests {
     use std::num::NonZeroU16;
 
     use landfall_model::listener::Listener;
-    use landfall_model::{Protocol, ServiceKey};
+    use landfall_model::{Protocol, ServiceKey, Uid};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
 
     use super::*;
-    use crate::listener::{ListenerConfig, ListenerId, ListenerState};
+    use crate::listener::{ListenerConfig, ListenerId, ListenerState, Owner};
 
     #[tokio::test]
     async fn an_idle_connection_takes_little_memory() {
@@ -77,7 +77,10 @@ mod tests {
             key: listener.key,
         };
         let config = ListenerConfig::new(id, &listener).unwrap();
-        let owner = ServiceKey::new("shop", "web");
+        let owner = Owner {
+            uid: Uid::new("uid-of-shop/web"),
+            service: ServiceKey::new("shop", "web"),
+        };
         let state = ListenerState::new(id, owner, config, 1, watch::Sender::new(0));
         let state = Arc::new(state);
         let front = Arc::new(Front::new(state.clone()));

@@ -121,5 +121,5 @@ async fn edit(scene: &Scene, addresses: [std::net::SocketAddr; 3], number: usize
         scene.proxy.apply(id, &owner(), &other).await.unwrap(),
         Applied::Changed
     );
-    assert!(scene.proxy.close(id).await);
+    assert!(scene.proxy.close(id, &owner().uid).await);
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use landfall_model::Protocol;
 use landfall_model::listener::{Certificates, Listener, Member, Mode};
+use landfall_model::{Protocol, Uid};
 use landfall_proxy::counters::Refusal;
-use landfall_proxy::{Applied, ListenError, ListenerId, Proxy, ProxyConfig};
+use landfall_proxy::{Applied, ListenError, ListenerId, Owner, Proxy, ProxyConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -105,8 +105,8 @@ async fn a_closed_listener_frees_its_port_and_lets_connections_end() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp(&[server.address]).await;
     let mut open = scene.settled().await;
-    assert!(scene.proxy.close(scene.id).await);
-    assert!(!scene.proxy.close(scene.id).await);
+    assert!(scene.proxy.close(scene.id, &owner().uid).await);
+    assert!(!scene.proxy.close(scene.id, &owner().uid).await);
     assert!(TcpStream::connect(scene.address()).await.is_err());
     std::net::TcpListener::bind(scene.address()).unwrap();
     echo(&mut open, b"goes on").await;
@@ -117,11 +117,36 @@ async fn a_closed_listener_frees_its_port_and_lets_connections_end() {
 }
 
 #[tokio::test]
+async fn a_listener_that_passed_to_another_service_is_not_closed_by_the_earlier_one() {
+    let (before, after) = (Server::named("before").await, Server::named("after").await);
+    let scene = Scene::tcp(&[before.address]).await;
+    // Of the same name, made after the first was deleted.
+    let other = Owner {
+        uid: Uid::new("another"),
+        ..owner()
+    };
+    let mut listener = listener(8080);
+    listener.pool.members = vec![Member::new(after.address)];
+    assert_eq!(
+        scene
+            .proxy
+            .apply(scene.id, &other, &listener)
+            .await
+            .unwrap(),
+        Applied::Opened
+    );
+    assert!(!scene.proxy.close(scene.id, &owner().uid).await);
+    assert_eq!(scene.hear().await, b"after");
+    assert_eq!(scene.proxy.find(scene.id).unwrap().owner(), &other);
+    assert!(scene.proxy.close(scene.id, &other.uid).await);
+}
+
+#[tokio::test]
 async fn a_closed_listener_cuts_what_is_left_when_its_drain_time_is_over() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp_with(&[server.address], |listener| listener.drain = SHORT).await;
     let mut open = scene.settled().await;
-    scene.proxy.close(scene.id).await;
+    scene.proxy.close(scene.id, &owner().uid).await;
     ended(&mut open).await;
     until("gone", || {
         scene.proxy.snapshot().is_empty() && server.open() == 0
@@ -137,7 +162,7 @@ async fn connections_that_wait_to_be_accepted_survive_the_close() {
     for _ in 0..20 {
         clients.push(scene.client().await);
     }
-    scene.proxy.close(scene.id).await;
+    scene.proxy.close(scene.id, &owner().uid).await;
     for client in &mut clients {
         client.shutdown().await.unwrap();
         assert_eq!(read_all(client).await, b"served");
@@ -205,7 +230,7 @@ async fn a_port_of_another_socket_is_in_use_even_if_that_would_share() {
         "{refused:?}"
     );
     assert!(proxy.snapshot().is_empty());
-    other.close(id).await;
+    other.close(id, &owner().uid).await;
     assert_eq!(
         proxy.apply(id, &owner(), &listener(8080)).await.unwrap(),
         Applied::Opened

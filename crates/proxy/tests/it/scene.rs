@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Listener, Member};
-use landfall_model::{ListenerKey, Protocol, ServiceKey};
+use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use landfall_proxy::counters::{ListenerTotals, Refusal};
-use landfall_proxy::{Applied, ListenError, ListenerId, ListenerStatus, Proxy, ProxyConfig};
+use landfall_proxy::{Applied, ListenError, ListenerId, ListenerStatus, Owner, Proxy, ProxyConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -252,8 +252,11 @@ impl Manner {
     }
 }
 
-pub fn owner() -> ServiceKey {
-    ServiceKey::new("shop", "web")
+pub fn owner() -> Owner {
+    Owner {
+        uid: Uid::new("uid-of-shop/web"),
+        service: ServiceKey::new("shop", "web"),
+    }
 }
 
 pub fn key(protocol: Protocol, port: u16) -> ListenerKey {

@@ -11,7 +11,7 @@ use landfall_proxy::counters::Refusal;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::scene::{PATIENCE, Scene, in_time, loopback, nobody, until};
+use crate::scene::{PATIENCE, Scene, in_time, loopback, nobody, owner, until};
 
 /// A server that answers each datagram with its name and what it got.
 struct Responder {
@@ -283,7 +283,7 @@ async fn closing_frees_the_port_and_ends_the_flows() {
     let scene = Scene::udp_with(&[server.address], |_| {}).await;
     let client = Client::new(&scene).await;
     assert_eq!(client.ask(b"a").await, b"s:a");
-    scene.proxy.close(scene.id).await;
+    scene.proxy.close(scene.id, &owner().uid).await;
     std::net::UdpSocket::bind(scene.address()).unwrap();
     until("gone", || scene.proxy.snapshot().is_empty()).await;
     assert_eq!(server.received.load(Ordering::SeqCst), 1);

@@ -4,11 +4,11 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use landfall_model::listener::{Check, HttpMethod, Listener, Member, StatusCodes};
-use landfall_model::{ListenerKey, Protocol, ServiceKey};
+use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::watch;
 
 use super::*;
-use crate::listener::{ListenerConfig, ListenerId};
+use crate::listener::{ListenerConfig, ListenerId, Owner};
 
 /// A backend that answers every request with its present code. Ends with the test process.
 struct Backend {
@@ -97,7 +97,10 @@ impl Scene {
         };
         let config = ListenerConfig::new(id, listener).unwrap();
         let (sender, changes) = watch::channel(0);
-        let owner = ServiceKey::new("shop", "web");
+        let owner = Owner {
+            uid: Uid::new("uid-of-shop/web"),
+            service: ServiceKey::new("shop", "web"),
+        };
         let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
         let stop = CancellationToken::new();
         let monitors = Monitors::new(Handle::current(), stop.clone());

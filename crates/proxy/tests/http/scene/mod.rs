@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Http, Listener, Member, Mode};
-use landfall_model::{ListenerKey, Protocol, ServiceKey};
-use landfall_proxy::{Applied, ListenError, ListenerId, ListenerState, Proxy, ProxyConfig};
+use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
+use landfall_proxy::{Applied, ListenError, ListenerId, ListenerState, Owner, Proxy, ProxyConfig};
 
 pub use self::client::{Client, Response};
 pub use self::member::Server;
@@ -87,7 +87,7 @@ impl Scene {
 
     /// Closes the listener.
     pub async fn close(&self) {
-        assert!(self.proxy.close(id(&self.listener)).await);
+        assert!(self.proxy.close(id(&self.listener), &owner().uid).await);
     }
 
     /// A new connection to the listener.
@@ -112,8 +112,11 @@ fn id(listener: &Listener) -> ListenerId {
     }
 }
 
-fn owner() -> ServiceKey {
-    ServiceKey::new("shop", "web")
+fn owner() -> Owner {
+    Owner {
+        uid: Uid::new("uid-of-shop/web"),
+        service: ServiceKey::new("shop", "web"),
+    }
 }
 
 /// An address of this machine on which nobody listens.

@@ -1,20 +1,16 @@
 //! The provider's decisions, carried out on an imaginary machine: no socket is opened here.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a test ends where its stage can't be built"
-)]
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use landfall_engine::{World, resolve};
 use landfall_local::Local;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::listener::ListenerKey;
-use landfall_model::provider::Provider;
+use landfall_model::provider::{Applied, Provider};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
+use landfall_model::status::HELD_ADDRESSES;
 use landfall_testkit::svc;
 use proptest::prelude::*;
 
@@ -59,10 +55,16 @@ async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reaso
     let observed = local.observe(intent).await.expect("observing can't fail");
     let steps = local.plan(intent, &observed)?.steps;
     for planned in &steps {
-        local
+        let applied = local
             .apply(&planned.step)
             .await
             .expect("an imaginary machine can't fail");
+        if let Applied::Addressed(_) = applied {
+            local.recorded(&intent.uid);
+        }
+    }
+    if intent.load_balancer.is_none() {
+        local.forgotten(&intent.uid);
     }
     match plan(local, intent).await {
         Ok(again) => assert_eq!(again, [] as [&str; 0], "planned twice"),
@@ -172,7 +174,119 @@ async fn a_requested_address_moves_claim_and_listeners() {
             "claim 127.77.0.5 from pool default",
             "open 127.77.0.5:80/TCP (stream, 0 members)",
             "close 127.77.0.0:80/TCP",
+            "release 127.77.0.0",
         ]
+    );
+}
+
+#[tokio::test]
+async fn a_claim_that_could_not_be_written_is_recorded_before_a_listener_opens() {
+    let local = machine(&["127.77.0.0/30"]);
+    let intent = wish(&svc("web").port(80).row(), &local);
+    let observed = local.observe(&intent).await.unwrap();
+    let steps = local.plan(&intent, &observed).unwrap().steps;
+    local.apply(&steps[0].step).await.unwrap();
+    // The status could not be written: the pass ends here, and the next one begins.
+    assert_eq!(
+        settle(&local, &intent).await.unwrap(),
+        [
+            "record 127.77.0.0",
+            "open 127.77.0.0:80/TCP (stream, 0 members)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_is_given_up_stays_reserved_until_that_is_on_record() {
+    let local = machine(&["127.77.0.0/31"]);
+    let web = svc("web").port(80);
+    settle(&local, &wish(&web.clone().row(), &local))
+        .await
+        .unwrap();
+    let moved = web.annotated("landfall.dev/addresses", "127.77.0.1").row();
+    let moved = wish(&moved, &local);
+    let observed = local.observe(&moved).await.unwrap();
+    let steps = local.plan(&moved, &observed).unwrap().steps;
+    local.apply(&steps[0].step).await.unwrap();
+    let other = wish(&svc("other").port(80).row(), &local);
+    let refused = plan(&local, &other).await.unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(
+        settle(&local, &moved).await.unwrap(),
+        [
+            "record 127.77.0.1",
+            "open 127.77.0.1:80/TCP (stream, 0 members)",
+            "close 127.77.0.0:80/TCP",
+            "release 127.77.0.0",
+        ]
+    );
+    settle(&local, &other).await.unwrap();
+    assert_eq!(held(&local, &other).await, ["127.77.0.0"]);
+}
+
+#[tokio::test]
+async fn who_must_give_up_closes_then_unpublishes_then_releases() {
+    let local = machine(&["127.77.0.0/31"]);
+    let web = wish(&svc("web").port(80).row(), &local);
+    settle(&local, &web).await.unwrap();
+    set_pool(&local, &["fd00::/126"]);
+    assert_eq!(
+        settle(&local, &web).await.unwrap(),
+        [
+            "close 127.77.0.0:80/TCP",
+            "withdraw 127.77.0.0",
+            "release 127.77.0.0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_a_deleted_service_held_is_reserved_until_its_record_is_gone() {
+    let local = machine(&["127.77.0.0/32"]);
+    let row = svc("web").port(80).row();
+    settle(&local, &wish(&row, &local)).await.unwrap();
+    let removal = removal(&row);
+    let observed = local.observe(&removal).await.unwrap();
+    for planned in &local.plan(&removal, &observed).unwrap().steps {
+        local.apply(&planned.step).await.unwrap();
+    }
+    assert_eq!(plan(&local, &removal).await, Ok(Vec::new()));
+    let other = wish(&svc("other").port(80).row(), &local);
+    let refused = plan(&local, &other).await.unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    local.forgotten(&removal.uid);
+    settle(&local, &other).await.unwrap();
+    assert_eq!(held(&local, &other).await, ["127.77.0.0"]);
+}
+
+#[tokio::test]
+async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
+    let local = machine(&["127.77.0.0/30", "fd00::/126"]);
+    let row = svc("web")
+        .port(80)
+        .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack)
+        .annotated("landfall.dev/hostname", "web.example.com")
+        .row();
+    let intent = wish(&row, &local);
+    let observed = local.observe(&intent).await.unwrap();
+    let steps = local.plan(&intent, &observed).unwrap().steps;
+    let Ok(Applied::Addressed(published)) = local.apply(&steps[0].step).await else {
+        panic!("a claim is published");
+    };
+    assert_eq!(published.ingress.len(), 1);
+    assert_eq!(
+        published.ingress[0].hostname.as_deref(),
+        Some("web.example.com")
+    );
+    assert_eq!(published.ingress[0].ip, None);
+    let marks = BTreeMap::from([(HELD_ADDRESSES.to_owned(), "127.77.0.0,fd00::".to_owned())]);
+    assert_eq!(published.marks, marks);
+    local.recorded(&intent.uid);
+    let observed = local.observe(&intent).await.unwrap();
+    let standing = local.standing(&intent, &observed);
+    assert_eq!(
+        (standing.ingress, standing.marks),
+        (published.ingress, marks)
     );
 }
 

@@ -1,0 +1,178 @@
+//! Whose a listener is: each Service opens, changes and closes its own and no other.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use landfall_engine::{World, resolve};
+use landfall_local::Local;
+use landfall_model::intent::Intent;
+use landfall_model::listener::ListenerKey;
+use landfall_model::provider::{Applied, Provider};
+use landfall_model::rows::{PoolRow, ServiceRow};
+use landfall_model::{Protocol, Uid};
+use landfall_proxy::{ListenerId, Proxy, ProxyConfig};
+use landfall_testkit::svc;
+
+/// A provider with a data plane, and a pool of one loopback address that no other test uses.
+pub struct Machine {
+    pub proxy: Arc<Proxy>,
+    pub local: Arc<Local>,
+    pub address: IpAddr,
+}
+
+impl Machine {
+    pub fn start(address: &str) -> Self {
+        let proxy = Arc::new(Proxy::start(ProxyConfig::default()).unwrap());
+        let local = Arc::new(Local::new(proxy.clone()));
+        let pool = PoolRow {
+            name: "default".to_owned(),
+            addresses: vec![format!("{address}/32")],
+            auto_assign: true,
+            ..PoolRow::default()
+        };
+        assert_eq!(local.set_pools(&[Arc::new(pool)]), []);
+        Self {
+            proxy,
+            local,
+            address: address.parse().unwrap(),
+        }
+    }
+
+    pub fn id(&self, port: u16) -> ListenerId {
+        let key = ListenerKey {
+            protocol: Protocol::Tcp,
+            port: port.try_into().unwrap(),
+        };
+        ListenerId {
+            address: self.address,
+            key,
+        }
+    }
+
+    /// Whose listener is open at each port.
+    pub fn owners(&self) -> BTreeMap<u16, Uid> {
+        let open = self.proxy.snapshot().into_iter().filter(|it| !it.draining);
+        open.map(|it| (it.id.key.port.get(), it.owner.uid))
+            .collect()
+    }
+
+    fn wish(&self, row: &ServiceRow) -> Intent {
+        resolve(row, &World::default(), self.local.capabilities()).unwrap()
+    }
+
+    /// Applies the first steps of what a Service needs now.
+    async fn apply(&self, intent: &Intent, count: usize) -> Vec<String> {
+        let observed = self.local.observe(intent).await.unwrap();
+        let steps = self.local.plan(intent, &observed).unwrap().steps;
+        for planned in steps.iter().take(count) {
+            if let Applied::Addressed(_) = self.local.apply(&planned.step).await.unwrap() {
+                self.local.recorded(&intent.uid);
+            }
+        }
+        let steps = steps.iter().map(|planned| planned.step.to_string());
+        steps.collect()
+    }
+
+    async fn settle(&self, intent: &Intent) -> Vec<String> {
+        let steps = self.apply(intent, usize::MAX).await;
+        assert_eq!(self.apply(intent, 0).await, [] as [&str; 0]);
+        steps
+    }
+}
+
+pub fn sharing(name: &str, ports: &[u16]) -> Arc<ServiceRow> {
+    let service = svc(name).annotated("landfall.dev/sharing-key", "k");
+    let service = ports.iter().fold(service, |service, port| {
+        service.named_port(&format!("p{port}"), *port)
+    });
+    service.row()
+}
+
+fn uid(name: &str) -> Uid {
+    svc(name).row().uid.clone()
+}
+
+#[tokio::test]
+async fn a_port_that_passed_to_another_service_is_not_closed_by_the_earlier_one() {
+    let machine = Machine::start("127.78.1.1");
+    let (a, b) = (
+        machine.wish(&sharing("a", &[8081, 8082])),
+        machine.wish(&sharing("b", &[8083])),
+    );
+    machine.settle(&a).await;
+    machine.settle(&b).await;
+    // A gives up 8081. Its pass is interrupted after the claim, and B is faster.
+    let a = machine.wish(&sharing("a", &[8082]));
+    let steps = machine.apply(&a, 1).await;
+    assert_eq!(steps.last().unwrap(), "close 127.78.1.1:8081/TCP");
+    let closing = {
+        let observed = machine.local.observe(&a).await.unwrap();
+        machine.local.plan(&a, &observed).unwrap().steps
+    };
+    machine
+        .settle(&machine.wish(&sharing("b", &[8083, 8081])))
+        .await;
+    for planned in &closing {
+        machine.local.apply(&planned.step).await.unwrap();
+    }
+    let expected = [(8081, uid("b")), (8082, uid("a")), (8083, uid("b"))];
+    assert_eq!(machine.owners(), expected.into());
+    assert_eq!(machine.apply(&a, 0).await, [] as [&str; 0]);
+    assert_eq!(machine.local.audit().await, Ok(Vec::new()));
+    let ports = |name| {
+        let listeners = machine.local.live(&uid(name));
+        let ports = listeners.iter().map(|listener| listener.key.port.get());
+        ports.collect::<Vec<_>>()
+    };
+    assert_eq!((ports("a"), ports("b")), (vec![8082], vec![8081, 8083]));
+}
+
+#[tokio::test]
+async fn a_listener_that_the_data_plane_lost_is_named_by_the_audit_and_opened_again() {
+    let machine = Machine::start("127.78.1.2");
+    let web = machine.wish(&sharing("web", &[8081]));
+    machine.settle(&web).await;
+    assert!(machine.proxy.close(machine.id(8081), &web.uid).await);
+    assert_eq!(machine.local.audit().await, Ok(vec![web.uid.clone()]));
+    assert_eq!(
+        machine.settle(&web).await,
+        ["open 127.78.1.2:8081/TCP (stream, 0 members)"]
+    );
+    assert_eq!(machine.owners(), [(8081, web.uid.clone())].into());
+    assert_eq!(machine.local.audit().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_listener_that_another_service_has_is_named_by_the_audit() {
+    let machine = Machine::start("127.78.1.3");
+    let web = machine.wish(&sharing("web", &[8081]));
+    machine.settle(&web).await;
+    let other = landfall_proxy::Owner {
+        uid: uid("other"),
+        service: svc("other").row().key.clone(),
+    };
+    let listener = web.load_balancer.as_ref().unwrap().listeners[0].clone();
+    machine
+        .proxy
+        .apply(machine.id(8081), &other, &listener)
+        .await
+        .unwrap();
+    assert_eq!(machine.local.audit().await, Ok(vec![web.uid.clone()]));
+    let shown = machine.local.live(&web.uid);
+    assert!(shown[0].members.is_empty(), "traffic of another: {shown:?}");
+}
+
+/// Answers every connection with a name. Ends with the test.
+pub async fn server(name: &'static str) -> SocketAddr {
+    use tokio::io::AsyncWriteExt;
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = socket.accept().await {
+            // A client that has gone away needs no answer.
+            let _ = stream.write_all(name.as_bytes()).await;
+        }
+    });
+    address
+}
