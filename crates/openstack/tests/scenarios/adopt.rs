@@ -412,7 +412,8 @@ async fn a12_one_that_another_cluster_shares_with_us_keeps_its_name() {
                     .cloned()
                     .collect::<std::collections::BTreeSet<_>>()
             };
-            let both = [&theirs[..], std::slice::from_ref(&ours)].concat();
+            let mark = "landfall_shared_by_ks-1".to_owned();
+            let both = [&theirs[..], &[ours.clone(), mark]].concat();
             assert_eq!(tags(&picture.balancers[0].tags), tags(&both));
             assert_eq!(picture.listener_at(80).tags, [NAME]);
             assert_eq!(picture.listener_at(8080).tags, [ours]);
