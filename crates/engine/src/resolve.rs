@@ -23,7 +23,7 @@ mod sources;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
+use landfall_model::dialect::{self, CloudOptions, Given, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::provider::{Capabilities, Capability};
 use landfall_model::rows::ServiceRow;
@@ -145,10 +145,22 @@ pub fn resolve_previous(
             nodes,
             has_nodes: nodes::any(&scene),
         }),
-        cloud: reading.options.cloud.clone(),
+        cloud: with_published_name(reading.options.cloud.clone(), service),
         marks: service.status.marks.clone(),
         remarks,
     })
+}
+
+/// Adds the name under which the Service is published, where no controller has noted an address.
+fn with_published_name(mut cloud: CloudOptions, service: &ServiceRow) -> CloudOptions {
+    let mut ingress = service.status.ingress.iter();
+    let name = ingress.find_map(|entry| entry.hostname.clone());
+    let name = name.map(|value| Given {
+        value,
+        annotation: "status.loadBalancer".to_owned(),
+    });
+    cloud.published = cloud.published.or(name);
+    cloud
 }
 
 fn order(service: &ServiceRow) -> Vec<ListenerKey> {

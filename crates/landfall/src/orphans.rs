@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The second look is what keeps a load balancer that is being made meanwhile: in the first its Service may not
-//! have been read yet, and in the second it has.
+//! have been read yet, and in the second it has. Right before each deletion the object is looked at once more.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,6 @@ use landfall_files::Loaded;
 use landfall_model::reason::Severity;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_openstack::client::ApiError;
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, Orphan, OrphanKind, Owner};
 use serde::Serialize;
@@ -35,6 +34,8 @@ struct Look {
     services: usize,
     looked_at: Count,
     orphans: Vec<Stray>,
+    #[serde(skip)]
+    owners: Vec<Owner>,
 }
 
 /// Objects that were looked at, whoever owns them.
@@ -185,13 +186,17 @@ async fn look(fleet: &Fleet, source: &Source, args: &OrphansArgs) -> anyhow::Res
             .check()
             .await
             .with_context(|| format!("instance {}", account.instance))?;
-        let found = look_at(account, &owners, &mut look.looked_at).await;
-        let mut found = found.with_context(|| {
+        let found = orphans::find(&account.cloud, &account.settings, &owners).await;
+        let found = found.with_context(|| {
             let Account {
                 instance, auth_url, ..
             } = account;
             format!("instance {instance}: asking the cloud at {auth_url}")
         })?;
+        look.looked_at.load_balancers += found.load_balancers;
+        look.looked_at.floating_ips += found.floating_ips;
+        look.looked_at.security_groups += found.security_groups;
+        let mut found = found.orphans;
         found.retain(|it| !args.keep_floating_ips || it.kind != OrphanKind::FloatingIp);
         if let Source::Manifests(_) = source {
             found.retain(|it| !is_told_by_uid(it, &owners));
@@ -204,41 +209,8 @@ async fn look(fleet: &Fleet, source: &Source, args: &OrphansArgs) -> anyhow::Res
             outcome: None,
         }));
     }
+    look.owners = owners;
     Ok(look)
-}
-
-async fn look_at(
-    account: &Account,
-    owners: &[Owner],
-    count: &mut Count,
-) -> Result<Vec<Orphan>, ApiError> {
-    let Account {
-        cloud, settings, ..
-    } = account;
-    let mut found = orphans::find(cloud, settings, owners).await?;
-    let project = cloud.project_id().await?;
-    let query = project.as_ref().map(|id| ("project_id", id.as_str()));
-    let balancers = cloud.load_balancers().await?;
-    let floating_ips = cloud.floating_ips(query.as_slice()).await?;
-    count.load_balancers += balancers.len();
-    count.floating_ips += floating_ips.len();
-    count.security_groups += cloud.security_groups(&[]).await?.len();
-    // A floating IP that leads to something is in use, whatever its description says: that of a cluster of the
-    // same name does. Only where it leads to an orphan it is one, too.
-    let going: BTreeSet<Id> = found.iter().map(|it| it.id.clone()).collect();
-    let ports: BTreeSet<&Id> = balancers
-        .iter()
-        .filter(|it| going.contains(&it.id))
-        .filter_map(|it| it.vip_port_id.as_ref())
-        .collect();
-    found.retain(|orphan| {
-        orphan.kind != OrphanKind::FloatingIp
-            || floating_ips
-                .iter()
-                .filter(|it| it.id == orphan.id)
-                .all(|it| it.port_id.as_ref().is_none_or(|id| ports.contains(id)))
-    });
-    Ok(found)
 }
 
 /// Manifests seldom hold UIDs: what is a Service's by its UID alone can't be told to be nobody's.
@@ -296,8 +268,12 @@ async fn delete(
         let account = fleet.active().find(|it| it.instance == stray.instance);
         let outcome = match account {
             Some(account) if still.contains(&orphan.id) => {
-                match orphans::delete(&account.cloud, orphan).await {
-                    Ok(()) => Outcome::Deleted,
+                let Account {
+                    cloud, settings, ..
+                } = account;
+                match orphans::delete(cloud, settings, &second.owners, orphan).await {
+                    Ok(true) => Outcome::Deleted,
+                    Ok(false) => Outcome::NoOrphanAnyMore,
                     Err(error) => Outcome::Failed(error.to_string()),
                 }
             }

@@ -70,7 +70,7 @@ impl Diff<'_> {
             match self.there(it) {
                 Some(listener) => self.change(listener, it, wanted, plan),
                 None => match self.ours().find(|listener| same_port(it, listener)) {
-                    Some(listener) => self.replace(listener, it, plan),
+                    Some(listener) => self.replace(listener, it, wanted, plan),
                     None => self.create(it, wanted, &mut kept, plan),
                 },
             }
@@ -213,10 +213,16 @@ impl Diff<'_> {
 
     /// A listener can't change its protocol, and two of one transport protocol can't have one port, not even for a
     /// moment. The next one's pool is filled before the old one goes, so that the port is closed for one change.
-    fn replace(&self, old: &Listener, wanted: &WantedListener, plan: &mut Plan<Step>) {
+    fn replace(
+        &self,
+        old: &Listener,
+        wanted: &WantedListener,
+        all: &[WantedListener],
+        plan: &mut Plan<Step>,
+    ) {
         let serving = self.graph.pool_of(old);
         let stays = serving
-            .filter(|pool| pool.protocol == wanted.pool.protocol && pool.name == wanted.pool.name);
+            .filter(|pool| self.keeps(pool, wanted).is_some() && !self.is_lent(pool, old, all));
         let next = if let Some(pool) = stays.or_else(|| self.waiting_pool(&wanted.pool)) {
             self.change_pool(pool, &wanted.pool, plan);
             pool.id.clone()
@@ -249,10 +255,20 @@ impl Diff<'_> {
         }
     }
 
-    /// Another listener that is wanted, too, has the pool: a change of mind came between two steps.
+    /// Another listener that is wanted, too, has the pool and keeps it: a change of mind came between two steps. Of
+    /// those that share a pool each wants it its own way, so all but the first get another.
     fn is_lent(&self, pool: &Pool, to: &Listener, all: &[WantedListener]) -> bool {
-        let mut stay = all.iter().filter_map(|it| self.there(it));
-        stay.any(|it| it.id < to.id && it.default_pool_id.as_ref() == Some(&pool.id))
+        let mut keep = all.iter().filter_map(|it| self.keeps(pool, it));
+        keep.any(|it| it.id < to.id)
+    }
+
+    /// The listener that is there for a wanted one, if the pool serves it and can go on doing so, be it behind the
+    /// listener's replacement.
+    fn keeps(&self, pool: &Pool, wanted: &WantedListener) -> Option<&Listener> {
+        let listener = self.ours().find(|listener| same_port(wanted, listener))?;
+        let served = self.graph.pool_of(listener)?.id == pool.id;
+        let stays = listener.protocol == wanted.protocol || pool.name == wanted.pool.name;
+        (served && stays && pool.protocol == wanted.pool.protocol).then_some(listener)
     }
 
     fn serves_another(&self, pool: &Pool, than: &Listener) -> bool {
@@ -271,6 +287,7 @@ impl Diff<'_> {
             let pool = self.graph.pool_of(listener)?;
             let members = self.graph.members_of(pool);
             let same = pool.protocol == wanted.pool.protocol
+                && !all.iter().any(|it| self.keeps(pool, it).is_some())
                 && !members.is_empty()
                 && members
                     .iter()

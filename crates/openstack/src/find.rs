@@ -9,6 +9,7 @@ use landfall_model::{Code, Intent, Reason};
 use crate::names::{BALANCER_MARK, Names, SERVICE_PREFIX, UID_PREFIX, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
+use crate::plan::was_noted;
 use crate::record::Record;
 
 /// Who looks for a load balancer.
@@ -63,7 +64,8 @@ pub(crate) fn find(
     let (Found::Nothing, Some((id, _))) = (&by_name, named) else {
         return by_name;
     };
-    if traces || intent.marks.contains_key(LOAD_BALANCER_ID) || intent.load_balancer.is_none() {
+    let ours = traces || intent.marks.contains_key(LOAD_BALANCER_ID) || was_served(intent);
+    if ours || intent.load_balancer.is_none() {
         return Found::Nothing;
     }
     Found::Refused(
@@ -75,6 +77,15 @@ pub(crate) fn find(
         .value(id.as_str())
         .remedy("name one that is there, or remove the annotation to get a new one"),
     )
+}
+
+/// Whether a Service was served before by a load balancer that it names: the id is from a controller then, which has
+/// published an address or noted it. Only our own record tells that the user had named it first.
+fn was_served(intent: &Intent) -> bool {
+    let given = Record::of(intent).is_some_and(|record| record.given);
+    let wish = intent.load_balancer.as_ref();
+    let held = wish.is_some_and(|wish| !wish.address.held.is_empty());
+    !given && (held || was_noted(intent))
 }
 
 /// What a Service names in place of this load balancer, which by the record is the one that serves it.

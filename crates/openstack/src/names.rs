@@ -16,6 +16,10 @@ pub const CLUSTER_PREFIX: &str = "kube_cluster_id_";
 /// What begins the tag that names the Service for certain: its UID follows.
 pub const UID_PREFIX: &str = "landfall_service_";
 
+/// What begins the tag by which a cluster says that Services of it share a load balancer that was made for another
+/// cluster, or by a controller that leaves no mark: the UID of its `kube-system` namespace follows.
+pub const SHARER_PREFIX: &str = "landfall_shared_by_";
+
 /// What the load balancer of a Service's second family has at the end of its name and of its marks. No name of a
 /// Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
@@ -161,6 +165,12 @@ impl Names {
             uid_tag: format!("{}{end}", self.uid_tag),
             ..self.clone()
         }
+    }
+
+    /// The tag by which the Service's cluster says that it shares a load balancer of another one.
+    pub fn sharer_tag(&self) -> Option<String> {
+        let id = self.cluster_tag.as_deref()?.strip_prefix(CLUSTER_PREFIX)?;
+        Some(format!("{SHARER_PREFIX}{id}"))
     }
 
     /// `listener_0_...`, `pool_0_...`, `monitor_0_...`.

@@ -24,7 +24,7 @@ use crate::choice::{Choice, choose};
 use crate::client::ApiError;
 use crate::errors::failure;
 use crate::features::Features;
-use crate::names::{Names, floating_ip_beside};
+use crate::names::{Names, SERVICE_PREFIX, floating_ip_beside};
 use crate::network::Sought;
 use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
@@ -94,6 +94,7 @@ impl OpenStack {
             lacking: None,
             resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
+            listener_tags: Vec::new(),
             names,
         };
         let mut port = None;
@@ -103,8 +104,17 @@ impl OpenStack {
         {
             have.features = Features::new(version, &balancer.provider);
             port.clone_from(&balancer.vip_port_id);
-            let whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
-            if balancer.provisioning_status == Provisioning::Active && !whole {
+            let active = balancer.provisioning_status == Provisioning::Active;
+            let error = balancer.provisioning_status == Provisioning::Error;
+            let mut whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
+            if error || (active && whole) {
+                // What goes with everything in it is looked into first: tags of the load balancer can be lost.
+                let listeners = self.cloud.listeners(Some(&balancer.id)).await?;
+                let tags = listeners.into_iter().flat_map(|it| it.tags);
+                have.listener_tags = tags.collect();
+                whole &= !of_others(&have.names, &have.listener_tags);
+            }
+            if active && !whole {
                 let mut graph = self.graph(balancer, intent, None).await?;
                 have.content = graph.map_or(Content::Unread, Content::Graph);
                 // What could not be deleted is seen before the Service is gone, and nobody comes back for it.
@@ -259,6 +269,7 @@ impl OpenStack {
             lacking: None,
             resting: None,
             leaving: HashSet::new(),
+            listener_tags: Vec::new(),
         };
         if matches!(have.found, Found::Nothing) {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
@@ -303,9 +314,13 @@ fn lasting(reasons: Vec<Reason>) -> ProviderError {
 }
 
 fn only_of(names: &Names, balancer: &LoadBalancer) -> bool {
-    let others =
-        |tag: &String| tag.starts_with(crate::names::SERVICE_PREFIX) && *tag != names.load_balancer;
-    balancer.name.starts_with(crate::names::SERVICE_PREFIX) && !balancer.tags.iter().any(others)
+    balancer.name.starts_with(SERVICE_PREFIX) && !of_others(names, &balancer.tags)
+}
+
+/// Whether one of these tags names another Service.
+fn of_others(names: &Names, tags: &[String]) -> bool {
+    let mut tags = tags.iter();
+    tags.any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != names.load_balancer)
 }
 
 /// Whether the driver is OVN's.

@@ -41,6 +41,8 @@ pub struct Observed {
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
+    /// The tags of the listeners, where the load balancer may have to go with everything in it.
+    pub(crate) listener_tags: Vec<String>,
 }
 
 /// A load balancer for the Service's other family.

@@ -1,7 +1,8 @@
 //! What controllers made in the project and no Service owns any more.
 //!
 //! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in names and
-//! descriptions. What another cluster has marked is never an orphan of this one.
+//! descriptions. What another cluster has marked, or what holds anything that is not provably this cluster's, is
+//! never an orphan of this one.
 
 #![expect(
     clippy::similar_names,
@@ -17,8 +18,11 @@ use serde::Serialize;
 
 use crate::address::is_made;
 use crate::client::{ApiError, Cloud};
-use crate::names::{CLUSTER_PREFIX, Names, SERVICE_PREFIX, UID_PREFIX, cluster_of, rule_owner};
-use crate::objects::{FloatingIp, Id, LoadBalancer, SecurityGroup};
+use crate::names::{
+    CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX, child_prefix, cluster_of,
+    rule_owner,
+};
+use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::settings::Settings;
 
 /// An object that no Service owns.
@@ -64,34 +68,91 @@ pub struct Owner {
 #[derive(Clone, Debug, Default)]
 struct Project {
     balancers: Vec<LoadBalancer>,
+    listeners: Vec<Listener>,
+    pools: Vec<Pool>,
     floating_ips: Vec<FloatingIp>,
     groups: Vec<SecurityGroup>,
+}
+
+/// What a look at the project has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What no Service owns.
+    pub orphans: Vec<Orphan>,
+    /// How many load balancers were looked at.
+    pub load_balancers: usize,
+    /// How many floating IPs were looked at.
+    pub floating_ips: usize,
+    /// How many security groups were looked at.
+    pub security_groups: usize,
 }
 
 /// Looks for orphans. Reads only.
 ///
 /// # Errors
 /// The cloud can't be asked.
-pub async fn find(
-    cloud: &Cloud,
-    settings: &Settings,
-    owners: &[Owner],
-) -> Result<Vec<Orphan>, ApiError> {
+pub async fn find(cloud: &Cloud, settings: &Settings, owners: &[Owner]) -> Result<Found, ApiError> {
     let project = cloud.project_id().await?;
     let query = project.as_ref().map(|id| ("project_id", id.as_str()));
     let project = Project {
         balancers: cloud.load_balancers().await?,
+        listeners: cloud.listeners(None).await?,
+        pools: cloud.pools(None).await?,
         floating_ips: cloud.floating_ips(query.as_slice()).await?,
         groups: cloud.security_groups(&[]).await?,
     };
-    Ok(judge(&project, settings, owners))
+    Ok(Found {
+        orphans: judge(&project, settings, owners),
+        load_balancers: project.balancers.len(),
+        floating_ips: project.floating_ips.len(),
+        security_groups: project.groups.len(),
+    })
 }
 
-/// Deletes an orphan. One that is gone already is a success.
+/// Looks whether an orphan still is one. Reads only.
+async fn is_still(
+    cloud: &Cloud,
+    settings: &Settings,
+    owners: &[Owner],
+    orphan: &Orphan,
+) -> Result<bool, ApiError> {
+    let orphans = if orphan.kind == OrphanKind::LoadBalancer {
+        let Some(balancer) = cloud.load_balancer(&orphan.id).await? else {
+            return Ok(true);
+        };
+        let project = Project {
+            balancers: vec![balancer],
+            listeners: cloud.listeners(Some(&orphan.id)).await?,
+            pools: cloud.pools(Some(&orphan.id)).await?,
+            ..Project::default()
+        };
+        judge(&project, settings, owners)
+    } else {
+        find(cloud, settings, owners).await?.orphans
+    };
+    let same = |it: &Orphan| it.kind == orphan.kind && it.id == orphan.id;
+    Ok(orphans.iter().any(same))
+}
+
+/// Deletes an orphan, after a last look at whether it still is one; says whether it was. One that is gone already is
+/// a success.
 ///
 /// # Errors
-/// The cloud refuses.
-pub async fn delete(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
+/// The cloud can't be asked, or refuses.
+pub async fn delete(
+    cloud: &Cloud,
+    settings: &Settings,
+    owners: &[Owner],
+    orphan: &Orphan,
+) -> Result<bool, ApiError> {
+    if !is_still(cloud, settings, owners, orphan).await? {
+        return Ok(false);
+    }
+    remove(cloud, orphan).await?;
+    Ok(true)
+}
+
+async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
     match orphan.kind {
         OrphanKind::FloatingIp => cloud.delete_floating_ip(&orphan.id).await,
         OrphanKind::LoadBalancer => cloud.delete_load_balancer(&orphan.id, true).await,
@@ -136,7 +197,11 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
                     || balancer.tags.contains(&names.load_balancer)
                     || balancer.tags.contains(&names.uid_tag)
             });
-        if !owned && is_of_cluster(balancer, settings) && !balancer.provisioning_status.is_going() {
+        let nobodys = !owned && is_of_cluster(balancer, settings);
+        if nobodys
+            && !balancer.provisioning_status.is_going()
+            && is_ours_alone(balancer, project, settings)
+        {
             orphans.push(Orphan {
                 kind: OrphanKind::LoadBalancer,
                 id: balancer.id.clone(),
@@ -147,12 +212,34 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
     }
     let in_cluster =
         |text: &str, before: &str| text.ends_with(&format!("{before}{}", settings.cluster));
+    let going: BTreeSet<Id> = orphans.iter().map(|it| it.id.clone()).collect();
+    let stay = || {
+        let balancers = project.balancers.iter();
+        balancers.filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going())
+    };
+    // A Service of this name may be another cluster's of the same name, and what serves it tells of it.
+    let is_served = |description: &str| {
+        service_in(description).is_some_and(|service| {
+            let name = Names::new(&settings.cluster, None, &service, &Uid::new("")).load_balancer;
+            let of_it = |text: &str| {
+                text.strip_prefix(&*name)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            stay().any(|it| of_it(&it.name) || it.tags.iter().any(|tag| of_it(tag)))
+        })
+    };
+    // A floating IP that leads to something is in use, whatever its description says, unless that goes, too.
+    let is_used = |floating_ip: &FloatingIp| {
+        floating_ip.port_id.as_ref().is_some_and(|port| {
+            let mut balancers = project.balancers.iter();
+            !balancers.any(|it| going.contains(&it.id) && it.vip_port_id.as_ref() == Some(port))
+        })
+    };
     for floating_ip in &project.floating_ips {
-        let known = owned
-            .iter()
-            .any(|names| names.floating_ip == floating_ip.description);
-        if is_made(floating_ip) && in_cluster(&floating_ip.description, " from cluster ") && !known
-        {
+        let description = &floating_ip.description;
+        let known = owned.iter().any(|names| names.floating_ip == *description);
+        let of_cluster = is_made(floating_ip) && in_cluster(description, " from cluster ");
+        if of_cluster && !known && !is_used(floating_ip) && !is_served(description) {
             orphans.push(Orphan {
                 kind: OrphanKind::FloatingIp,
                 id: floating_ip.id.clone(),
@@ -164,7 +251,8 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
     for group in &project.groups {
         let of_service =
             group.name.starts_with("lb-sg-") && in_cluster(&group.description, " in cluster ");
-        if of_service && !owned.iter().any(|names| names.group == group.name) {
+        let known = owned.iter().any(|names| names.group == group.name);
+        if of_service && !known && !is_served(&group.description) {
             orphans.push(Orphan {
                 kind: OrphanKind::SecurityGroup,
                 id: group.id.clone(),
@@ -207,17 +295,58 @@ fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
         .filter_map(|tag| tag.strip_prefix(CLUSTER_PREFIX))
         .peekable();
     if marks.peek().is_some() {
-        return marks.any(|mark| Some(mark) == settings.cluster_id.as_deref());
+        return marks.all(|mark| Some(mark) == settings.cluster_id.as_deref());
     }
     cluster_of(&balancer.name) == Some(settings.cluster.as_str())
 }
 
+/// Whether all that is in a load balancer, and all who say that they use it, are provably of this cluster: a tag of
+/// another cluster's Service, or a listener or pool that no Service controller of this cluster made, is somebody's.
+fn is_ours_alone(balancer: &LoadBalancer, project: &Project, settings: &Settings) -> bool {
+    // Its own name may be from when the cluster had another one.
+    let ours =
+        |name: &str| name == balancer.name || cluster_of(name) == Some(settings.cluster.as_str());
+    let foreign = |tag: &String| {
+        let sharer = tag.strip_prefix(SHARER_PREFIX);
+        (tag.starts_with(SERVICE_PREFIX) && !ours(tag))
+            || sharer.is_some_and(|id| Some(id) != settings.cluster_id.as_deref())
+    };
+    let named = |kind: &str, name: &str| {
+        child_prefix(kind, name).is_some_and(|before| name.strip_prefix(before).is_some_and(ours))
+    };
+    let in_it = |parents: &[Ref]| parents.iter().any(|it| it.id == balancer.id);
+    let made = |tags: &[String], kind: &str, name: &str| {
+        let tagged = tags.iter().any(|tag| tag.starts_with(SERVICE_PREFIX));
+        !tags.iter().any(foreign) && (tagged || named(kind, name))
+    };
+    let listeners = || {
+        let listeners = project.listeners.iter();
+        listeners.filter(|it| in_it(&it.loadbalancers))
+    };
+    let serves = |pool: &Pool| {
+        listeners().any(|it| {
+            it.default_pool_id.as_ref() == Some(&pool.id)
+                || pool.listeners.iter().any(|of| of.id == it.id)
+        })
+    };
+    let mut pools = project.pools.iter().filter(|it| in_it(&it.loadbalancers));
+    !balancer.tags.iter().any(foreign)
+        && listeners().all(|it| made(&it.tags, "listener", &it.name))
+        && pools.all(|it| !it.tags.iter().any(foreign) && (serves(it) || named("pool", &it.name)))
+}
+
+/// The Service that a description names.
+fn service_in(description: &str) -> Option<ServiceKey> {
+    let mut words = description.split(' ');
+    let (namespace, name) = words.find_map(|word| word.split_once('/'))?;
+    Some(ServiceKey::new(namespace, name))
+}
+
 /// `of default/web`, from a description.
 fn whose(description: &str) -> String {
-    let mut words = description.split(' ').filter(|word| word.contains('/'));
-    words.next().map_or_else(
+    service_in(description).map_or_else(
         || "of a Service that is not named".to_owned(),
-        |word| format!("of {word}"),
+        |service| format!("of {service}"),
     )
 }
 
@@ -311,6 +440,149 @@ mod tests {
                 "load balancer kube_service_c1_default_gone",
                 "load balancer kube_service_c1_default_gone.ipv6",
                 "load balancer kube_service_old_default_gone"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_another_cluster_uses_of_a_load_balancer_keeps_it() {
+        const GONE: &str = "kube_service_c1_default_gone";
+        for (tags, is_orphan) in [
+            (&["kube_cluster_id_ks", GONE][..], true),
+            (&["kube_cluster_id_ks", "landfall_service_u7", "mine"], true),
+            (&["landfall_shared_by_ks"], true),
+            (&["kube_cluster_id_ks", "kube_service_c2_shop_guest"], false),
+            (&["kube_cluster_id_ks", "kube_cluster_id_other"], false),
+            (&["kube_cluster_id_ks", "landfall_shared_by_other"], false),
+            // Of a cluster of the same name, which says so itself.
+            (
+                &["kube_service_c1_shop_guest", "landfall_shared_by_other"],
+                false,
+            ),
+        ] {
+            let project = Project {
+                balancers: vec![balancer(GONE, tags)],
+                ..Project::default()
+            };
+            assert_eq!(orphans(&project).len(), usize::from(is_orphan), "{tags:?}");
+        }
+    }
+
+    #[test]
+    fn a_listener_or_pool_that_is_not_of_this_cluster_keeps_its_load_balancer() {
+        const GONE: &str = "kube_service_c1_default_gone";
+        let within = || vec![Ref { id: Id::new(GONE) }];
+        let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let listener = |name: &str, of: &[&str]| Listener {
+            id: Id::new(name),
+            name: name.to_owned(),
+            tags: tags(of),
+            loadbalancers: within(),
+            ..Listener::default()
+        };
+        let pool = |name: &str, serves: Option<&str>| Pool {
+            id: Id::new(name),
+            name: name.to_owned(),
+            listeners: serves
+                .map(|id| Ref { id: Id::new(id) })
+                .into_iter()
+                .collect(),
+            loadbalancers: within(),
+            ..Pool::default()
+        };
+        let ours = "listener_0_kube_service_c1_default_gone";
+        for (listeners, pools, is_orphan) in [
+            (vec![listener(ours, &[])], vec![pool("a", Some(ours))], true),
+            (vec![listener("a", &[GONE, "mine"])], vec![], true),
+            (
+                vec![],
+                vec![pool("pool_0_kube_service_c1_default_gone", None)],
+                true,
+            ),
+            (vec![listener("ssh", &[])], vec![], false),
+            (
+                vec![listener(ours, &["kube_service_c2_shop_guest"])],
+                vec![],
+                false,
+            ),
+            (
+                vec![listener("listener_0_kube_service_c2_shop_guest", &[])],
+                vec![],
+                false,
+            ),
+            (vec![listener(ours, &[])], vec![pool("mine", None)], false),
+            (
+                vec![],
+                vec![pool("pool_0_kube_service_c2_shop_guest", None)],
+                false,
+            ),
+        ] {
+            let project = Project {
+                balancers: vec![balancer(GONE, &["kube_cluster_id_ks"])],
+                listeners,
+                pools,
+                ..Project::default()
+            };
+            assert_eq!(
+                orphans(&project).len(),
+                usize::from(is_orphan),
+                "{project:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_may_serve_a_cluster_of_the_same_name_is_no_orphan() {
+        let elsewhere = LoadBalancer {
+            vip_port_id: Some(Id::new("port-1")),
+            ..balancer(
+                "kube_service_c1_default_elsewhere",
+                &["kube_cluster_id_other"],
+            )
+        };
+        let gone = LoadBalancer {
+            vip_port_id: Some(Id::new("port-2")),
+            ..balancer("kube_service_c1_default_gone", &[])
+        };
+        let floating_ip = |address: &str, service: &str, port: Option<&str>| FloatingIp {
+            id: Id::new(address),
+            floating_ip_address: address.parse().unwrap(),
+            floating_network_id: Id::new("x"),
+            port_id: port.map(Id::new),
+            description: format!(
+                "Floating IP for Kubernetes external service default/{service} from cluster c1"
+            ),
+            tags: Vec::new(),
+            created_at: None,
+        };
+        let group = |service: &str| SecurityGroup {
+            id: Id::new(service),
+            name: format!("lb-sg-u9-default-{service}"),
+            description: format!(
+                "Security Group for default/{service} Service LoadBalancer in cluster c1"
+            ),
+            rules: Vec::new(),
+            tags: Vec::new(),
+        };
+        let project = Project {
+            balancers: vec![elsewhere, gone],
+            floating_ips: vec![
+                floating_ip("192.0.2.1", "elsewhere", Some("port-1")),
+                floating_ip("192.0.2.2", "elsewhere", None),
+                floating_ip("192.0.2.3", "gone", Some("port-2")),
+                floating_ip("192.0.2.4", "gone", None),
+                floating_ip("192.0.2.5", "gone", Some("of-a-server")),
+            ],
+            groups: vec![group("elsewhere"), group("gone")],
+            ..Project::default()
+        };
+        assert_eq!(
+            orphans(&project),
+            [
+                "floating IP 192.0.2.3",
+                "floating IP 192.0.2.4",
+                "load balancer kube_service_c1_default_gone",
+                "security group lb-sg-u9-default-gone"
             ]
         );
     }

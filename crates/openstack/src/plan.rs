@@ -10,7 +10,7 @@ mod rename;
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-pub(crate) use broken::{held, may_serve, not_left};
+pub(crate) use broken::{held, may_serve, not_left, was_noted};
 pub(crate) use removal::has_left;
 
 use crate::bodies::{self, Extent};

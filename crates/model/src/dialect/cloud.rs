@@ -53,6 +53,8 @@ cloud_options! {
     ingress_hostname: bool,
     /// Which load balancer to use.
     load_balancer: String,
+    /// What a controller has noted of the load balancer that serves the Service: its address; or the name in the status.
+    published: String,
     /// Further tags of the load balancer.
     load_balancer_tags: Vec<String>,
     /// Further tags of the listeners.

@@ -436,11 +436,11 @@ const ROWS: &[OptionRow] = &[
     cloud(
         "load-balancer-address",
         "an address",
-        "Written by the controller, never read.",
+        "Written by the controller; it asks for nothing.",
         "192.0.2.10",
         Severity::Info,
         "the OpenStack controller writes it; it asks for nothing",
-        |_, _| Ok(Outcome::Nothing),
+        |service, text| options::some(&mut service.cloud.published, text),
     ),
     cloud(
         "load-balancer-tags",

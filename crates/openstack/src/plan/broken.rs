@@ -1,16 +1,19 @@
 //! Load balancers that Octavia has given up. Pure.
 
+use std::net::IpAddr;
+
 use landfall_model::plan::Plan;
+use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::objects::{Id, LoadBalancer};
 use crate::record::Record;
 use crate::step::Step;
 
-/// A load balancer in ERROR takes no change but its deletion. One that never had an address is made anew;
-/// another is first offered to Octavia to be mended.
+/// A load balancer in ERROR takes no change but its deletion. One that nothing says anybody ever used is made again at
+/// once; another is first offered to Octavia to be mended.
 pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
-    if is_published(intent, balancer) {
+    if is_published(intent, balancer) || may_serve(balancer) {
         fail_over(balancer, plan);
     } else {
         plan.push(
@@ -30,17 +33,26 @@ pub(super) fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     plan.push(step, "Octavia says that it is broken");
 }
 
-/// Whether clients may know the load balancer: by an address of its family, or by a name.
+/// Whether clients may know the load balancer: by an address of its family, by a name, or by what a controller, be it
+/// another one, has written on the Service.
 pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
-    let held = intent
-        .load_balancer
-        .iter()
-        .flat_map(|wish| &wish.address.held);
+    let Some(wish) = &intent.load_balancer else {
+        return false;
+    };
+    let held = &wish.address.held;
     let vip = balancer.vip_address;
-    let mut held = held.filter(|it| vip.is_none_or(|vip| vip.is_ipv4() == it.is_ipv4()));
+    let known = |address: &IpAddr| vip.is_none_or(|vip| vip.is_ipv4() == address.is_ipv4());
     let served = Record::of(intent)
         .is_some_and(|record| record.balancer == balancer.id.as_str() && record.token != "-");
-    held.next().is_some() || served
+    // A status with a name in it says nothing of addresses.
+    let noted = held.is_empty() && (was_noted(intent) || wish.hostname.is_some());
+    held.iter().any(known) || served || noted
+}
+
+/// Whether a controller, rather than the user, has written on the Service which load balancer it has: it has noted
+/// the address, too.
+pub(crate) fn was_noted(intent: &Intent) -> bool {
+    intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 /// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the members, and of

@@ -3,6 +3,7 @@
 use landfall_model::plan::Plan;
 use serde_json::{Map, json};
 
+use super::rename::tags_without;
 use super::{Planned, broken::fail_over, diff, make_certain, wait};
 use crate::names::SERVICE_PREFIX;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
@@ -41,10 +42,19 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     let broken = balancer.provisioning_status == Provisioning::Error;
     // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
     let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
-    let shared = balancer
+    let of_others = |tag: &String| tag.starts_with(SERVICE_PREFIX) && !leaves(tag);
+    // Who lost the tag on the load balancer still has those on its listeners.
+    let listeners = match &have.content {
+        Content::Graph(graph) => graph.listeners.as_slice(),
+        Content::AsWanted | Content::Unread => &[],
+    };
+    let of_listeners = listeners.iter().flat_map(|it| &it.tags);
+    let mut tags = balancer
         .tags
         .iter()
-        .any(|tag| tag.starts_with(SERVICE_PREFIX) && !leaves(tag));
+        .chain(&have.listener_tags)
+        .chain(of_listeners);
+    let shared = tags.any(of_others);
     let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
     let delete = *made && !shared && (*owner || uses);
     match balancer.provisioning_status {
@@ -83,11 +93,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     take_apart(have, balancer, *owner, false, &mut plan);
     // While its last change is only taken to be done, something may yet stay behind.
     if uses && !(plan.is_empty() && have.assumed) {
-        let tags = balancer
-            .tags
-            .iter()
-            .filter(|tag| !tag.is_empty() && !own.contains(tag) && **tag != have.names.uid_tag);
-        let tags: Vec<&String> = tags.collect();
+        let tags = tags_without(have, balancer, &own, settings);
         plan.push(
             Step::UpdateLoadBalancer {
                 load_balancer: balancer.id.clone(),

@@ -5,7 +5,7 @@ use landfall_model::plan::Plan;
 use serde_json::{Map, Value, json};
 
 use crate::bodies;
-use crate::names::{child_prefix, cluster_of, renamed};
+use crate::names::{SERVICE_PREFIX, UID_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::LoadBalancer;
 use crate::observed::{Content, Observed};
 use crate::settings::Settings;
@@ -115,7 +115,10 @@ pub(super) fn tag(
     let ours = if owner {
         bodies::tags_of_new(&have.names, extra)
     } else {
-        [std::slice::from_ref(&have.names.load_balancer), extra].concat()
+        let mut ours = vec![have.names.load_balancer.clone()];
+        ours.extend(shared_by(have, balancer));
+        ours.extend(extra.iter().cloned());
+        ours
     };
     for tag in ours {
         if !tags.contains(&tag) {
@@ -129,4 +132,35 @@ pub(super) fn tag(
         },
         "the load balancer does not say that the Service uses it",
     );
+}
+
+/// The mark of our cluster on a load balancer that was made for a Service of another one, or by a controller that
+/// leaves no mark: that cluster's name may be ours, too. What a person made belongs to no cluster.
+fn shared_by(have: &Observed, balancer: &LoadBalancer) -> Option<String> {
+    let made = balancer.name.starts_with(SERVICE_PREFIX)
+        || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
+    let of_us = have.names.cluster_tag.as_ref();
+    let of_us = of_us.is_some_and(|tag| balancer.tags.contains(tag));
+    have.names.sharer_tag().filter(|_| made && !of_us)
+}
+
+/// The tags of a load balancer without those of a Service that leaves it, and without our cluster's when no other
+/// Service of the cluster is left on it. `own` are the names under which the Service has marked it.
+pub(super) fn tags_without<'a>(
+    have: &Observed,
+    balancer: &'a LoadBalancer,
+    own: &[&String],
+    settings: &Settings,
+) -> Vec<&'a String> {
+    let names = &have.names;
+    let leaves = |tag: &&String| own.contains(tag) || **tag == names.uid_tag;
+    let of_us = |tag: &&String| cluster_of(tag) == Some(settings.cluster.as_str());
+    let stay = || {
+        let tags = balancer.tags.iter().filter(|tag| !tag.is_empty());
+        tags.filter(|tag| !leaves(tag))
+    };
+    let last = !stay().any(|tag| of_us(&tag));
+    let sharer = names.sharer_tag();
+    let cluster = |tag: &&String| [&names.cluster_tag, &sharer].contains(&&Some((*tag).clone()));
+    stay().filter(|tag| !(last && cluster(tag))).collect()
 }

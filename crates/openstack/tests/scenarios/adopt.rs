@@ -382,6 +382,124 @@ async fn a11_no_name_of_a_cluster_spoils_the_prefix() {
     }
 }
 
+/// How a Service tells that it is in use: by each alone.
+#[derive(Clone, Copy, Debug)]
+enum Sign {
+    Address,
+    /// A name in the status, and the id on the Service.
+    Name,
+    /// The address on the Service, and a status that was lost.
+    Annotation,
+    /// A name that is asked for.
+    Asked,
+    /// Nothing but that Octavia says so.
+    Traffic,
+}
+
+/// Takes all but one sign away from what the reference has left.
+fn leave_only(rig: &Rig, sign: Sign) {
+    rig.cluster.edit("web", |row| {
+        let ingress = std::mem::take(&mut row.status.ingress);
+        if !matches!(sign, Sign::Annotation) {
+            row.annotations.remove(LOAD_BALANCER_ADDRESS);
+        }
+        match sign {
+            Sign::Address => row.status.ingress = ingress,
+            Sign::Name => row.status.ingress.push(IngressAddress {
+                hostname: Some("web.example.org".to_owned()),
+                ..IngressAddress::default()
+            }),
+            Sign::Asked => {
+                let key = "loadbalancer.openstack.org/hostname".to_owned();
+                row.annotations.insert(key, "web.example.org".to_owned());
+            }
+            Sign::Annotation | Sign::Traffic => {}
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_in_error_that_may_serve_is_never_deleted_when_it_is_taken_over() {
+    use Sign::{Address, Annotation, Asked, Name, Traffic};
+    for sign in [Address, Name, Annotation, Asked, Traffic] {
+        let mut rig = Rig::new(MONITORED);
+        let (id, address) = left_by_reference(&rig, "c1");
+        leave_only(&rig, sign);
+        rig.wait(Duration::from_secs(10)).await;
+        rig.sim.set_status(&id, "ERROR");
+        rig.sim.edit(&id, |row| {
+            row.insert("operating_status".to_owned(), "ONLINE".into());
+        });
+        rig.restart().await;
+        rig.wait(Duration::from_secs(400)).await;
+        let writes = rig.writes();
+        let mends = |line: &String| line.ends_with("/failover");
+        assert!(writes.iter().all(mends), "{sign:?}: {writes:?}");
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers[0].id.as_str(), id, "{sign:?}");
+        assert_eq!(picture.floating_ips[0].floating_ip_address, address);
+        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(told.contains("is kept"), "{sign:?}: {told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_serves_nobody_is_made_again_although_a_controller_has_noted_its_id() {
+    use Sign::{Address, Annotation, Asked, Name};
+    for sign in [Address, Name, Annotation, Asked] {
+        let mut rig = Rig::new(MONITORED);
+        let (id, address) = left_by_reference(&rig, "c1");
+        leave_only(&rig, sign);
+        rig.wait(Duration::from_secs(10)).await;
+        rig.sim.set_status(&id, "ERROR");
+        rig.sim.edit(&id, |row| {
+            row.insert("operating_status".to_owned(), "OFFLINE".into());
+        });
+        rig.restart().await;
+        rig.wait(Duration::from_secs(400)).await;
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 1, "{sign:?}: {:?}", rig.writes());
+        let next = picture.balancers[0].id.to_string();
+        assert_ne!(next, id, "{sign:?}");
+        assert_eq!(picture.floating_ips[0].floating_ip_address, address);
+        assert_eq!(
+            rig.annotation("web", LOAD_BALANCER_ID),
+            Some(next),
+            "{sign:?}"
+        );
+        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(!told.contains("remove the annotation"), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_gone_is_made_again_although_a_controller_has_noted_its_id() {
+    for sign in [Sign::Address, Sign::Name, Sign::Annotation] {
+        let mut rig = Rig::new(MONITORED);
+        let (id, _) = left_by_reference(&rig, "c1");
+        leave_only(&rig, sign);
+        rig.wait(Duration::from_secs(10)).await;
+        let floating_ip = rig.picture().await.floating_ips[0].id.clone();
+        rig.sim.delete(&id);
+        rig.sim.delete(floating_ip.as_str());
+        rig.restart().await;
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 1, "{sign:?}");
+        let next = picture.balancers[0].id.to_string();
+        assert_eq!(
+            rig.annotation("web", LOAD_BALANCER_ID),
+            Some(next),
+            "{sign:?}"
+        );
+        assert_eq!(
+            rig.cluster.messages("SyncLoadBalancerFailed"),
+            Vec::<String>::new()
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a12_one_that_another_cluster_shares_with_us_keeps_its_name() {
     for marks in [
@@ -412,7 +530,8 @@ async fn a12_one_that_another_cluster_shares_with_us_keeps_its_name() {
                     .cloned()
                     .collect::<std::collections::BTreeSet<_>>()
             };
-            let both = [&theirs[..], std::slice::from_ref(&ours)].concat();
+            let mark = "landfall_shared_by_ks-1".to_owned();
+            let both = [&theirs[..], &[ours.clone(), mark]].concat();
             assert_eq!(tags(&picture.balancers[0].tags), tags(&both));
             assert_eq!(picture.listener_at(80).tags, [NAME]);
             assert_eq!(picture.listener_at(8080).tags, [ours]);

@@ -545,11 +545,11 @@ async fn the_second_is_no_orphan_while_its_service_is_there() {
         load_balancer: rig.annotation("web", LOAD_BALANCER_ID),
     };
     let found = orphans::find(rig.looker(), &rig.settings, &[owner]).await;
-    assert_eq!(found.unwrap(), []);
+    assert_eq!(found.unwrap().orphans, []);
     let found = orphans::find(rig.looker(), &rig.settings, &[])
         .await
         .unwrap();
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.orphans.len(), 3, "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]

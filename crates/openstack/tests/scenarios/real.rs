@@ -107,6 +107,16 @@ impl Real {
         }
     }
 
+    /// The same project for another controller. It goes with the last one.
+    pub fn again(&self) -> Self {
+        Self {
+            project: self.project.clone(),
+            provider: self.provider,
+            calls: Calls::default(),
+            foreign: Mutex::default(),
+        }
+    }
+
     pub fn project(&self) -> &Arc<Project> {
         self.project.as_ref().unwrap()
     }

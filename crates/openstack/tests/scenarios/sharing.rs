@@ -1,6 +1,7 @@
 //! Services that share a load balancer (rows S).
 
 use landfall_openstack::objects::{Id, LoadBalancer, Monitor};
+use landfall_openstack::orphans::{self, OrphanKind};
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::svc;
 use serde_json::json;
@@ -457,4 +458,124 @@ async fn s13_who_made_it_and_comes_back_finds_it() {
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+/// Another cluster in the same project, with nodes of its own.
+fn neighbour(rig: &Rig, cluster: &str, id: &str) -> Rig {
+    let conf = format!(
+        "[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
+        rig.sim.external_network(),
+        rig.sim.subnet()
+    );
+    let mut other = Rig::bare(rig.sim.again(), &conf);
+    other.settings.cluster = cluster.to_owned();
+    other.settings.cluster_id = Some(id.to_owned());
+    other.add_node("x", "10.0.0.24");
+    other.add_node("y", "10.0.0.25");
+    other
+}
+
+/// What a Service of a neighbour is served by, on the load balancer of another cluster.
+fn guests_part(picture: &Picture) -> String {
+    let pool = picture.pool_at(8080);
+    let balancer = &picture.balancers[0];
+    let floating_ips: Vec<_> = picture
+        .floating_ips
+        .iter()
+        .map(|it| (&it.id, &it.port_id))
+        .collect();
+    format!(
+        "{} {floating_ips:?} {:?} {pool:?} {:?}",
+        balancer.id,
+        picture.listener_at(8080),
+        picture.members[pool.id.as_str()]
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_neighbour_uses_is_no_orphan_when_its_owner_has_gone() {
+    // Of two clusters of one name, too.
+    for cluster in ["c2", "c1"] {
+        let mut owner = Rig::new("");
+        owner.apply(web()).await;
+        let id = owner.picture().await.balancers[0].id.clone();
+        let mut guest = neighbour(&owner, cluster, "ks-2");
+        guest.apply(second(8080, &id)).await;
+        assert_eq!(guest.published("second"), owner.published("web"));
+        owner.delete("web").await;
+        assert!(owner.cluster.service("web").is_none());
+        let picture = owner.picture().await;
+        assert_eq!(ports(&picture), [8080]);
+        // Nothing on it says any more that it is the first cluster's, where names can tell clusters apart.
+        let tags = &picture.balancers[0].tags;
+        assert!(
+            has_tag(&picture.balancers[0], "landfall_shared_by_ks-2"),
+            "{tags:?}"
+        );
+        let ours = has_tag(&picture.balancers[0], "kube_cluster_id_ks-1");
+        assert_eq!(ours, cluster == "c1", "{tags:?}");
+        let before = guests_part(&picture);
+        let found = orphans::find(owner.looker(), &owner.settings, &[])
+            .await
+            .unwrap();
+        assert_eq!(found.orphans, [], "{tags:?}");
+        guest.wait(std::time::Duration::from_secs(200)).await;
+        assert_eq!(guests_part(&owner.picture().await), before);
+        assert_eq!(guest.published("second").len(), 1);
+        // The last one to leave takes it along.
+        guest.delete("second").await;
+        assert!(owner.picture().await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_gets_a_user_between_list_and_deletion_stays() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let found = orphans::find(rig.looker(), &rig.settings, &[])
+        .await
+        .unwrap();
+    let kinds: Vec<OrphanKind> = found.orphans.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [OrphanKind::FloatingIp, OrphanKind::LoadBalancer]);
+    let before = rig.picture().await;
+    let mut guest = neighbour(&rig, "c2", "ks-2");
+    guest.apply(second(8080, &before.balancers[0].id)).await;
+    rig.forget();
+    for orphan in &found.orphans {
+        let deleted = orphans::delete(rig.looker(), &rig.settings, &[], orphan).await;
+        assert!(!deleted.unwrap(), "{orphan}");
+    }
+    let after = rig.picture().await;
+    assert_eq!(after.balancers.len(), 1);
+    assert_eq!(after.floating_ips, before.floating_ips);
+    // Without it, they go.
+    guest.delete("second").await;
+    for orphan in &found.orphans {
+        let deleted = orphans::delete(rig.looker(), &rig.settings, &[], orphan).await;
+        assert!(deleted.unwrap(), "{orphan}");
+        rig.wait(std::time::Duration::from_secs(10)).await;
+    }
+    assert_eq!(rig.picture().await.balancers, []);
+    assert_eq!(rig.picture().await.floating_ips, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_of_another_service_keeps_a_load_balancer_whose_tag_was_lost() {
+    for cascade in ["true", "false"] {
+        let mut rig = Rig::new(&format!("cascade-delete={cascade}"));
+        rig.apply(web()).await;
+        let balancer = rig.picture().await.balancers[0].id.clone();
+        let mut guest = neighbour(&rig, "c2", "ks-2");
+        guest.apply(second(8080, &balancer)).await;
+        guest.kill();
+        let tags = rig.picture().await.balancers[0].tags.clone();
+        let tags: Vec<&String> = tags.iter().filter(|it| !it.contains("_c2_")).collect();
+        rig.sim.relabel(balancer.as_str(), &json!({"tags": tags}));
+        rig.wait(std::time::Duration::from_secs(10)).await;
+        rig.delete("web").await;
+        assert!(rig.cluster.service("web").is_none());
+        let picture = rig.picture().await;
+        assert_eq!(ports(&picture), [8080], "{cascade}");
+        assert_eq!(picture.floating_ips.len(), 1);
+    }
 }

@@ -48,6 +48,15 @@ impl Stage {
         Self::Simulated(Sim::new())
     }
 
+    /// The same cloud and project, for another controller.
+    pub fn again(&self) -> Self {
+        match self {
+            Self::Simulated(sim) => Self::Simulated(sim.clone()),
+            #[cfg(feature = "stack")]
+            Self::Real(real) => Self::Real(real.again()),
+        }
+    }
+
     /// The section `[Global]` of a `cloud.conf` that leads here.
     pub fn global(&self) -> String {
         match self {
