@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::rows::{ServiceRow, SourceMap};
 
@@ -67,6 +66,14 @@ pub(crate) struct Merged {
     pub(crate) problems: BTreeMap<Arc<str>, Vec<Reason>>,
 }
 
+/// Objects that may stand where they can't be read.
+#[derive(Debug)]
+pub(crate) struct Doubts<'a> {
+    /// Any object may.
+    all: bool,
+    spoilt: BTreeSet<&'a ObjectKey>,
+}
+
 /// What one file contributes.
 #[derive(Debug)]
 struct Part {
@@ -108,14 +115,12 @@ impl Catalog {
         self.unlisted = !survey.unlisted.is_empty();
     }
 
-    /// Whether a Service may stand in a file that could not be read, or not quite.
-    pub(crate) fn may_hide(&self, service: &ServiceKey) -> bool {
-        let key = ObjectKey::Service(service.clone());
-        self.unlisted
-            || self
-                .parts
-                .iter()
-                .any(|part| part.unclear || part.spoilt.contains_key(&key))
+    /// What may stand in a file that could not be read, or not quite.
+    pub(crate) fn doubts(&self) -> Doubts<'_> {
+        Doubts {
+            all: self.unlisted || self.parts.iter().any(|part| part.unclear),
+            spoilt: self.parts.iter().flat_map(|part| part.spoilt.keys()).collect(),
+        }
     }
 
     /// The files laid over each other.
@@ -153,6 +158,15 @@ impl Catalog {
     }
 }
 
+// === impl Doubts ===
+
+impl Doubts<'_> {
+    /// Whether an object may stand in a file that could not be read, or not quite.
+    pub(crate) fn may_hide(&self, key: &ObjectKey) -> bool {
+        self.all || self.spoilt.contains(key)
+    }
+}
+
 fn duplicate(found: &Found, first: &Origin) -> Reason {
     Reason::error(
         Code::DuplicateObject,
@@ -178,6 +192,8 @@ impl Part {
             Finding::Same => old.unwrap_or_else(|| Self::holding(name, Vec::new(), Vec::new())),
             Finding::Read(content) => Self::read(name, content, old),
             Finding::Empty => {
+                // One that was never seen otherwise may have lost its content in a crash.
+                let unclear = old.as_ref().is_none_or(|old| old.unclear);
                 let former = old.map(Self::into_objects).unwrap_or_default();
                 let reasons = if former.is_empty() {
                     Vec::new()
@@ -187,7 +203,10 @@ impl Part {
                     );
                     vec![reason]
                 };
-                Self::holding(name, former, reasons)
+                Self {
+                    unclear,
+                    ..Self::holding(name, former, reasons)
+                }
             }
             Finding::Unreadable(reason) => {
                 let mut former = old.map(Self::into_objects).unwrap_or_default();

@@ -5,7 +5,7 @@
 //!           ^         │                     ^                  │
 //!         watch       └─(Services)─> registry <── store <──────┘ finalizers, statuses
 //!                                       │
-//!                                    state.json
+//!                                  state.journal
 //! ```
 //!
 //! Owns: reading and following files, what is remembered about Services in the state directory.
@@ -22,6 +22,7 @@ mod disk;
 mod identity;
 mod load;
 mod manifest;
+mod pools;
 mod registry;
 mod report;
 mod settle;

@@ -19,47 +19,90 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{PoolRow, ServiceRow};
 use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
-use crate::state::Record;
+use crate::state::{Changes, Entry, Key, Remembered};
 
 /// Services by key.
 pub(crate) type Rows = BTreeMap<ServiceKey, Arc<ServiceRow>>;
+
+/// Pools by name.
+pub(crate) type Pools = BTreeMap<String, Arc<PoolRow>>;
 
 /// Every Service, and who must be told of what.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     /// As the manifests say.
     wanted: Rows,
-    /// As they are.
-    records: BTreeMap<ServiceKey, Arc<Record>>,
+    /// As they are. Finalizers and statuses in it are on the disk.
+    records: Rows,
     /// Remembered from an earlier run, and in no manifest since.
     unseen: BTreeSet<ServiceKey>,
+    /// The last valid version of every pool.
+    pools: Pools,
     /// What somebody must be told of.
     changed: BTreeSet<ServiceKey>,
-    /// Counts changes of what is remembered.
-    revision: u64,
+    /// What differs from the disk, or may differ.
+    unwritten: BTreeSet<Key>,
 }
 
 /// The Service that was meant is not there (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outdated;
 
+/// A change of what only the store holds of a Service.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    /// Puts the finalizer on it, with a condition where one is given.
+    Finalizer(Option<Condition>),
+    /// Takes the finalizer off, which ends a Service whose manifest is gone.
+    NoFinalizer,
+    /// Replaces its status.
+    Status(ServiceStatus),
+}
+
+/// Somebody's change of one Service.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: ServiceKey,
+    pub(crate) uid: Uid,
+    pub(crate) write: Write,
+}
+
+/// What goes to the disk together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) changes: Changes,
+    /// What each of the requests came to.
+    pub(crate) outcomes: Vec<Result<(), Outdated>>,
+    /// The Services of the requests, before and after them.
+    services: BTreeMap<ServiceKey, (Row, Row)>,
+    now: Timestamp,
+}
+
+/// A Service, if there is one.
+type Row = Option<Arc<ServiceRow>>;
+
 // === impl Registry ===
 
 impl Registry {
     /// Goes on where an earlier run left off.
-    pub(crate) fn new(records: Vec<Arc<Record>>) -> Self {
-        let records: BTreeMap<ServiceKey, Arc<Record>> = records
+    pub(crate) fn new(remembered: Remembered) -> Self {
+        let Remembered { services, pools } = remembered;
+        let records: Rows = services
             .into_iter()
-            .map(|record| (record.row.key.clone(), record))
+            .map(|row| (row.key.clone(), row))
             .collect();
         Self {
             unseen: records.keys().cloned().collect(),
             changed: records.keys().cloned().collect(),
             records,
+            pools: pools
+                .into_iter()
+                .map(|row| (row.name.clone(), row))
+                .collect(),
             ..Self::default()
         }
     }
@@ -75,7 +118,6 @@ impl Registry {
         let before = std::mem::replace(&mut self.wanted, rows);
         let mut touched: Vec<ServiceKey> = Vec::new();
         for (key, row) in &self.wanted {
-            self.unseen.remove(key);
             if !before.get(key).is_some_and(|old| Arc::ptr_eq(old, row)) {
                 touched.push(key.clone());
             }
@@ -86,140 +128,229 @@ impl Registry {
         touched.extend(vanished.cloned());
         for key in touched {
             self.unseen.remove(&key);
-            self.settle(&key, now);
+            let before = self.records.get(&key).cloned();
+            let after = self.agreed(&key, before.clone(), now);
+            self.replace(&key, before.as_ref(), after);
         }
     }
 
     /// Services that are kept only because a file can't be read.
-    pub(crate) fn doubtful(&self) -> impl Iterator<Item = &ServiceKey> {
+    pub(crate) fn doubtful(&self) -> impl ExactSizeIterator<Item = &ServiceKey> {
         self.unseen.iter()
     }
 
-    /// Lets manifest and record of one Service agree.
-    fn settle(&mut self, key: &ServiceKey, now: Timestamp) {
-        let wanted = self.wanted.get(key).cloned();
-        let record = self.records.get(key).cloned();
-        match (wanted, record) {
-            (None, None) => {}
-            (Some(row), Some(record)) if row.uid == record.row.uid => self.update(&row, &record),
-            (_, Some(record)) if record.row.finalized => self.delete(&record),
-            (Some(row), _) => self.create(&row, now),
-            (None, Some(_)) => {
-                self.records.remove(key);
-                self.note(key);
+    /// Takes in the valid pools of now, and remembers them.
+    pub(crate) fn want_pools(&mut self, pools: Pools) {
+        let names: BTreeSet<&String> = self.pools.keys().chain(pools.keys()).collect();
+        for name in names {
+            let is_same = match (self.pools.get(name), pools.get(name)) {
+                (Some(before), Some(after)) => same_pool(before, after),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if !is_same {
+                self.unwritten.insert(Key::Pool(name.clone()));
             }
         }
+        self.pools = pools;
     }
 
-    fn create(&mut self, row: &ServiceRow, now: Timestamp) {
-        self.put(ServiceRow {
-            // As precise as Kubernetes keeps it.
-            created: Timestamp::from_second(now.as_second()).ok(),
-            ..row.clone()
-        });
+    /// The last valid version of every pool.
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.pools
     }
 
-    fn update(&mut self, row: &ServiceRow, record: &Record) {
-        let old = &record.row;
-        let new = ServiceRow {
-            created: old.created,
-            finalized: old.finalized,
-            status: old.status.clone(),
-            ..row.clone()
-        };
-        if new == **old {
-            return;
-        }
-        let as_remembered = ServiceRow {
-            source: old.source.clone(),
-            ..new.clone()
-        };
-        if as_remembered == **old {
-            let key = new.key.clone();
-            self.changed.insert(key.clone());
-            self.records.insert(key, Arc::new(record.moved(new)));
-        } else {
-            self.put(new);
-        }
-    }
-
-    fn delete(&mut self, record: &Record) {
-        if !record.row.deleting {
-            self.put(ServiceRow {
+    /// What becomes of a Service when its manifest is looked at.
+    fn agreed(&self, key: &ServiceKey, record: Row, now: Timestamp) -> Row {
+        match (self.wanted.get(key), record) {
+            (Some(row), Some(record)) if row.uid == record.uid => Some(updated(row, record)),
+            (_, Some(record)) if record.finalized && record.deleting => Some(record),
+            (_, Some(record)) if record.finalized => Some(Arc::new(ServiceRow {
                 deleting: true,
-                ..ServiceRow::clone(&record.row)
-            });
+                ..ServiceRow::clone(&record)
+            })),
+            (Some(row), _) => Some(Arc::new(ServiceRow {
+                // As precise as Kubernetes keeps it.
+                created: Timestamp::from_second(now.as_second()).ok(),
+                ..ServiceRow::clone(row)
+            })),
+            (None, _) => None,
         }
     }
 
-    fn put(&mut self, row: ServiceRow) {
-        let key = row.key.clone();
-        self.note(&key);
-        self.records.insert(key, Arc::new(Record::new(row)));
+    /// Replaces a Service because of its manifest.
+    fn replace(&mut self, key: &ServiceKey, before: Option<&Arc<ServiceRow>>, after: Row) {
+        if !is_same_memory(before, after.as_ref()) {
+            if !is_remembered_alike(before, after.as_ref()) {
+                self.unwritten.insert(Key::Service(key.clone()));
+            }
+            self.put(key, after);
+        }
     }
 
-    fn note(&mut self, key: &ServiceKey) {
+    fn put(&mut self, key: &ServiceKey, row: Row) {
         self.changed.insert(key.clone());
-        self.revision += 1;
+        match row {
+            Some(row) => self.records.insert(key.clone(), row),
+            None => self.records.remove(key),
+        };
     }
 
-    fn find(&self, key: &ServiceKey, uid: &Uid) -> Option<Arc<Record>> {
-        let record = self.records.get(key)?;
-        (record.row.uid == *uid).then(|| record.clone())
-    }
-
-    /// Puts the finalizer on a Service. Returns the revision that must be durable for it to hold.
-    pub(crate) fn add_finalizer(
-        &mut self,
-        key: &ServiceKey,
-        uid: &Uid,
-        begun: Option<&Condition>,
-    ) -> Result<u64, Outdated> {
-        let record = self.find(key, uid).ok_or(Outdated)?;
-        if !record.row.finalized {
-            if record.row.deleting {
-                return Err(Outdated);
+    /// What a write makes of a Service. A finalizer that is taken off something that is gone is fine.
+    fn written(
+        &self,
+        request: &Request,
+        record: Row,
+        now: Timestamp,
+    ) -> (Row, Result<(), Outdated>) {
+        let Request { key, uid, write } = request;
+        let Some(row) = record.as_ref().filter(|row| row.uid == *uid) else {
+            let outcome = match write {
+                Write::NoFinalizer => Ok(()),
+                Write::Finalizer(_) | Write::Status(_) => Err(Outdated),
+            };
+            return (record, outcome);
+        };
+        match write {
+            Write::Finalizer(_) if row.finalized => (record, Ok(())),
+            Write::Finalizer(_) if row.deleting => (record, Err(Outdated)),
+            Write::Finalizer(begun) => {
+                let mut row = ServiceRow::clone(row);
+                row.finalized = true;
+                row.status.conditions.extend(begun.clone());
+                (Some(Arc::new(row)), Ok(()))
             }
-            let mut row = ServiceRow::clone(&record.row);
-            row.finalized = true;
-            row.status.conditions.extend(begun.cloned());
-            self.put(row);
+            Write::NoFinalizer if !row.finalized => (record, Ok(())),
+            Write::NoFinalizer => {
+                let row = Some(Arc::new(ServiceRow {
+                    finalized: false,
+                    ..ServiceRow::clone(row)
+                }));
+                if self.unseen.contains(key) {
+                    (row, Ok(()))
+                } else {
+                    (self.agreed(key, row, now), Ok(()))
+                }
+            }
+            Write::Status(status) if row.status == *status => (record, Ok(())),
+            Write::Status(status) => (Some(Arc::new(self.reported(row, status))), Ok(())),
         }
-        Ok(self.revision)
     }
 
-    /// Takes the finalizer off a Service, which ends it if its manifest is gone. A Service that is
-    /// gone already is fine.
-    pub(crate) fn remove_finalizer(&mut self, key: &ServiceKey, uid: &Uid, now: Timestamp) -> u64 {
-        if let Some(record) = self.find(key, uid)
-            && record.row.finalized
-        {
-            self.put(ServiceRow {
-                finalized: false,
-                ..ServiceRow::clone(&record.row)
+    /// A Service with a new status, whose marks are annotations as they would be at an API server.
+    fn reported(&self, row: &ServiceRow, status: &ServiceStatus) -> ServiceRow {
+        let mut new = ServiceRow::clone(row);
+        if row.status.marks != status.marks {
+            for mark in row.status.marks.keys() {
+                new.annotations.remove(mark);
+            }
+            // What a mark has covered shows again.
+            let wanted = self
+                .wanted
+                .get(&row.key)
+                .filter(|wanted| wanted.uid == row.uid);
+            if let Some(wanted) = wanted {
+                new.annotations.clone_from(&wanted.annotations);
+            }
+            new.annotations.extend(status.marks.clone());
+        }
+        new.status = status.clone();
+        new
+    }
+
+    /// Begins to write: what these requests ask for, and all that is not on the disk otherwise.
+    /// Nothing of it counts before [`Self::finish`].
+    pub(crate) fn begin(&mut self, requests: &[Request], now: Timestamp) -> Batch {
+        let mut services: BTreeMap<ServiceKey, (Row, Row)> = BTreeMap::new();
+        let mut outcomes = Vec::new();
+        for request in requests {
+            let (_, after) = services.entry(request.key.clone()).or_insert_with(|| {
+                let before = self.records.get(&request.key).cloned();
+                (before.clone(), before)
             });
-            if !self.unseen.contains(key) {
-                self.settle(key, now);
+            let (row, outcome) = self.written(request, after.take(), now);
+            *after = row;
+            outcomes.push(outcome);
+        }
+        let mut changes = Changes::new();
+        for key in std::mem::take(&mut self.unwritten) {
+            let entry = match &key {
+                Key::Service(key) => self.records.get(key).cloned().map(Entry::Service),
+                Key::Pool(name) => self.pools.get(name).cloned().map(Entry::Pool),
+            };
+            changes.insert(key, entry);
+        }
+        for (key, (before, after)) in &services {
+            if !is_remembered_alike(before.as_ref(), after.as_ref())
+                || changes.contains_key(&Key::Service(key.clone()))
+            {
+                let entry = after.clone().map(Entry::Service);
+                changes.insert(Key::Service(key.clone()), entry);
             }
         }
-        self.revision
+        Batch {
+            changes,
+            outcomes,
+            services,
+            now,
+        }
     }
 
-    /// Replaces the status of a Service.
-    pub(crate) fn write_status(
+    /// Lets a batch count, which is on the disk now. Returns what each of the requests came to.
+    pub(crate) fn finish(
         &mut self,
-        key: &ServiceKey,
-        uid: &Uid,
-        status: &ServiceStatus,
-    ) -> Result<u64, Outdated> {
-        let record = self.find(key, uid).ok_or(Outdated)?;
-        if record.row.status != *status {
-            self.put(ServiceRow {
-                status: status.clone(),
-                ..ServiceRow::clone(&record.row)
-            });
+        requests: &[Request],
+        batch: Batch,
+    ) -> Vec<Result<(), Outdated>> {
+        let Batch {
+            mut outcomes,
+            services,
+            now,
+            ..
+        } = batch;
+        for (key, (before, after)) in services {
+            let current = self.records.get(&key).cloned();
+            if is_same_memory(before.as_ref(), current.as_ref()) {
+                if !is_same_memory(current.as_ref(), after.as_ref()) {
+                    self.put(&key, after);
+                }
+                continue;
+            }
+            // Its manifest has changed meanwhile: the same again on what it is now.
+            let mut row = current.clone();
+            for (request, outcome) in requests.iter().zip(&mut outcomes) {
+                if request.key == key {
+                    (row, *outcome) = self.written(request, row, now);
+                }
+            }
+            if !is_remembered_alike(row.as_ref(), after.as_ref()) {
+                self.unwritten.insert(Key::Service(key.clone()));
+            }
+            if !is_same_memory(current.as_ref(), row.as_ref()) {
+                self.put(&key, row);
+            }
         }
-        Ok(self.revision)
+        outcomes
+    }
+
+    /// Gives up a batch that could not be written. Nobody knows what of it is on the disk: all of
+    /// it is written again, as it is then, with whatever is written next.
+    pub(crate) fn fail(&mut self, batch: Batch) {
+        self.unwritten.extend(batch.changes.into_keys());
+    }
+
+    /// Whether there is something that the disk does not hold.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Whether a request changes nothing, and what it is about is on the disk.
+    pub(crate) fn is_settled(&self, request: &Request, now: Timestamp) -> bool {
+        let record = self.records.get(&request.key).cloned();
+        let (after, outcome) = self.written(request, record.clone(), now);
+        outcome.is_ok()
+            && is_same_memory(record.as_ref(), after.as_ref())
+            && !self.unwritten.contains(&Key::Service(request.key.clone()))
     }
 
     /// The Services that changed since this was last asked, as they are now.
@@ -227,21 +358,62 @@ impl Registry {
         std::mem::take(&mut self.changed)
             .into_iter()
             .map(|key| {
-                let row = self.records.get(&key).map(|record| record.row.clone());
+                let row = self.records.get(&key).cloned();
                 (key, row)
             })
             .collect()
     }
+}
 
-    /// Counts changes of what is remembered.
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision
+/// A Service whose manifest says this now.
+fn updated(row: &ServiceRow, record: Arc<ServiceRow>) -> Arc<ServiceRow> {
+    let mut new = ServiceRow {
+        created: record.created,
+        finalized: record.finalized,
+        status: record.status.clone(),
+        ..row.clone()
+    };
+    new.annotations.extend(record.status.marks.clone());
+    if new == *record {
+        record
+    } else {
+        Arc::new(new)
     }
+}
 
-    /// Everything that is to be remembered.
-    pub(crate) fn records(&self) -> Vec<Arc<Record>> {
-        self.records.values().cloned().collect()
+fn is_same_memory(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
+}
+
+/// Whether two versions of a Service are the same but for what is not remembered: where they stand.
+fn is_remembered_alike(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) if one.source == other.source => one == other,
+        (Some(one), Some(other)) => {
+            ServiceRow {
+                source: None,
+                ..ServiceRow::clone(one)
+            } == ServiceRow {
+                source: None,
+                ..ServiceRow::clone(other)
+            }
+        }
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+/// Whether two versions of a pool are the same, wherever they stand.
+pub(crate) fn same_pool(one: &PoolRow, other: &PoolRow) -> bool {
+    let unplaced = |row: &PoolRow| PoolRow {
+        source: None,
+        ..row.clone()
+    };
+    unplaced(one) == unplaced(other)
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{Catalog, Survey};
 use crate::disk::Disk;
-use crate::manifest::Object;
-use crate::registry::{Registry, Rows};
+use crate::manifest::{Object, ObjectKey};
+use crate::pools;
+use crate::registry::{Pools, Registry, Rows};
 use crate::settle::Settle;
-use crate::state::{StateDir, StateError};
+use crate::state::{Remembered, StateDir, StateError};
 use crate::store::ManifestStore;
 use crate::told::{Problems, Told};
 use crate::watch::{self, Hint, Hints, Watcher};
@@ -80,6 +81,8 @@ pub struct Manifests {
     file_problems: Problems,
     /// What is wrong with what is remembered.
     state_problems: Vec<Reason>,
+    /// Pools that are told as remembered, because they are in no readable file.
+    doubtful_pools: Vec<String>,
     settle: Settle,
     routine: Instant,
     unwatched: Option<Reason>,
@@ -129,12 +132,12 @@ impl Manifests {
             recursive,
             state,
         } = options;
-        let (state, records) = match &state {
+        let (state, remembered) = match &state {
             Some(folder) => {
-                let (state, records) = StateDir::open(folder)?;
-                (Some(state), records)
+                let (state, remembered) = StateDir::open(folder)?;
+                (Some(state), remembered)
             }
-            None => (None, Vec::new()),
+            None => (None, Remembered::default()),
         };
         let disk = Disk::new(paths, recursive, state.as_ref().map(StateDir::folder));
         if let Some(missing) = disk.missing() {
@@ -147,7 +150,7 @@ impl Manifests {
             Ok((watcher, hints)) => (Some(watcher), Some(hints), None),
             Err(error) => (None, None, Some(unwatched(&error))),
         };
-        let store = ManifestStore::new(Registry::new(records), state);
+        let store = ManifestStore::new(Registry::new(remembered), state);
         let mut manifests = Self {
             eyes: Eyes { disk, watcher },
             hints,
@@ -157,6 +160,7 @@ impl Manifests {
             vanished: Vec::new(),
             file_problems: Problems::new(),
             state_problems: Vec::new(),
+            doubtful_pools: Vec::new(),
             settle: Settle::default(),
             routine: Instant::now(),
             unwatched,
@@ -179,13 +183,15 @@ impl Manifests {
         self.tell_objects(teller).await?;
         self.tell_services(teller).await?;
         teller.tell(vec![Fact::Synced]).await?;
+        let mut has_looked = true;
         loop {
-            let is_news = self.remember().await;
+            let is_news = self.remember(has_looked).await;
             self.tell_services(teller).await?;
             if is_news {
                 self.tell_problems(teller).await?;
             }
-            if self.next_event(teller).await? {
+            has_looked = self.next_event(teller).await?;
+            if has_looked {
                 self.look().await?;
                 self.tell_objects(teller).await?;
             }
@@ -257,19 +263,40 @@ impl Manifests {
 
     async fn tell_objects(&mut self, teller: &Teller) -> Result<(), Silenced> {
         let mut merged = self.catalog.merged();
-        let mut services = Rows::new();
+        let (mut services, mut pools) = (Rows::new(), Pools::new());
         merged.objects.retain(|_, object| match object {
             Object::Service(row) => {
                 services.insert(row.key.clone(), row.clone());
                 false
             }
+            Object::Pool(row) => {
+                pools.insert(row.name.clone(), row.clone());
+                false
+            }
             _ => true,
         });
         self.file_problems = merged.problems;
-        let catalog = &self.catalog;
-        self.store.change(|registry| {
-            registry.want(services, |key| catalog.may_hide(key), Timestamp::now());
+        let doubts = self.catalog.doubts();
+        let settled = self.store.change(|registry| {
+            let in_doubt = |key: &ServiceKey| doubts.may_hide(&ObjectKey::Service(key.clone()));
+            registry.want(services, in_doubt, Timestamp::now());
+            let settled = pools::settle(&pools, registry.pools(), |name| {
+                doubts.may_hide(&ObjectKey::Pool(name.to_owned()))
+            });
+            registry.want_pools(settled.valid.clone());
+            settled
         });
+        for (row, reason) in settled.refused {
+            if let Some(source) = &row.source {
+                let file = source.document.file.clone();
+                self.file_problems.entry(file).or_default().push(reason);
+            }
+        }
+        self.doubtful_pools = settled.doubtful;
+        let told = settled.told.into_iter();
+        merged
+            .objects
+            .extend(told.map(|(name, row)| (ObjectKey::Pool(name), Object::Pool(row))));
         let (appeared, vanished) = self.told.objects(merged.objects);
         self.vanished.extend(vanished);
         teller.tell(appeared).await?;
@@ -296,21 +323,27 @@ impl Manifests {
     }
 
     /// Makes durable what changed without anybody waiting for it: Services that came and went.
-    /// Returns whether there is something else to tell about it than before.
-    async fn remember(&mut self) -> bool {
-        let (revision, doubtful) = self.store.with(|registry| {
-            let doubtful: Vec<ServiceKey> = registry.doubtful().cloned().collect();
-            (registry.revision(), doubtful)
-        });
+    /// After a failure only a look tries again. Returns whether there is something else to tell
+    /// about it than before.
+    async fn remember(&mut self, has_looked: bool) -> bool {
         let mut problems = Vec::new();
-        if let Err(error) = self.store.commit(revision).await {
+        if let Some(error) = self.store.flush(has_looked).await {
             problems.push(
                 Reason::error(Code::StateNotWritten, error.to_string())
                     .remedy("make room or mend the permissions; it is tried again"),
             );
         }
-        if !doubtful.is_empty() {
-            problems.push(in_doubt(&doubtful));
+        let pools = self.doubtful_pools.iter();
+        let mut doubtful: Vec<String> = pools.map(|name| format!("IPAddressPool {name}")).collect();
+        let count = self.store.with(|registry| {
+            let services = registry.doubtful();
+            let count = services.len() + doubtful.len();
+            doubtful.extend(services.take(NAMED).map(ToString::to_string));
+            count
+        });
+        if count > 0 {
+            doubtful.truncate(NAMED);
+            problems.push(in_doubt(doubtful, count));
         }
         let is_news = problems != self.state_problems;
         self.state_problems = problems;
@@ -339,14 +372,9 @@ fn unwatched(error: &notify::Error) -> Reason {
     .remedy("raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
 }
 
-fn in_doubt(services: &[ServiceKey]) -> Reason {
-    let mut named: Vec<String> = services
-        .iter()
-        .take(NAMED)
-        .map(ToString::to_string)
-        .collect();
-    if services.len() > NAMED {
-        named.push(format!("{} more", services.len() - NAMED));
+fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
+    if count > named.len() {
+        named.push(format!("{} more", count - named.len()));
     }
     Reason::warning(
         Code::ServingPreviousVersion,
@@ -355,7 +383,9 @@ fn in_doubt(services: &[ServiceKey]) -> Reason {
             named.join(", ")
         ),
     )
-    .remedy("mend the files that can't be read; then they are served or withdrawn")
+    .remedy(
+        "mend the files that can't be read and delete empty ones; then they are served or withdrawn",
+    )
 }
 
 // === impl Eyes ===

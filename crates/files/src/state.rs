@@ -1,41 +1,72 @@
-//! The state directory: what an API server would remember, in one JSON file.
+//! The state directory: what an API server would remember, in a journal.
 //!
-//! `state.json` is replaced as a whole, so that after a crash it is either the old one or the new
-//! one: written beside itself, synced, renamed, and the folder synced. `lock` keeps a second process
-//! out. A file that can't be understood is never overwritten: it holds people's addresses.
+//! `state.journal` holds it (see [`journal`]), and `lock` keeps a second process out. A file that
+//! can't be understood is never overwritten: it holds people's addresses. `state.json`, which earlier
+//! versions wrote, is taken over once and then stays beside as `state.json.migrated`.
 
+mod entry;
+mod folder;
+mod journal;
+mod lock;
+
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
-use std::io::{self, BufWriter, Read, Write};
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{PoolRow, ServiceRow};
 use landfall_model::wire;
-use serde::{Deserialize, Serialize};
+use landfall_sys::files;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
-/// The format that is written, and the only one that is read.
-const VERSION: u32 = 1;
+pub(crate) use entry::{Entry, Key};
+use folder::{Folder, RealFolder};
+pub(crate) use journal::Changes;
+use journal::{Damage, Fault, Journal};
 
-const STATE_FILE: &str = "state.json";
-const FRESH_FILE: &str = "state.json.new";
-const LOCK_FILE: &str = "lock";
+/// The format of `state.json`.
+const FORMER_FORMAT: u64 = 1;
 
-/// What is remembered of one Service: its last manifest, identity, finalizer and status.
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) row: Arc<ServiceRow>,
-    /// The row as it stands in the file, made when it is first written: most records stay the same
-    /// from one write to the next.
-    text: OnceLock<String>,
-}
+/// What earlier versions wrote, and what it is called once it has been taken over.
+const FORMER: &str = "state.json";
+const FORMER_FRESH: &str = "state.json.new";
+const MIGRATED: &str = "state.json.migrated";
+
+const LOCK: &str = "lock";
+
+/// Our own files.
+const OWN: [&str; 6] = [
+    journal::JOURNAL,
+    journal::FRESH,
+    FORMER,
+    FORMER_FRESH,
+    MIGRATED,
+    LOCK,
+];
+
+/// Nobody else has business in the directory.
+const FOLDER_MODE: u32 = 0o700;
 
 /// A state directory, held by this process alone.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     folder: PathBuf,
+    journal: Journal,
     /// Locked as long as it is open.
     _lock: File,
+}
+
+/// What was remembered at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) services: Vec<Arc<ServiceRow>>,
+    /// The last valid version of every pool.
+    pub(crate) pools: Vec<Arc<PoolRow>>,
 }
 
 /// Why a state directory can't be used.
@@ -61,7 +92,7 @@ pub enum StateError {
         holder: String,
     },
     /// The file was written by something newer.
-    #[error("{} has format {found}, and this version of Landfall knows only format {VERSION}; use \
+    #[error("{} has format {found}, and this version of Landfall knows only format {known}; use \
              the version that wrote it, or move the file away: then Services may get other \
              addresses than they had", path.display())]
     Version {
@@ -69,6 +100,8 @@ pub enum StateError {
         path: PathBuf,
         /// Its format.
         found: u64,
+        /// The format that this version reads.
+        known: u64,
     },
     /// The file makes no sense.
     #[error("{} can't be understood: {why}; restore it from a backup, or move it away: then \
@@ -79,48 +112,131 @@ pub enum StateError {
         /// Where and why.
         why: String,
     },
+    /// There is a state of an earlier version that was not taken over.
+    #[error("{} is there beside {}, and is not what that one took over; move away the one that \
+             is not to be used", former.display(), journal.display())]
+    TwoStates {
+        /// `state.json`.
+        former: PathBuf,
+        /// The journal.
+        journal: PathBuf,
+    },
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct FormerHeader {
     version: u64,
 }
 
 #[derive(Deserialize)]
-struct Contents {
-    services: Vec<RecordShape>,
+struct FormerContents {
+    services: Vec<FormerRecord>,
 }
 
-/// A Service in the form of the API, whose reader is forgiving: a code in a condition that this
-/// version does not know must not lock the user out of every address.
-#[derive(Serialize, Deserialize)]
-struct RecordShape<S = wire::Service> {
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+#[derive(Deserialize)]
+struct FormerRecord {
+    #[serde(default)]
     deleting: bool,
-    service: S,
+    service: wire::Service,
 }
 
 /// Whether a file of this name in the state directory is ours, so that nobody takes it for a
 /// manifest.
 pub(crate) fn is_own_file(name: &OsStr) -> bool {
-    [STATE_FILE, FRESH_FILE, LOCK_FILE]
-        .iter()
-        .any(|own| name == *own)
+    OWN.iter().any(|own| name == *own)
 }
 
 // === impl StateDir ===
 
 impl StateDir {
-    /// Makes the directory if it is not there, takes hold of it, and reads what is remembered.
-    pub(crate) fn open(folder: &Path) -> Result<(Self, Vec<Arc<Record>>), StateError> {
-        fs::create_dir_all(folder).map_err(io_error(folder, "can't be made"))?;
-        let lock = lock(folder)?;
-        let records = read(&folder.join(STATE_FILE))?;
+    /// Makes the directory if it is not there, takes hold of it, and reads what is remembered. Waits
+    /// a little for a process that is about to end.
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Remembered), StateError> {
+        let lock = Self::hold(folder, &mut lock::wait)?;
+        Self::read(folder, Box::new(RealFolder::new(folder)), lock)
+    }
+
+    fn hold(folder: &Path, wait: lock::Wait<'_>) -> Result<File, StateError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(FOLDER_MODE)
+            .create(folder)
+            .map_err(io_error(folder, "can't be made"))?;
+        let lock = lock::take(folder, LOCK, wait)?;
+        close_to_others(folder).map_err(io_error(folder, "can't be closed to others"))?;
+        Ok(lock)
+    }
+
+    fn read(
+        folder: &Path,
+        files: Box<dyn Folder>,
+        lock: File,
+    ) -> Result<(Self, Remembered), StateError> {
+        let former = files
+            .read(FORMER)
+            .map_err(io_error(&folder.join(FORMER), "can't be read"))?;
+        let written = files
+            .read(journal::JOURNAL)
+            .map_err(io_error(&folder.join(journal::JOURNAL), "can't be read"))?;
+        let located = |fault| located(folder, fault);
+        let (entries, mut journal) = match (written, &former) {
+            (Some(bytes), former) => {
+                let path = folder.join(journal::JOURNAL);
+                let reading = journal::read(&bytes).map_err(|damage| damaged(&path, damage))?;
+                if reading.interrupted > 0 {
+                    tracing::warn!(
+                        file = %path.display(),
+                        bytes = reading.interrupted,
+                        "a write was interrupted before it counted, and is dropped"
+                    );
+                }
+                if let Some(former) = former
+                    && reading.migrated.as_deref() != Some(&*print_of(former))
+                {
+                    return Err(StateError::TwoStates {
+                        former: folder.join(FORMER),
+                        journal: path,
+                    });
+                }
+                let mut entries = BTreeMap::new();
+                for (key, line) in &reading.lines {
+                    let entry = Entry::read(key, line).map_err(|why| StateError::Corrupt {
+                        path: path.clone(),
+                        why,
+                    })?;
+                    entries.insert(key.clone(), (entry, line.len() as u64 + 1));
+                }
+                let kept = entries.values().map(|(entry, _)| entry.clone()).collect();
+                let journal = Journal::resume(files, entries, &reading).map_err(located)?;
+                (kept, journal)
+            }
+            (None, former) => {
+                let entries = match former {
+                    Some(bytes) => take_over(&folder.join(FORMER), bytes)?,
+                    None => Vec::new(),
+                };
+                let changes = entries
+                    .iter()
+                    .map(|entry| (entry.key(), Some(entry.clone())));
+                let migrated = former.as_deref().map(print_of);
+                let journal =
+                    Journal::create(files, changes.collect(), migrated).map_err(located)?;
+                (entries, journal)
+            }
+        };
+        if former.is_some() {
+            // Last, and only now: until here it was the only record.
+            let put_aside = journal.folder().rename(FORMER, MIGRATED);
+            put_aside
+                .and_then(|()| journal.folder().sync())
+                .map_err(io_error(&folder.join(FORMER), "can't be put aside"))?;
+        }
         let state = Self {
             folder: folder.to_owned(),
+            journal,
             _lock: lock,
         };
-        Ok((state, records))
+        Ok((state, Remembered::of(entries)))
     }
 
     /// The directory.
@@ -130,18 +246,14 @@ impl StateDir {
 
     /// Where the state is written.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join(STATE_FILE)
+        self.folder.join(journal::JOURNAL)
     }
 
-    /// Replaces everything that is remembered. When it returns, it is on the disk.
-    pub(crate) fn write(&self, records: &[Arc<Record>]) -> Result<(), StateError> {
-        let fresh = self.folder.join(FRESH_FILE);
-        let path = self.path();
-        write_to(&fresh, records).map_err(io_error(&fresh, "can't be written"))?;
-        fs::rename(&fresh, &path).map_err(io_error(&path, "can't be replaced"))?;
-        File::open(&self.folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(io_error(&self.folder, "can't be synced"))
+    /// Writes changes. When it returns, they are on the disk. If it fails, nothing that was there
+    /// before is lost.
+    pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), StateError> {
+        let committed = self.journal.commit(changes);
+        committed.map_err(|fault| located(&self.folder, fault))
     }
 }
 
@@ -153,131 +265,100 @@ fn io_error<'a>(path: &'a Path, what: &'static str) -> impl FnOnce(io::Error) ->
     }
 }
 
-fn lock(folder: &Path) -> Result<File, StateError> {
-    let path = folder.join(LOCK_FILE);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(io_error(&path, "can't be opened"))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(StateError::InUse {
-                folder: folder.to_owned(),
-                holder: holder(&mut file),
-            });
-        }
-        Err(TryLockError::Error(source)) => {
-            return Err(io_error(&path, "can't be locked")(source));
-        }
-    }
-    // Only for the message above: a failure costs no more than a name.
-    let _ = file.set_len(0);
-    let _ = writeln!(file, "{}", std::process::id());
-    Ok(file)
+fn located(folder: &Path, fault: Fault) -> StateError {
+    let Fault { file, what, source } = fault;
+    io_error(&folder.join(file), what)(source)
 }
 
-/// Who holds the lock, by what it wrote into the file.
-fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    let number = match file.read_to_string(&mut text) {
-        Ok(_) => text.trim().parse::<u32>().ok(),
-        Err(_) => None,
-    };
-    let Some(number) = number else {
-        return "another process".to_owned();
-    };
-    match fs::read_to_string(format!("/proc/{number}/comm")) {
-        Ok(name) => format!("process {number} ({})", name.trim()),
-        Err(_) => format!("process {number}"),
+fn damaged(path: &Path, damage: Damage) -> StateError {
+    let path = path.to_owned();
+    match damage {
+        Damage::Format(found) => StateError::Version {
+            path,
+            found,
+            known: journal::FORMAT,
+        },
+        Damage::Broken(why) => StateError::Corrupt { path, why },
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Arc<Record>>, StateError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(path, "can't be read")(error)),
-    };
+/// Takes the rights on a state directory from everybody else, if it is ours and holds nothing but our
+/// files: a folder that serves other purposes, too, stays as it is.
+fn close_to_others(folder: &Path) -> io::Result<()> {
+    let metadata = fs::metadata(folder)?;
+    if metadata.uid() != files::user() || metadata.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        if !is_own_file(&entry?.file_name()) {
+            return Ok(());
+        }
+    }
+    fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
+}
+
+/// Tells one `state.json` from another.
+fn print_of(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        // Writing into a text can't fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Reads what an earlier version remembered.
+fn take_over(path: &Path, bytes: &[u8]) -> Result<Vec<Entry>, StateError> {
     let corrupt = |why: String| StateError::Corrupt {
         path: path.to_owned(),
         why,
     };
-    let header: Header =
-        serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
-    if header.version != u64::from(VERSION) {
+    let header: FormerHeader =
+        serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
+    if header.version != FORMER_FORMAT {
         return Err(StateError::Version {
             path: path.to_owned(),
             found: header.version,
+            known: FORMER_FORMAT,
         });
     }
-    let contents: Contents =
-        serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
+    let contents: FormerContents =
+        serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
     contents
         .services
         .into_iter()
         .enumerate()
-        .map(|(index, shape)| {
-            let row = shape.service.into_row().map_err(|reasons| {
+        .map(|(index, record)| {
+            let row = record.service.into_row().map_err(|reasons| {
                 let why = reasons.first().map(ToString::to_string).unwrap_or_default();
                 corrupt(format!("services[{index}]: {why}"))
             })?;
-            Ok(Arc::new(Record::new(ServiceRow {
-                deleting: shape.deleting,
+            Ok(Entry::Service(Arc::new(ServiceRow {
+                deleting: record.deleting,
                 ..row
             })))
         })
         .collect()
 }
 
-fn write_to(path: &Path, records: &[Arc<Record>]) -> io::Result<()> {
-    let mut writer = BufWriter::with_capacity(64 * 1024, File::create(path)?);
-    // One Service a line: people look into this file when something is wrong.
-    write!(writer, "{{\"version\":{VERSION},\"services\":[")?;
-    for (index, record) in records.iter().enumerate() {
-        writer.write_all(if index == 0 { b"\n" } else { b",\n" })?;
-        writer.write_all(record.text().as_bytes())?;
-    }
-    writer.write_all(b"\n]}\n")?;
-    let file = writer
-        .into_inner()
-        .map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()
-}
+// === impl Remembered ===
 
-// === impl Record ===
-
-impl Record {
-    /// A Service that is remembered.
-    pub(crate) fn new(row: ServiceRow) -> Self {
-        Self {
-            row: Arc::new(row),
-            text: OnceLock::new(),
+impl Remembered {
+    fn of(entries: Vec<Entry>) -> Self {
+        let mut remembered = Self::default();
+        for entry in entries {
+            match entry {
+                Entry::Service(row) => remembered.services.push(row),
+                Entry::Pool(row) => remembered.pools.push(row),
+            }
         }
-    }
-
-    /// The same Service, of which nothing changed but what the file does not hold: its source.
-    pub(crate) fn moved(&self, row: ServiceRow) -> Self {
-        Self {
-            row: Arc::new(row),
-            text: self.text.clone(),
-        }
-    }
-
-    fn text(&self) -> &str {
-        self.text.get_or_init(|| {
-            let shape = RecordShape {
-                deleting: self.row.deleting,
-                service: wire::service_to_json(&self.row, &self.row.status),
-            };
-            // A value of JSON has a text, always.
-            serde_json::to_string(&shape).unwrap_or_default()
-        })
+        remembered
     }
 }
 
+#[cfg(test)]
+mod crashes;
+#[cfg(test)]
+pub(crate) mod sim;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! The store's handle: finalizers and statuses, written durably, many at a time.
 //!
 //! It takes the place of an API server, with what follows from that: a write returns when it would
-//! survive a power cut, and comes back as a fact like anybody's.
+//! survive a power cut, comes back as a fact like anybody's only then, and if it fails, it did not
+//! happen. Writers that come while the disk is busy share the next batch.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
-use crate::registry::{Outdated, Registry};
+use crate::registry::{Outdated, Registry, Request, Write};
 use crate::state::{StateDir, StateError};
 
 /// Finalizers and statuses of the Services of a [`crate::Manifests`]. Cheap to clone.
@@ -31,7 +32,7 @@ pub enum StoreError {
     },
     /// The state could not be written. What was written before is still there.
     #[error(transparent)]
-    State(#[from] StateError),
+    State(Arc<StateError>),
     /// The process is about to end.
     #[error("the state was not written, because the process is stopping")]
     Stopping,
@@ -39,36 +40,50 @@ pub enum StoreError {
 
 #[derive(Debug)]
 struct Shared {
-    registry: Mutex<Registry>,
+    room: Mutex<Room>,
     changed: Notify,
     /// `None`: nothing is remembered beyond this process.
-    disk: Option<Arc<tokio::sync::Mutex<Disk>>>,
+    disk: Arc<tokio::sync::Mutex<Option<StateDir>>>,
     state_file: Option<PathBuf>,
 }
 
+/// What writers and the disk share.
 #[derive(Debug)]
-struct Disk {
-    state: StateDir,
-    /// The revision that is on the disk.
-    durable: u64,
+struct Room {
+    registry: Registry,
+    /// Who waits for the next batch.
+    waiting: Vec<Waiter>,
+    /// Whether a batch is on its way to the disk.
+    is_writing: bool,
+    /// Why the last one failed, if it did.
+    failure: Option<Arc<StateError>>,
 }
+
+#[derive(Debug)]
+struct Waiter {
+    /// `None`: for all that is not on the disk yet.
+    request: Option<Request>,
+    answer: oneshot::Sender<Answer>,
+}
+
+type Answer = Result<(), StoreError>;
 
 // === impl ManifestStore ===
 
 impl ManifestStore {
     /// Remembers in `state`, or not at all.
     pub(crate) fn new(registry: Registry, state: Option<StateDir>) -> Self {
-        let state_file = state.as_ref().map(StateDir::path);
-        let disk = state.map(|state| {
-            let durable = registry.revision();
-            Arc::new(tokio::sync::Mutex::new(Disk { state, durable }))
-        });
         Self {
             shared: Arc::new(Shared {
-                registry: Mutex::new(registry),
+                room: Mutex::new(Room {
+                    registry,
+                    waiting: Vec::new(),
+                    is_writing: false,
+                    failure: None,
+                }),
                 changed: Notify::new(),
-                disk,
-                state_file,
+                state_file: state.as_ref().map(StateDir::path),
+                disk: Arc::new(tokio::sync::Mutex::new(state)),
             }),
         }
     }
@@ -81,17 +96,13 @@ impl ManifestStore {
         uid: &Uid,
         begun: Option<&Condition>,
     ) -> Result<(), StoreError> {
-        let revision = self.change(|registry| registry.add_finalizer(key, uid, begun));
-        self.commit(revision.map_err(|Outdated| outdated(key))?)
-            .await
+        self.write(key, uid, Write::Finalizer(begun.cloned())).await
     }
 
     /// Takes the finalizer off a Service, which ends it if its manifest is gone. A Service that is
     /// gone already is a success.
     pub async fn remove_finalizer(&self, key: &ServiceKey, uid: &Uid) -> Result<(), StoreError> {
-        let now = Timestamp::now();
-        let revision = self.change(|registry| registry.remove_finalizer(key, uid, now));
-        self.commit(revision).await
+        self.write(key, uid, Write::NoFinalizer).await
     }
 
     /// Replaces the status of a Service. Returns when that is durable.
@@ -101,9 +112,29 @@ impl ManifestStore {
         uid: &Uid,
         status: &ServiceStatus,
     ) -> Result<(), StoreError> {
-        let revision = self.change(|registry| registry.write_status(key, uid, status));
-        self.commit(revision.map_err(|Outdated| outdated(key))?)
-            .await
+        self.write(key, uid, Write::Status(status.clone())).await
+    }
+
+    async fn write(&self, key: &ServiceKey, uid: &Uid, write: Write) -> Result<(), StoreError> {
+        let request = Request {
+            key: key.clone(),
+            uid: uid.clone(),
+            write,
+        };
+        self.commit(Some(request)).await
+    }
+
+    /// Writes what changed without anybody waiting for it. After a failure it is tried again only
+    /// `if_failed`. Returns why the last write failed, if it did.
+    pub(crate) async fn flush(&self, if_failed: bool) -> Option<Arc<StateError>> {
+        let (has_unwritten, failure) = self
+            .shared
+            .with(|room| (room.registry.has_unwritten(), room.failure.clone()));
+        if has_unwritten && (failure.is_none() || if_failed) {
+            // What it comes to stands in the room.
+            let _ = self.commit(None).await;
+        }
+        self.shared.with(|room| room.failure.clone())
     }
 
     /// Changes the registry, and wakes whoever tells of changes.
@@ -115,13 +146,7 @@ impl ManifestStore {
 
     /// Looks at the registry.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Registry) -> R) -> R {
-        // No code that holds the lock can leave the registry half changed.
-        let mut registry = self
-            .shared
-            .registry
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        look(&mut registry)
+        self.shared.with(|room| look(&mut room.registry))
     }
 
     /// Returns when something may have changed since it last returned. Cancel-safe.
@@ -134,32 +159,108 @@ impl ManifestStore {
         self.shared.state_file.as_ref()
     }
 
-    /// Returns when a revision is durable. Whoever comes first writes for all who wait.
-    pub(crate) async fn commit(&self, revision: u64) -> Result<(), StoreError> {
-        let Some(disk) = &self.shared.disk else {
-            return Ok(());
-        };
-        let mut disk = disk.clone().lock_owned().await;
-        if disk.durable >= revision {
+    /// Returns when a request and all that changed before are durable. The first who finds the disk
+    /// free writes for all who wait.
+    async fn commit(&self, request: Option<Request>) -> Answer {
+        let now = Timestamp::now();
+        let (answer, mut answered) = oneshot::channel();
+        let has_to_wait = self.shared.with(|room| {
+            let is_durable = match &request {
+                Some(request) => room.registry.is_settled(request, now),
+                None => !room.registry.has_unwritten(),
+            };
+            if is_durable && room.waiting.is_empty() && !room.is_writing {
+                return false;
+            }
+            room.waiting.push(Waiter { request, answer });
+            true
+        });
+        if !has_to_wait {
             return Ok(());
         }
-        let (revision, records) = self.with(|registry| (registry.revision(), registry.records()));
+        let disk = tokio::select! {
+            biased;
+            answer = &mut answered => return answer.unwrap_or(Err(StoreError::Stopping)),
+            disk = self.shared.disk.clone().lock_owned() => disk,
+        };
         // The guard goes along: were this future dropped now, nobody else may write before this
         // write has ended.
-        let written = tokio::task::spawn_blocking(move || {
-            disk.state.write(&records)?;
-            disk.durable = revision;
-            Ok(())
-        });
-        match written.await {
-            Ok(result) => result.map_err(StoreError::State),
-            Err(_) => Err(StoreError::Stopping),
+        let shared = self.shared.clone();
+        let written = tokio::task::spawn_blocking(move || shared.write_batch(disk, now));
+        if written.await.is_err() {
+            return Err(StoreError::Stopping);
         }
+        answered.await.unwrap_or(Err(StoreError::Stopping))
     }
 }
 
-fn outdated(key: &ServiceKey) -> StoreError {
-    StoreError::Outdated { key: key.clone() }
+// === impl Shared ===
+
+impl Shared {
+    fn with<R>(&self, look: impl FnOnce(&mut Room) -> R) -> R {
+        // No code that holds the lock can leave the room half changed.
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        look(&mut room)
+    }
+
+    /// Writes for all who wait, and answers them. Blocks.
+    fn write_batch(&self, mut disk: OwnedMutexGuard<Option<StateDir>>, now: Timestamp) {
+        let (requests, asked, flushed, batch) = self.with(|room| {
+            let (mut requests, mut asked, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
+            for Waiter { request, answer } in std::mem::take(&mut room.waiting) {
+                match request {
+                    Some(request) => {
+                        requests.push(request);
+                        asked.push(answer);
+                    }
+                    None => flushed.push(answer),
+                }
+            }
+            let batch = room.registry.begin(&requests, now);
+            room.is_writing = true;
+            (requests, asked, flushed, batch)
+        });
+        let written = match &mut *disk {
+            Some(state) => state.commit(&batch.changes),
+            None => Ok(()),
+        };
+        let (answered, is_news) = self.with(|room| {
+            room.is_writing = false;
+            match written {
+                Ok(()) => {
+                    room.failure = None;
+                    (Ok(room.registry.finish(&requests, batch)), true)
+                }
+                Err(error) => {
+                    room.registry.fail(batch);
+                    let error = Arc::new(error);
+                    let is_first = room.failure.replace(error.clone()).is_none();
+                    (Err(error), is_first)
+                }
+            }
+        });
+        if is_news {
+            self.changed.notify_one();
+        }
+        // Whoever asked may have gone meanwhile, and then takes no answer.
+        match answered {
+            Ok(outcomes) => {
+                for ((request, answer), outcome) in requests.into_iter().zip(asked).zip(outcomes) {
+                    let key = request.key;
+                    let outcome = outcome.map_err(|Outdated| StoreError::Outdated { key });
+                    let _ = answer.send(outcome);
+                }
+                for answer in flushed {
+                    let _ = answer.send(Ok(()));
+                }
+            }
+            Err(error) => {
+                for answer in asked.into_iter().chain(flushed) {
+                    let _ = answer.send(Err(StoreError::State(error.clone())));
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_model::rows::Family;
+use landfall_model::rows::{Family, PoolAllocation, PoolRow, Selector};
 
 use crate::entry::{Entry, is_buggy};
 use crate::pool_error::PoolError;
 use crate::request::Request;
-use crate::selector::{LabelSelector, SelectorSpec};
+use crate::selector::{ExpressionSpec, LabelSelector, SelectorSpec};
 use crate::verdict::Verdict;
 
 /// Name of a pool. Never empty in a [`Pool`].
@@ -106,6 +106,46 @@ impl PoolSpec {
             auto_assign: true,
             avoid_buggy_ips: false,
             allocation: None,
+        }
+    }
+}
+
+impl From<&PoolRow> for PoolSpec {
+    fn from(row: &PoolRow) -> Self {
+        Self {
+            name: row.name.clone(),
+            addresses: row.addresses.clone(),
+            auto_assign: row.auto_assign,
+            avoid_buggy_ips: row.avoid_buggy,
+            allocation: row.allocation.as_ref().map(AllocationSpec::from),
+        }
+    }
+}
+
+impl From<&PoolAllocation> for AllocationSpec {
+    fn from(allocation: &PoolAllocation) -> Self {
+        let specs = |selectors: &[Selector]| selectors.iter().map(Into::into).collect();
+        Self {
+            priority: allocation.priority,
+            namespaces: allocation.namespaces.clone(),
+            namespace_selectors: specs(&allocation.namespace_selectors),
+            service_selectors: specs(&allocation.service_selectors),
+        }
+    }
+}
+
+impl From<&Selector> for SelectorSpec {
+    fn from(selector: &Selector) -> Self {
+        let expressions = selector.match_expressions.iter();
+        Self {
+            match_labels: selector.match_labels.clone(),
+            match_expressions: expressions
+                .map(|(key, operator, values)| ExpressionSpec {
+                    key: key.clone(),
+                    operator: operator.clone(),
+                    values: values.clone(),
+                })
+                .collect(),
         }
     }
 }

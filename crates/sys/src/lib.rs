@@ -11,6 +11,7 @@ pub mod address;
 pub mod clock;
 pub mod datagram;
 pub mod epoll;
+pub mod files;
 pub mod limits;
 pub mod listen;
 pub mod memory;

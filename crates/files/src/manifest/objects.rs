@@ -10,7 +10,7 @@ use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::rows::{
     NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow, SourceMap,
 };
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{ServiceStatus, marks_of};
 use landfall_model::{ServiceKey, wire};
 use serde::de::DeserializeOwned;
 
@@ -368,6 +368,9 @@ impl Reading<'_> {
 /// A Service, which in a file has no status and no history: those are the store's.
 fn service(mut shape: wire::Service, source: Arc<SourceMap>) -> Result<Object, Vec<Reason>> {
     shape.status = wire::ServiceStatusShape::default();
+    for mark in marks_of(&shape.metadata.annotations).keys() {
+        shape.metadata.annotations.remove(mark);
+    }
     if shape.metadata.uid.as_deref().is_none_or(str::is_empty) {
         let name = shape.metadata.name.as_deref().unwrap_or_default();
         let key = ServiceKey::new(shape.metadata.namespace_or_default(), name);

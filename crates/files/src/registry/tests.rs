@@ -1,7 +1,7 @@
 //! The life of a Service, without files and disks.
 
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::IngressAddress;
+use landfall_model::status::{INSTANCE, IngressAddress};
 use landfall_model::wire;
 use proptest::prelude::*;
 
@@ -55,6 +55,47 @@ fn want(registry: &mut Registry, manifests: impl IntoIterator<Item = Arc<Service
     registry.want(rows(manifests), |_| false, now());
 }
 
+/// Writes that succeed at once.
+trait Writes {
+    fn write(&mut self, key: &ServiceKey, uid: &Uid, write: Write, now: Timestamp) -> Outcome;
+
+    fn add_finalizer(&mut self, key: &ServiceKey, uid: &Uid, _: Option<&Condition>) -> Outcome {
+        self.write(key, uid, Write::Finalizer(None), now())
+    }
+
+    fn write_status(&mut self, key: &ServiceKey, uid: &Uid, status: &ServiceStatus) -> Outcome {
+        self.write(key, uid, Write::Status(status.clone()), now())
+    }
+
+    fn remove_finalizer(&mut self, key: &ServiceKey, uid: &Uid, now: Timestamp) {
+        self.write(key, uid, Write::NoFinalizer, now).unwrap();
+    }
+
+    fn records(&self) -> Vec<Arc<ServiceRow>>;
+}
+
+type Outcome = Result<(), Outdated>;
+
+impl Writes for Registry {
+    fn write(&mut self, key: &ServiceKey, uid: &Uid, write: Write, now: Timestamp) -> Outcome {
+        let requests = [request(key, uid, write)];
+        let batch = self.begin(&requests, now);
+        self.finish(&requests, batch)[0]
+    }
+
+    fn records(&self) -> Vec<Arc<ServiceRow>> {
+        self.records.values().cloned().collect()
+    }
+}
+
+fn request(key: &ServiceKey, uid: &Uid, write: Write) -> Request {
+    Request {
+        key: key.clone(),
+        uid: uid.clone(),
+        write,
+    }
+}
+
 /// One registry with one Service that has its finalizer and an address.
 fn serving() -> Registry {
     let mut registry = Registry::default();
@@ -85,7 +126,10 @@ fn changed(registry: &mut Registry) -> Option<ServiceRow> {
 
 /// The same after a restart.
 fn restarted(registry: &Registry) -> Registry {
-    Registry::new(registry.records())
+    Registry::new(Remembered {
+        services: registry.records(),
+        pools: registry.pools.values().cloned().collect(),
+    })
 }
 
 #[test]
@@ -113,20 +157,18 @@ fn what_is_written_is_part_of_the_service() {
 #[test]
 fn nothing_changes_when_nothing_is_different() {
     let mut registry = serving();
-    let before = registry.revision();
     registry.add_finalizer(&key("web"), &uid(), None).unwrap();
     registry
         .write_status(&key("web"), &uid(), &status(2))
         .unwrap();
     registry.want(rows([manifest("web", "u1", 80)]), |_| false, later());
     assert_eq!(registry.take_changed(), []);
-    assert_eq!(registry.revision(), before);
+    assert!(!registry.has_unwritten());
 }
 
 #[test]
 fn a_service_that_only_moved_in_its_file_is_told_but_not_written() {
     let mut registry = serving();
-    let before = registry.revision();
     let source = landfall_model::rows::SourceMap {
         document: landfall_model::Origin {
             file: "a.yaml".into(),
@@ -145,7 +187,7 @@ fn a_service_that_only_moved_in_its_file_is_told_but_not_written() {
         ..served_row()
     };
     assert_eq!(changed(&mut registry), Some(expected));
-    assert_eq!(registry.revision(), before);
+    assert!(!registry.has_unwritten());
 }
 
 #[test]
@@ -258,7 +300,7 @@ fn everything_is_as_before_after_a_restart() {
     let mut registry = restarted(&serving());
     registry.want(rows([manifest("web", "u1", 80)]), |_| false, later());
     assert_eq!(changed(&mut registry), Some(served_row()));
-    assert_eq!(registry.revision(), 0);
+    assert!(!registry.has_unwritten());
 }
 
 #[test]
@@ -333,6 +375,200 @@ fn the_engine_may_write_on_what_is_kept_in_doubt() {
     assert_eq!((row.finalized, row.deleting), (false, false));
 }
 
+#[test]
+fn what_is_not_on_the_disk_is_told_to_none() {
+    let mut registry = serving();
+    let requests = [request(&key("web"), &uid(), Write::Status(status(9)))];
+    let batch = registry.begin(&requests, now());
+    assert_eq!(batch.changes.len(), 1);
+    assert_eq!(registry.take_changed(), []);
+    registry.fail(batch);
+    assert_eq!(registry.take_changed(), []);
+    assert_eq!(*registry.records()[0], served_row());
+}
+
+#[test]
+fn what_may_have_reached_the_disk_in_a_failed_write_is_written_again_as_it_is() {
+    let mut registry = serving();
+    let requests = [request(&key("web"), &uid(), Write::Status(status(9)))];
+    let batch = registry.begin(&requests, now());
+    registry.fail(batch);
+    assert!(registry.has_unwritten());
+    let batch = registry.begin(&[], now());
+    let expected = Some(Entry::Service(Arc::new(served_row())));
+    assert_eq!(
+        batch.changes,
+        Changes::from([(Key::Service(key("web")), expected)])
+    );
+    registry.finish(&[], batch);
+    assert!(!registry.has_unwritten());
+}
+
+#[test]
+fn a_request_is_not_settled_before_what_it_says_is_on_the_disk() {
+    let mut registry = serving();
+    let again = request(&key("web"), &uid(), Write::Status(status(2)));
+    assert!(registry.is_settled(&again, now()));
+    let other = request(&key("web"), &uid(), Write::Status(status(3)));
+    assert!(!registry.is_settled(&other, now()));
+    let requests = [other];
+    let batch = registry.begin(&requests, now());
+    registry.fail(batch);
+    assert!(!registry.is_settled(&again, now()));
+}
+
+#[test]
+fn a_manifest_that_changes_while_a_status_is_written_keeps_both() {
+    let mut registry = serving();
+    let requests = [request(&key("web"), &uid(), Write::Status(status(3)))];
+    let batch = registry.begin(&requests, now());
+    want(&mut registry, [manifest("web", "u1", 81)]);
+    assert_eq!(registry.finish(&requests, batch), [Ok(())]);
+    let row = changed(&mut registry).unwrap();
+    assert_eq!((row.ports[0].port.get(), row.status), (81, status(3)));
+    assert!(registry.has_unwritten(), "the new port is not on the disk");
+}
+
+#[test]
+fn a_service_that_vanishes_while_its_finalizer_is_written_does_not_have_it() {
+    let mut registry = Registry::default();
+    want(&mut registry, [manifest("web", "u1", 80)]);
+    let requests = [request(&key("web"), &uid(), Write::Finalizer(None))];
+    let batch = registry.begin(&requests, now());
+    want(&mut registry, []);
+    assert_eq!(registry.finish(&requests, batch), [Err(Outdated)]);
+    assert_eq!(changed(&mut registry), None);
+    let batch = registry.begin(&[], now());
+    assert_eq!(
+        batch.changes,
+        Changes::from([(Key::Service(key("web")), None)])
+    );
+}
+
+#[test]
+fn requests_for_one_service_hold_in_their_order() {
+    let mut registry = Registry::default();
+    want(&mut registry, [manifest("web", "u1", 80)]);
+    let requests = [
+        request(&key("web"), &uid(), Write::Finalizer(None)),
+        request(&key("web"), &uid(), Write::Status(status(1))),
+        request(&key("web"), &Uid::new("other"), Write::Status(status(7))),
+        request(&key("web"), &uid(), Write::Status(status(2))),
+    ];
+    let batch = registry.begin(&requests, now());
+    let expected = Some(Entry::Service(Arc::new(served_row())));
+    assert_eq!(
+        batch.changes,
+        Changes::from([(Key::Service(key("web")), expected)])
+    );
+    let outcomes = registry.finish(&requests, batch);
+    assert_eq!(outcomes, [Ok(()), Ok(()), Err(Outdated), Ok(())]);
+    assert_eq!(changed(&mut registry), Some(served_row()));
+}
+
+fn marked(mark: &str) -> ServiceStatus {
+    ServiceStatus {
+        marks: BTreeMap::from([(INSTANCE.to_owned(), mark.to_owned())]),
+        ..status(2)
+    }
+}
+
+fn annotated(port: u16, annotations: &[(&str, &str)]) -> Arc<ServiceRow> {
+    let annotations = annotations.iter();
+    Arc::new(ServiceRow {
+        annotations: annotations
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..ServiceRow::clone(&manifest("web", "u1", port))
+    })
+}
+
+#[test]
+fn marks_stay_on_a_service_over_edits_and_restarts() {
+    let mut registry = serving();
+    registry
+        .write_status(&key("web"), &uid(), &marked("edge"))
+        .unwrap();
+    let row = changed(&mut registry).unwrap();
+    assert_eq!(row.annotations, marked("edge").marks);
+    assert_eq!(row.status, marked("edge"));
+
+    want(
+        &mut registry,
+        [annotated(81, &[("landfall.dev/drain", "1s")])],
+    );
+    let edited = changed(&mut registry).unwrap();
+    assert_eq!(edited.annotations.len(), 2);
+    assert_eq!(edited.annotations[INSTANCE], "edge");
+    assert_eq!(edited.status.marks, marked("edge").marks);
+
+    let mut registry = restarted(&registry);
+    want(
+        &mut registry,
+        [annotated(81, &[("landfall.dev/drain", "1s")])],
+    );
+    assert_eq!(changed(&mut registry), Some(edited));
+    assert!(!registry.has_unwritten());
+}
+
+#[test]
+fn a_mark_that_is_no_longer_written_leaves_the_annotations() {
+    let mut registry = serving();
+    for mark in ["edge", "core"] {
+        registry
+            .write_status(&key("web"), &uid(), &marked(mark))
+            .unwrap();
+        let row = changed(&mut registry).unwrap();
+        assert_eq!(row.annotations, marked(mark).marks);
+    }
+    // Also where there is no manifest to look at.
+    want(&mut registry, []);
+    registry.take_changed();
+    registry
+        .write_status(&key("web"), &uid(), &status(2))
+        .unwrap();
+    assert_eq!(changed(&mut registry).unwrap().annotations, BTreeMap::new());
+}
+
+fn pool(name: &str, addresses: &str) -> Arc<PoolRow> {
+    Arc::new(PoolRow {
+        name: name.to_owned(),
+        addresses: vec![addresses.to_owned()],
+        ..PoolRow::default()
+    })
+}
+
+#[test]
+fn pools_are_written_when_they_change_and_only_then() {
+    let mut registry = Registry::default();
+    let pools = |pools: &[Arc<PoolRow>]| -> Pools {
+        let pools = pools.iter();
+        pools.map(|row| (row.name.clone(), row.clone())).collect()
+    };
+    registry.want_pools(pools(&[
+        pool("a", "192.0.2.0/28"),
+        pool("b", "192.0.2.16/28"),
+    ]));
+    let batch = registry.begin(&[], now());
+    assert_eq!(batch.changes.len(), 2);
+    registry.finish(&[], batch);
+    registry.want_pools(pools(&[
+        pool("a", "192.0.2.0/28"),
+        pool("b", "192.0.2.16/28"),
+    ]));
+    assert!(!registry.has_unwritten());
+    registry.want_pools(pools(&[pool("a", "192.0.2.0/27")]));
+    let batch = registry.begin(&[], now());
+    let a = Some(Entry::Pool(pool("a", "192.0.2.0/27")));
+    assert_eq!(
+        batch.changes,
+        Changes::from([
+            (Key::Pool("a".to_owned()), a),
+            (Key::Pool("b".to_owned()), None)
+        ])
+    );
+}
+
 /// Something that happens to a registry of one Service.
 #[derive(Clone, Debug)]
 enum Happening {
@@ -369,7 +605,7 @@ proptest! {
         let mut held: Option<Uid> = None;
         let mut heard: Option<Arc<ServiceRow>> = None;
         for happening in happenings {
-            let current = registry.records().first().map(|record| record.row.uid.clone());
+            let current = registry.records().first().map(|row| row.uid.clone());
             match happening {
                 Happening::Manifests { uid, port, doubt } => {
                     let manifests = uid.map(|uid| manifest("web", &format!("u{uid}"), port));
@@ -399,7 +635,7 @@ proptest! {
             for (_, row) in registry.take_changed() {
                 heard = row;
             }
-            let record = registry.records().first().map(|record| record.row.clone());
+            let record = registry.records().first().cloned();
             prop_assert_eq!(&heard, &record);
             let finalized = record.filter(|row| row.finalized).map(|row| row.uid.clone());
             prop_assert_eq!(&finalized, &held);

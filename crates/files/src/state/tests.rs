@@ -39,22 +39,27 @@ fn read_row(service: Value) -> ServiceRow {
     shape.into_row().unwrap()
 }
 
-fn write(state: &StateDir, rows: &[ServiceRow]) {
-    let records: Vec<_> = rows
-        .iter()
-        .cloned()
-        .map(Record::new)
-        .map(Arc::new)
-        .collect();
-    state.write(&records).unwrap();
+fn write(state: &mut StateDir, rows: &[ServiceRow]) {
+    let changes = rows.iter().map(|row| {
+        let entry = Entry::Service(Arc::new(row.clone()));
+        (entry.key(), Some(entry))
+    });
+    state.commit(&changes.collect()).unwrap();
 }
 
 fn rows_in(folder: &Path) -> Result<Vec<ServiceRow>, StateError> {
-    let (_, records) = StateDir::open(folder)?;
-    Ok(records
-        .iter()
-        .map(|record| ServiceRow::clone(&record.row))
-        .collect())
+    let (_, remembered) = StateDir::open(folder)?;
+    let services = remembered.services.iter();
+    Ok(services.map(|row| ServiceRow::clone(row)).collect())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o777
+}
+
+/// Opens without waiting.
+fn hold(folder: &Path) -> Result<File, StateError> {
+    StateDir::hold(folder, &mut |_| false)
 }
 
 #[test]
@@ -65,10 +70,10 @@ fn what_was_written_is_read_back() {
         deleting: true,
         ..row("dns")
     };
-    let rows = [row("web"), leaving];
-    let (state, before) = StateDir::open(&folder).unwrap();
-    assert!(before.is_empty());
-    write(&state, &rows);
+    let rows = [leaving, row("web")];
+    let (mut state, before) = StateDir::open(&folder).unwrap();
+    assert!(before.services.is_empty() && before.pools.is_empty());
+    write(&mut state, &rows);
     drop(state);
     assert_eq!(rows_in(&folder).unwrap(), rows);
 }
@@ -88,27 +93,140 @@ fn every_type_of_service_can_be_read_back() {
         .into_iter()
         .map(|spec| read_row(json!({"metadata": {"name": "web", "uid": "u"}, "spec": spec})))
         .collect();
-    let folder = tempfile::tempdir().unwrap();
-    let (state, _) = StateDir::open(folder.path()).unwrap();
-    write(&state, &rows);
-    drop(state);
-    assert_eq!(rows_in(folder.path()).unwrap(), rows);
+    for row in rows {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut state, _) = StateDir::open(folder.path()).unwrap();
+        write(&mut state, std::slice::from_ref(&row));
+        drop(state);
+        assert_eq!(rows_in(folder.path()).unwrap(), [row]);
+    }
 }
 
 #[test]
 fn an_empty_state_is_read_back_as_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (state, _) = StateDir::open(folder.path()).unwrap();
-    write(&state, &[]);
-    drop(state);
+    drop(StateDir::open(folder.path()).unwrap());
     assert_eq!(rows_in(folder.path()).unwrap(), []);
+}
+
+#[test]
+fn pools_are_read_back_beside_services() {
+    let pool = PoolRow {
+        name: "edge".to_owned(),
+        addresses: vec!["192.0.2.0/28".to_owned()],
+        auto_assign: true,
+        ..PoolRow::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    write(&mut state, &[row("web")]);
+    let entry = Entry::Pool(Arc::new(pool.clone()));
+    state
+        .commit(&Changes::from([(entry.key(), Some(entry))]))
+        .unwrap();
+    drop(state);
+    let (mut state, remembered) = StateDir::open(folder.path()).unwrap();
+    assert_eq!(remembered.services, [Arc::new(row("web"))]);
+    assert_eq!(remembered.pools, [Arc::new(pool)]);
+    state
+        .commit(&Changes::from([(Key::Pool("edge".to_owned()), None)]))
+        .unwrap();
+    drop(state);
+    let (_, remembered) = StateDir::open(folder.path()).unwrap();
+    assert_eq!(remembered.pools, []);
+}
+
+#[test]
+fn every_line_of_the_journal_is_json_that_names_what_it_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    write(&mut state, &[row("web")]);
+    let text = fs::read_to_string(state.path()).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["format"], 2);
+    assert_eq!(lines[1]["commit"], 1);
+    assert_eq!(lines[2]["service"], "shop/web");
+    assert_eq!(
+        lines[2]["object"]["status"]["loadBalancer"]["ingress"][0]["ip"],
+        "127.0.0.2"
+    );
+    assert_eq!(lines[3]["commit"], 2);
+    assert_eq!(lines.len(), 4);
+}
+
+#[test]
+fn the_directory_and_its_files_are_for_their_owner_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("state");
+    drop(StateDir::open(&folder).unwrap());
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("state.journal")), 0o600);
+    assert_eq!(mode(&folder.join("lock")), 0o600);
+}
+
+#[test]
+fn the_rights_that_an_earlier_version_gave_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["state.json", "lock"] {
+        let path = folder.path().join(name);
+        fs::write(&path, "{\"version\":1,\"services\":[]}").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    drop(StateDir::open(folder.path()).unwrap());
+    assert_eq!(mode(folder.path()), 0o700);
+    for name in ["state.journal", "state.json.migrated", "lock"] {
+        assert_eq!(mode(&folder.path().join(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_that_holds_other_things_too_keeps_its_rights() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("web.yaml"), "").unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    drop(StateDir::open(folder.path()).unwrap());
+    assert_eq!(mode(folder.path()), 0o755);
+    assert_eq!(mode(&folder.path().join("state.journal")), 0o600);
+}
+
+#[test]
+fn a_link_in_the_directory_is_refused_by_name_and_what_it_points_to_is_untouched() {
+    for name in ["lock", "state.json", "state.journal"] {
+        let root = tempfile::tempdir().unwrap();
+        let precious = root.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let folder = root.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&precious, folder.join(name)).unwrap();
+        let error = StateDir::open(&folder).unwrap_err().to_string();
+        assert!(error.contains(&format!("state/{name}: ")), "{error}");
+        assert!(error.contains("symbolic link"), "{error}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    }
+}
+
+#[test]
+fn the_directory_itself_may_be_a_link() {
+    // As systemd makes it for a service with a user of its own.
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("private")).unwrap();
+    let link = root.path().join("state");
+    std::os::unix::fs::symlink(root.path().join("private"), &link).unwrap();
+    let (mut state, _) = StateDir::open(&link).unwrap();
+    write(&mut state, &[row("web")]);
+    drop(state);
+    assert_eq!(rows_in(&link).unwrap(), [row("web")]);
 }
 
 #[test]
 fn a_second_holder_is_told_who_the_first_one_is() {
     let folder = tempfile::tempdir().unwrap();
     let first = StateDir::open(folder.path()).unwrap();
-    let error = StateDir::open(folder.path()).unwrap_err().to_string();
+    let error = hold(folder.path()).unwrap_err().to_string();
     let number = std::process::id().to_string();
     assert!(
         error.contains(&format!("in use by process {number} (")),
@@ -116,6 +234,35 @@ fn a_second_holder_is_told_who_the_first_one_is() {
     );
     drop(first);
     StateDir::open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_directory_is_waited_for_while_its_last_holder_comes_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Some(hold(folder.path()).unwrap());
+    let mut attempts = Vec::new();
+    let held = StateDir::hold(folder.path(), &mut |attempt| {
+        attempts.push(attempt);
+        if attempt == 2 {
+            first = None;
+        }
+        attempt < 5
+    });
+    held.unwrap();
+    assert_eq!(attempts, [0, 1, 2]);
+}
+
+#[test]
+fn waiting_for_a_directory_comes_to_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = hold(folder.path()).unwrap();
+    let mut attempts = 0;
+    let error = StateDir::hold(folder.path(), &mut |attempt| {
+        attempts += 1;
+        attempt < 5
+    });
+    assert!(matches!(error, Err(StateError::InUse { .. })));
+    assert_eq!(attempts, 6);
 }
 
 #[test]
@@ -131,7 +278,7 @@ fn a_state_that_makes_no_sense_is_refused_and_left_as_it_is() {
     ];
     for text in cases {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(STATE_FILE);
+        let path = folder.path().join(FORMER);
         fs::write(&path, text).unwrap();
         let error = rows_in(folder.path()).unwrap_err();
         assert!(
@@ -147,7 +294,7 @@ fn a_state_that_makes_no_sense_is_refused_and_left_as_it_is() {
 fn a_state_of_a_newer_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let text = "{\"version\":2,\"services\":{}}";
-    fs::write(folder.path().join(STATE_FILE), text).unwrap();
+    fs::write(folder.path().join(FORMER), text).unwrap();
     let error = rows_in(folder.path()).unwrap_err();
     assert!(
         matches!(error, StateError::Version { found: 2, .. }),
@@ -158,12 +305,16 @@ fn a_state_of_a_newer_format_is_refused() {
 #[test]
 fn a_code_of_a_newer_version_costs_only_its_condition() {
     let folder = tempfile::tempdir().unwrap();
-    let (state, _) = StateDir::open(folder.path()).unwrap();
-    write(&state, &[row("web")]);
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    write(&mut state, &[row("web")]);
+    let text = fs::read_to_string(state.path()).unwrap();
     drop(state);
-    let path = folder.path().join(STATE_FILE);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace("\"Assigned\"", "\"FromTheFuture\"")).unwrap();
+    let line = text.lines().find(|line| line.contains("shop/web")).unwrap();
+    let line = line.replace("\"Assigned\"", "\"FromTheFuture\"");
+    let key = Key::Service(row("web").key);
+    let Entry::Service(read) = Entry::read(&key, &line).unwrap() else {
+        panic!("no Service");
+    };
     let expected = ServiceRow {
         status: ServiceStatus {
             ingress: row("web").status.ingress,
@@ -172,20 +323,24 @@ fn a_code_of_a_newer_version_costs_only_its_condition() {
         },
         ..row("web")
     };
-    assert_eq!(rows_in(folder.path()).unwrap(), [expected]);
+    assert_eq!(*read, expected);
 }
 
 #[test]
 fn what_a_crash_left_half_written_does_not_matter() {
     let folder = tempfile::tempdir().unwrap();
-    let (state, _) = StateDir::open(folder.path()).unwrap();
-    write(&state, &[row("web")]);
-    fs::write(folder.path().join(FRESH_FILE), "{\"version\":1,\"serv").unwrap();
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    write(&mut state, &[row("web")]);
     drop(state);
-    let (state, _) = StateDir::open(folder.path()).unwrap();
-    write(&state, &[row("dns")]);
+    fs::write(folder.path().join("state.journal.new"), "{\"landfall\"").unwrap();
+    let path = folder.path().join("state.journal");
+    let mut text = fs::read(&path).unwrap();
+    text.extend_from_slice(b"{\"service\":\"shop/x\",\"obj");
+    fs::write(&path, text).unwrap();
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    write(&mut state, &[row("dns")]);
     drop(state);
-    assert_eq!(rows_in(folder.path()).unwrap(), [row("dns")]);
+    assert_eq!(rows_in(folder.path()).unwrap(), [row("dns"), row("web")]);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use landfall_model::status::IngressAddress;
 use landfall_model::wire;
 
 use super::*;
+use crate::state::Remembered;
+use crate::state::sim::{Sim, Trouble};
 
 fn key(name: &str) -> ServiceKey {
     ServiceKey::new("default", name)
@@ -31,6 +33,11 @@ fn status(last: u8) -> ServiceStatus {
 
 /// A store with Services of these names.
 fn store(folder: Option<&Path>, names: impl IntoIterator<Item = String>) -> ManifestStore {
+    let state = folder.map(|folder| StateDir::open(folder).unwrap().0);
+    store_in(state, names)
+}
+
+fn store_in(state: Option<StateDir>, names: impl IntoIterator<Item = String>) -> ManifestStore {
     let mut rows = BTreeMap::new();
     for name in names {
         let shape: wire::Service = serde_json::from_value(serde_json::json!({
@@ -39,7 +46,6 @@ fn store(folder: Option<&Path>, names: impl IntoIterator<Item = String>) -> Mani
         .unwrap();
         rows.insert(key(&name), Arc::new(shape.into_row().unwrap()));
     }
-    let state = folder.map(|folder| StateDir::open(folder).unwrap().0);
     let store = ManifestStore::new(Registry::default(), state);
     store.change(|registry| registry.want(rows, |_| false, Timestamp::now()));
     store
@@ -48,16 +54,18 @@ fn store(folder: Option<&Path>, names: impl IntoIterator<Item = String>) -> Mani
 /// What a process that starts now would find, without the lock that this one holds.
 fn remembered(folder: &Path) -> BTreeMap<String, ServiceRow> {
     let copy = tempfile::tempdir().unwrap();
-    fs::copy(folder.join("state.json"), copy.path().join("state.json")).unwrap();
-    let (_, records) = StateDir::open(copy.path()).unwrap();
-    records
-        .into_iter()
-        .map(|record| {
-            (
-                record.row.key.name().to_owned(),
-                ServiceRow::clone(&record.row),
-            )
-        })
+    fs::copy(
+        folder.join("state.journal"),
+        copy.path().join("state.journal"),
+    )
+    .unwrap();
+    by_name(&StateDir::open(copy.path()).unwrap().1)
+}
+
+fn by_name(remembered: &Remembered) -> BTreeMap<String, ServiceRow> {
+    let services = remembered.services.iter();
+    services
+        .map(|row| (row.key.name().to_owned(), ServiceRow::clone(row)))
         .collect()
 }
 
@@ -140,26 +148,152 @@ async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
+/// What everybody is told of now.
+fn told(store: &ManifestStore) -> Vec<(bool, ServiceStatus)> {
+    let changes = store.with(Registry::take_changed);
+    let rows = changes.into_iter().filter_map(|(_, row)| row);
+    rows.map(|row| (row.finalized, row.status.clone()))
+        .collect()
+}
+
 #[tokio::test]
-async fn a_write_that_fails_says_so_and_succeeds_when_tried_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(Some(folder.path()), ["web".to_owned()]);
-    let obstacle = folder.path().join("state.json");
-    fs::create_dir(&obstacle).unwrap();
-    let error = store
-        .write_status(&key("web"), &uid(), &status(2))
+async fn a_write_that_fails_did_not_happen_and_is_never_told() {
+    let sim = Sim::default();
+    let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
+    store
+        .write_status(&key("web"), &uid(), &status(1))
         .await
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("state.json: can't be replaced"),
-        "{error}"
-    );
-    fs::remove_dir(&obstacle).unwrap();
+        .unwrap();
+    assert_eq!(told(&store), [(false, status(1))]);
+    sim.plan(0, Trouble::Full);
+    for _ in 0..3 {
+        // However often it is tried: without room it fails, and nobody hears of it.
+        let error = store
+            .write_status(&key("web"), &uid(), &status(2))
+            .await
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("state.journal: can't be written"),
+            "{error}"
+        );
+        assert_eq!(told(&store), []);
+        let finalized = store.add_finalizer(&key("web"), &uid(), None).await;
+        assert!(matches!(finalized, Err(StoreError::State(_))));
+        assert_eq!(told(&store), []);
+        for survivor in sim.after_power_cut() {
+            let remembered = by_name(&survivor.open().unwrap().1);
+            assert_eq!(remembered["web"].status, status(1));
+        }
+    }
+    sim.mend();
     store
         .write_status(&key("web"), &uid(), &status(2))
         .await
         .unwrap();
-    assert_eq!(remembered(folder.path())["web"].status, status(2));
+    assert_eq!(told(&store), [(false, status(2))]);
+    for survivor in sim.after_power_cut() {
+        assert_eq!(
+            by_name(&survivor.open().unwrap().1)["web"].status,
+            status(2)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_what_is_on_the_disk_waits_for_what_may_have_taken_its_place() {
+    let sim = Sim::default();
+    let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
+    store
+        .write_status(&key("web"), &uid(), &status(1))
+        .await
+        .unwrap();
+    // The write, and then its sync: it may be on the disk or not.
+    sim.plan(1, Trouble::Fails);
+    let failed = store.write_status(&key("web"), &uid(), &status(2)).await;
+    assert!(matches!(failed, Err(StoreError::State(_))));
+    sim.mend();
+    store
+        .write_status(&key("web"), &uid(), &status(1))
+        .await
+        .unwrap();
+    for survivor in sim.after_power_cut() {
+        assert_eq!(
+            by_name(&survivor.open().unwrap().1)["web"].status,
+            status(1)
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_tried_again_only_when_asked_to() {
+    let sim = Sim::default();
+    let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
+    sim.plan(0, Trouble::Full);
+    assert!(store.flush(false).await.is_some());
+    let operations = sim.operations();
+    assert!(store.flush(false).await.is_some());
+    assert_eq!(
+        sim.operations(),
+        operations,
+        "a full disk is not written to all the time"
+    );
+    sim.mend();
+    assert!(store.flush(true).await.is_none());
+    assert_eq!(by_name(&sim.open().unwrap().1).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_at_the_same_time_share_a_sync() {
+    let sim = Sim::default();
+    let names: Vec<String> = (0..500).map(|index| format!("web{index}")).collect();
+    let store = store_in(Some(sim.open().unwrap().0), names.clone());
+    store.flush(true).await;
+    let before = sim.operations();
+    // The disk is busy while all of them come.
+    let busy = store.shared.disk.clone().lock_owned().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for name in names {
+        let store = store.clone();
+        writers.spawn(async move {
+            store
+                .write_status(&key(&name), &uid(), &status(7))
+                .await
+                .unwrap();
+        });
+    }
+    while store.shared.with(|room| room.waiting.len()) < 500 {
+        tokio::task::yield_now().await;
+    }
+    drop(busy);
+    while let Some(ended) = writers.join_next().await {
+        ended.unwrap();
+    }
+    let remembered = by_name(&sim.open().unwrap().1);
+    assert!(remembered.values().all(|row| row.status == status(7)));
+    let operations = sim.operations() - before;
+    assert!(operations < 10, "{operations} operations for 500 writes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_told_to_everybody_whose_write_it_was() {
+    let sim = Sim::default();
+    let names: Vec<String> = (0..50).map(|index| format!("web{index}")).collect();
+    let store = store_in(Some(sim.open().unwrap().0), names.clone());
+    sim.plan(0, Trouble::Full);
+    let mut writers = tokio::task::JoinSet::new();
+    for name in names {
+        let store = store.clone();
+        writers.spawn(async move {
+            let (key, uid) = (key(&name), uid());
+            store.write_status(&key, &uid, &status(7)).await
+        });
+    }
+    while let Some(ended) = writers.join_next().await {
+        assert!(matches!(ended.unwrap(), Err(StoreError::State(_))));
+    }
+    assert_eq!(told(&store), vec![(false, ServiceStatus::default()); 50]);
 }
 
 #[tokio::test]
@@ -170,12 +304,13 @@ async fn a_write_without_a_change_writes_nothing() {
         .write_status(&key("web"), &uid(), &status(2))
         .await
         .unwrap();
-    fs::remove_file(folder.path().join("state.json")).unwrap();
+    let before = fs::read(folder.path().join("state.journal")).unwrap();
     store
         .write_status(&key("web"), &uid(), &status(2))
         .await
         .unwrap();
-    assert!(!folder.path().join("state.json").exists());
+    let after = fs::read(folder.path().join("state.journal")).unwrap();
+    assert_eq!(after, before);
 }
 
 #[tokio::test]

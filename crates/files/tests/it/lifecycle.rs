@@ -3,7 +3,7 @@
 use std::fs;
 
 use landfall_engine::{Report, ReportError};
-use landfall_files::{Manifests, OpenError, Options, StateError};
+use landfall_files::{Manifests, Options};
 use landfall_model::Uid;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
@@ -213,7 +213,7 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
     running
         .until("what is doubtful is told", |running| {
             running
-                .problem("state.json")
+                .problem("state.journal")
                 .contains("kept as remembered: default/web")
         })
         .await;
@@ -221,20 +221,7 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
     running
         .until_heard("Service web 81 127.0.0.2 finalized")
         .await;
-    running.until_heard("problems state.json 0").await;
-}
-
-#[tokio::test]
-async fn two_processes_can_not_share_a_state_directory() {
-    let stage = Stage::new();
-    let running = stage.start().await;
-    let error = Manifests::open(stage.options()).unwrap_err();
-    let OpenError::State(StateError::InUse { holder, .. }) = &error else {
-        panic!("{error}");
-    };
-    assert!(holder.contains(&std::process::id().to_string()), "{holder}");
-    running.stop().await;
-    stage.start().await;
+    running.until_heard("problems state.journal 0").await;
 }
 
 #[tokio::test]

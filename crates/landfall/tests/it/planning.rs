@@ -77,7 +77,7 @@ impl Scene {
 async fn a_plan_on_a_running_instance_shows_what_would_change_and_changes_nothing() {
     let scene = Scene::set().await;
     scene.wish();
-    let state = || fs::read_to_string(scene.lab.state().join("state.json")).unwrap();
+    let state = || fs::read_to_string(scene.lab.state().join("state.journal")).unwrap();
     let (before, view) = (state(), scene.lab.view().await);
     insta::assert_snapshot!("plan_on_an_instance", scene.plan(&[]).await);
     insta::assert_snapshot!("plan_with_prune", scene.plan(&["--prune"]).await);

@@ -161,9 +161,9 @@ async fn a_service_deleted_while_nobody_ran_is_released_and_cleaned() {
     assert!(client::who(address).await.is_err());
     // Written without anybody waiting for it.
     let began = Instant::now();
-    while fs::read_to_string(lab.state().join("state.json"))
+    while !fs::read_to_string(lab.state().join("state.journal"))
         .unwrap()
-        .contains("gone")
+        .contains("{\"service\":\"default/gone\",\"gone\":true}")
     {
         assert!(began.elapsed() < DEADLINE, "it is still remembered");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -128,6 +128,52 @@ impl From<LabelSelectorShape> for Selector {
     }
 }
 
+impl From<&PoolRow> for IpAddressPool {
+    fn from(row: &PoolRow) -> Self {
+        Self {
+            metadata: ObjectMeta {
+                name: Some(row.name.clone()),
+                labels: row.labels.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: IpAddressPoolSpec {
+                addresses: row.addresses.clone(),
+                auto_assign: Some(row.auto_assign),
+                avoid_buggy_ips: Some(row.avoid_buggy),
+                service_allocation: row.allocation.as_ref().map(ServiceAllocation::from),
+            },
+        }
+    }
+}
+
+impl From<&PoolAllocation> for ServiceAllocation {
+    fn from(allocation: &PoolAllocation) -> Self {
+        let shapes = |selectors: &[Selector]| selectors.iter().map(Into::into).collect();
+        Self {
+            priority: allocation.priority,
+            namespaces: allocation.namespaces.clone(),
+            namespace_selectors: shapes(&allocation.namespace_selectors),
+            service_selectors: shapes(&allocation.service_selectors),
+        }
+    }
+}
+
+impl From<&Selector> for LabelSelectorShape {
+    fn from(selector: &Selector) -> Self {
+        let expressions = selector.match_expressions.iter();
+        Self {
+            match_labels: selector.match_labels.clone(),
+            match_expressions: expressions
+                .map(|(key, operator, values)| ExpressionShape {
+                    key: key.clone(),
+                    operator: operator.clone(),
+                    values: values.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +203,32 @@ mod tests {
             allocation.service_selectors[0].match_expressions,
             [("tier".to_owned(), "In".to_owned(), vec!["front".to_owned()])]
         );
+    }
+
+    #[test]
+    fn a_row_becomes_the_object_that_it_was_made_of() {
+        let row = PoolRow {
+            name: "edge".to_owned(),
+            labels: BTreeMap::from([("tier".to_owned(), "front".to_owned())]),
+            addresses: vec!["192.0.2.0/28".to_owned()],
+            avoid_buggy: true,
+            allocation: Some(PoolAllocation {
+                priority: 3,
+                namespaces: vec!["shop".to_owned()],
+                namespace_selectors: vec![Selector {
+                    match_labels: BTreeMap::from([("team".to_owned(), "a".to_owned())]),
+                    match_expressions: Vec::new(),
+                }],
+                service_selectors: vec![Selector {
+                    match_labels: BTreeMap::new(),
+                    match_expressions: vec![("x".to_owned(), "Exists".to_owned(), Vec::new())],
+                }],
+            }),
+            ..PoolRow::default()
+        };
+        let text = serde_json::to_string(&IpAddressPool::from(&row)).unwrap();
+        let shape: IpAddressPool = serde_json::from_str(&text).unwrap();
+        assert_eq!(shape.into_row().unwrap(), row);
     }
 
     #[test]

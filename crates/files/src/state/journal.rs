@@ -1,0 +1,583 @@
+//! The journal: every change is one line of JSON at the end of one file, and counts from when the
+//! line that concludes its batch is on the disk.
+//!
+//! ```text
+//!  {"landfall":"state","format":2,...}
+//!  {"service":"shop/web","object":{...}}       the newest line of a name counts
+//!  {"service":"shop/old","gone":true}
+//!  {"commit":1,"sha256":"..."}                 over everything up to here
+//! ```
+//!
+//! What follows the last conclusion was interrupted and is cut off. A batch that is damaged although
+//! others follow it was not interrupted: such a file is refused. Once most of the file is outdated,
+//! it is written anew beside itself and takes its own place.
+//!
+//! After a failed write the file is cut back to its last conclusion. After a failed sync nobody can
+//! say what is on the disk and what only seems to be, so the next commit writes everything anew.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+
+use landfall_model::ServiceKey;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::entry::{Entry, Key};
+use super::folder::{Folder, Medium};
+
+/// The format of the journal.
+pub(crate) const FORMAT: u64 = 2;
+
+/// The file.
+pub(crate) const JOURNAL: &str = "state.journal";
+
+/// Its successor while that is written.
+pub(crate) const FRESH: &str = "state.journal.new";
+
+/// Changes of entries; `None`: it is gone.
+pub(crate) type Changes = BTreeMap<Key, Option<Entry>>;
+
+/// Smaller journals are not worth writing anew.
+const COMPACT_FROM: u64 = 1024 * 1024;
+
+/// So many times what counts in it may a journal measure.
+const COMPACT_AT: u64 = 3;
+
+/// Lines are handed to the disk in parts of this size.
+const PART: usize = 256 * 1024;
+
+/// An open journal. Everything in it is on the disk.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    folder: Box<dyn Folder>,
+    /// What was changed without success since then is not in it.
+    entries: BTreeMap<Key, Kept>,
+    /// The size of the lines of `entries`.
+    size: u64,
+    end: End,
+    tail: Tail,
+    /// No journal below this size is written anew.
+    compact_from: u64,
+}
+
+/// An entry and the size of its line.
+#[derive(Debug)]
+struct Kept {
+    entry: Entry,
+    size: u64,
+}
+
+/// The end of what is on the disk for certain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct End {
+    place: u64,
+    commits: u64,
+    digest: [u8; 32],
+}
+
+/// The file beyond its end.
+#[derive(Debug)]
+enum Tail {
+    /// There is nothing.
+    Clean(Box<dyn Medium>),
+    /// There may be something, which must be cut off first.
+    Uncut(Box<dyn Medium>),
+    /// The file can't be trusted with anything more.
+    Lost,
+}
+
+/// What failed, and with which file.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) file: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) source: io::Error,
+}
+
+/// What a journal says.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    /// The newest line of every name.
+    pub(crate) lines: BTreeMap<Key, &'a str>,
+    /// What the first line says of the file that this one took the place of.
+    pub(crate) migrated: Option<String>,
+    /// Bytes at the end that were interrupted.
+    pub(crate) interrupted: u64,
+    end: End,
+}
+
+/// Why a journal can't be understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// It was written by something newer.
+    Format(u64),
+    /// It is not as it was written.
+    Broken(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header<'a> {
+    landfall: Cow<'a, str>,
+    format: u64,
+    /// Tells journals apart, so that none can seem to go on in what is left of another one.
+    #[serde(default)]
+    written: Option<jiff::Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    migrated: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Conclusion<'a> {
+    commit: u64,
+    #[serde(borrow)]
+    sha256: Cow<'a, str>,
+}
+
+/// A line, as far as it must be understood to find the newest of each name.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(default)]
+    service: Option<ServiceKey>,
+    #[serde(borrow, default)]
+    pool: Option<Cow<'a, str>>,
+    #[serde(default)]
+    gone: bool,
+    #[serde(default)]
+    object: Option<IgnoredAny>,
+}
+
+// === impl Journal ===
+
+impl Journal {
+    /// Makes a journal with these entries in place of what may be there. When it returns, it is on
+    /// the disk. `migrated` names what it takes the place of.
+    pub(crate) fn create(
+        folder: Box<dyn Folder>,
+        entries: Changes,
+        migrated: Option<String>,
+    ) -> Result<Self, Fault> {
+        let mut journal = Self {
+            folder,
+            entries: BTreeMap::new(),
+            size: 0,
+            end: End::default(),
+            tail: Tail::Lost,
+            compact_from: COMPACT_FROM,
+        };
+        journal.rewrite(&entries, migrated)?;
+        Ok(journal)
+    }
+
+    /// Goes on with a journal that was read.
+    pub(crate) fn resume(
+        mut folder: Box<dyn Folder>,
+        entries: BTreeMap<Key, (Entry, u64)>,
+        reading: &Reading<'_>,
+    ) -> Result<Self, Fault> {
+        let medium = folder
+            .open(JOURNAL)
+            .map_err(fault(JOURNAL, "can't be opened"))?;
+        let entries: BTreeMap<Key, Kept> = entries
+            .into_iter()
+            .map(|(key, (entry, size))| (key, Kept { entry, size }))
+            .collect();
+        let mut journal = Self {
+            folder,
+            size: entries.values().map(|kept| kept.size).sum(),
+            entries,
+            end: reading.end,
+            tail: Tail::Uncut(medium),
+            compact_from: COMPACT_FROM,
+        };
+        // A file system that is full or broken right now must not keep anything from being served:
+        // the next commit tries again.
+        let _ = journal.medium();
+        Ok(journal)
+    }
+
+    /// The directory.
+    pub(crate) fn folder(&mut self) -> &mut dyn Folder {
+        &mut *self.folder
+    }
+
+    /// Writes changes. When it returns, they are on the disk; if it fails, they may be or not, but
+    /// what was there before still is.
+    pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if matches!(self.tail, Tail::Lost) {
+            return self.rewrite(changes, None);
+        }
+        self.append(changes)?;
+        if self.end.place >= self.compact_from.max(self.size.saturating_mul(COMPACT_AT)) {
+            // What it is about is on the disk already: a failure costs nothing but space.
+            self.compact_from = match self.rewrite(&Changes::new(), None) {
+                Ok(()) => COMPACT_FROM,
+                Err(_) => self.end.place.saturating_mul(2),
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes the journal anew as soon as it is worth it, however small it is.
+    #[cfg(test)]
+    pub(super) fn compact_soon(&mut self) {
+        self.compact_from = 0;
+    }
+
+    fn append(&mut self, changes: &Changes) -> Result<(), Fault> {
+        let end = self.end;
+        let medium = self.medium()?;
+        let mut sizes = Vec::with_capacity(changes.len());
+        let mut pen = Pen::new(&mut **medium, end);
+        let written = changes
+            .iter()
+            .try_for_each(|(key, entry)| {
+                sizes.push(pen.line(&key.line(entry.as_ref()))?);
+                Ok(())
+            })
+            .and_then(|()| pen.conclude());
+        let end = match written {
+            Ok(end) => end,
+            Err(error) => {
+                self.suspect();
+                // Gives back the room that half a batch has taken.
+                let _ = self.medium();
+                return Err(fault(JOURNAL, "can't be written")(error));
+            }
+        };
+        if let Err(error) = medium.sync() {
+            self.tail = Tail::Lost;
+            return Err(fault(JOURNAL, "can't be synced")(error));
+        }
+        self.end = end;
+        self.keep(changes, sizes);
+        Ok(())
+    }
+
+    /// Writes everything anew.
+    fn rewrite(&mut self, changes: &Changes, migrated: Option<String>) -> Result<(), Fault> {
+        let (medium, end, sizes) = match self.write_fresh(changes, migrated) {
+            Ok(written) => written,
+            Err(fault) => {
+                let _ = self.folder.remove(FRESH);
+                return Err(fault);
+            }
+        };
+        // From here on neither the old file nor the new one has a name that is certain to stay.
+        self.tail = Tail::Lost;
+        self.folder
+            .rename(FRESH, JOURNAL)
+            .map_err(fault(JOURNAL, "can't be replaced"))?;
+        self.folder
+            .sync()
+            .map_err(fault(JOURNAL, "can't be replaced for good"))?;
+        self.tail = Tail::Clean(medium);
+        self.end = end;
+        self.keep(changes, sizes);
+        Ok(())
+    }
+
+    fn write_fresh(
+        &mut self,
+        changes: &Changes,
+        migrated: Option<String>,
+    ) -> Result<(Box<dyn Medium>, End, Vec<u64>), Fault> {
+        let mut medium = self
+            .folder
+            .create(FRESH)
+            .map_err(fault(FRESH, "can't be made"))?;
+        let mut sizes = Vec::with_capacity(changes.len());
+        let mut pen = Pen::new(&mut *medium, End::default());
+        let written = pen
+            .line(&header(migrated))
+            .and_then(|_| {
+                let unchanged = self
+                    .entries
+                    .iter()
+                    .filter(|(key, _)| !changes.contains_key(key));
+                for (key, kept) in unchanged {
+                    pen.line(&key.line(Some(&kept.entry)))?;
+                }
+                for (key, entry) in changes {
+                    sizes.push(match entry {
+                        Some(entry) => pen.line(&key.line(Some(entry)))?,
+                        None => 0,
+                    });
+                }
+                Ok(())
+            })
+            .and_then(|()| pen.conclude());
+        let end = written.map_err(fault(FRESH, "can't be written"))?;
+        medium.sync().map_err(fault(FRESH, "can't be synced"))?;
+        Ok((medium, end, sizes))
+    }
+
+    /// The file, with nothing beyond its end.
+    fn medium(&mut self) -> Result<&mut Box<dyn Medium>, Fault> {
+        if let Tail::Uncut(medium) = &mut self.tail {
+            medium
+                .cut(self.end.place)
+                .map_err(fault(JOURNAL, "can't be cut back"))?;
+            if let Tail::Uncut(medium) = std::mem::replace(&mut self.tail, Tail::Lost) {
+                self.tail = Tail::Clean(medium);
+            }
+        }
+        match &mut self.tail {
+            Tail::Clean(medium) => Ok(medium),
+            Tail::Uncut(_) | Tail::Lost => Err(Fault {
+                file: JOURNAL,
+                what: "can't be written",
+                source: io::ErrorKind::Other.into(),
+            }),
+        }
+    }
+
+    /// Notes that there may be something beyond the end.
+    fn suspect(&mut self) {
+        self.tail = match std::mem::replace(&mut self.tail, Tail::Lost) {
+            Tail::Clean(medium) | Tail::Uncut(medium) => Tail::Uncut(medium),
+            Tail::Lost => Tail::Lost,
+        };
+    }
+
+    fn keep(&mut self, changes: &Changes, sizes: Vec<u64>) {
+        for ((key, entry), size) in changes.iter().zip(sizes) {
+            let before = match entry {
+                Some(entry) => {
+                    self.size += size;
+                    let entry = entry.clone();
+                    self.entries.insert(key.clone(), Kept { entry, size })
+                }
+                None => self.entries.remove(key),
+            };
+            self.size -= before.map_or(0, |kept| kept.size);
+        }
+    }
+}
+
+fn fault(file: &'static str, what: &'static str) -> impl Fn(io::Error) -> Fault {
+    move |source| Fault { file, what, source }
+}
+
+fn header(migrated: Option<String>) -> String {
+    let header = Header {
+        landfall: "state".into(),
+        format: FORMAT,
+        written: Some(jiff::Timestamp::now()),
+        migrated,
+    };
+    // Two texts, a number and a time always have a JSON form.
+    serde_json::to_string(&header).unwrap_or_default()
+}
+
+// === impl Pen ===
+
+/// Writes one batch from a place on.
+struct Pen<'a> {
+    medium: &'a mut dyn Medium,
+    digest: Sha256,
+    commits: u64,
+    place: u64,
+    waiting: Vec<u8>,
+}
+
+impl<'a> Pen<'a> {
+    fn new(medium: &'a mut dyn Medium, end: End) -> Self {
+        Self {
+            medium,
+            digest: begin(&end),
+            commits: end.commits + 1,
+            place: end.place,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Writes a line, and returns its size.
+    fn line(&mut self, text: &str) -> io::Result<u64> {
+        let start = self.waiting.len();
+        self.waiting.extend_from_slice(text.as_bytes());
+        self.waiting.push(b'\n');
+        self.digest
+            .update(self.waiting.get(start..).unwrap_or_default());
+        if self.waiting.len() >= PART {
+            self.flush()?;
+        }
+        Ok(text.len() as u64 + 1)
+    }
+
+    /// Writes the line that makes the batch count.
+    fn conclude(mut self) -> io::Result<End> {
+        let digest: [u8; 32] = self.digest.clone().finalize().into();
+        let conclusion = Conclusion {
+            commit: self.commits,
+            sha256: shown(&digest).into(),
+        };
+        let text = serde_json::to_string(&conclusion)?;
+        self.waiting.extend_from_slice(text.as_bytes());
+        self.waiting.push(b'\n');
+        self.flush()?;
+        Ok(End {
+            place: self.place,
+            commits: self.commits,
+            digest,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut rest = self.waiting.as_slice();
+        while !rest.is_empty() {
+            let written = match self.medium.write_at(rest, self.place) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.place += written as u64;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+/// The digest of a batch, before its lines: it depends on all that stands before it in the file.
+fn begin(end: &End) -> Sha256 {
+    let mut digest = Sha256::new();
+    digest.update(end.digest);
+    digest.update((end.commits + 1).to_le_bytes());
+    digest
+}
+
+/// The first half of a digest is enough for people and for accidents.
+fn shown(digest: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(32);
+    for byte in digest.iter().take(16) {
+        // Writing into a text can't fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+// === reading ===
+
+/// Reads a journal. Pure.
+pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
+    let first = bytes.split(|byte| *byte == b'\n').next();
+    let header: Header<'_> = serde_json::from_slice(first.unwrap_or_default())
+        .map_err(|error| Damage::Broken(format!("the first line is none of a journal: {error}")))?;
+    if header.format != FORMAT {
+        return Err(Damage::Format(header.format));
+    }
+    let mut reading = Reading {
+        lines: BTreeMap::new(),
+        migrated: header.migrated,
+        interrupted: 0,
+        end: End::default(),
+    };
+    let mut start = 0;
+    while let Some(batch) = Batch::next(bytes, start, &reading.end) {
+        let skipped = usize::from(start == 0);
+        for line in batch.lines.iter().skip(skipped) {
+            let (key, object) = understand(line).map_err(Damage::Broken)?;
+            match object {
+                Some(text) => reading.lines.insert(key, text),
+                None => reading.lines.remove(&key),
+            };
+        }
+        reading.end = batch.end;
+        start = usize::try_from(batch.end.place).unwrap_or(usize::MAX);
+    }
+    let tail = bytes.get(start..).unwrap_or_default();
+    if start == 0 {
+        let why = "not even what it began with is complete";
+        return Err(Damage::Broken(why.to_owned()));
+    }
+    if let Some(why) = why_not_interrupted(tail, reading.end.commits) {
+        return Err(Damage::Broken(format!("{why} (from byte {start} on)")));
+    }
+    reading.interrupted = tail.len() as u64;
+    Ok(reading)
+}
+
+/// One batch that is complete.
+struct Batch<'a> {
+    lines: Vec<&'a str>,
+    end: End,
+}
+
+impl<'a> Batch<'a> {
+    fn next(bytes: &'a [u8], start: usize, before: &End) -> Option<Self> {
+        let mut lines = Vec::new();
+        let mut place = start;
+        for line in whole_lines(bytes.get(start..)?) {
+            let after = place + line.len() + 1;
+            let text = std::str::from_utf8(line).ok()?;
+            if let Some(conclusion) = conclusion(line) {
+                let mut digest = begin(before);
+                digest.update(bytes.get(start..place)?);
+                let digest: [u8; 32] = digest.finalize().into();
+                let is_whole =
+                    conclusion.commit == before.commits + 1 && conclusion.sha256 == shown(&digest);
+                let end = End {
+                    place: after as u64,
+                    commits: conclusion.commit,
+                    digest,
+                };
+                return is_whole.then_some(Self { lines, end });
+            }
+            lines.push(text);
+            place = after;
+        }
+        None
+    }
+}
+
+/// Lines that end.
+fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter_map(|line| line.strip_suffix(b"\n"))
+}
+
+fn conclusion(line: &[u8]) -> Option<Conclusion<'_>> {
+    // Names and objects stand in lines that begin otherwise.
+    line.starts_with(b"{\"commit\":")
+        .then(|| serde_json::from_slice(line).ok())?
+}
+
+/// Why the end of a file is not simply a batch that was interrupted: then something that counted may
+/// be lost in it.
+fn why_not_interrupted(tail: &[u8], commits: u64) -> Option<&'static str> {
+    let mut is_json = true;
+    for line in whole_lines(tail) {
+        if let Some(conclusion) = conclusion(line) {
+            if conclusion.commit > commits + 1 {
+                return Some("something in the middle of it is damaged");
+            }
+            if conclusion.commit == commits + 1 && is_json {
+                return Some("something in it was changed after it was written");
+            }
+        }
+        is_json &= serde_json::from_slice::<IgnoredAny>(line).is_ok();
+    }
+    None
+}
+
+fn understand(text: &str) -> Result<(Key, Option<&str>), String> {
+    let line: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let key = match (line.service, line.pool) {
+        (Some(service), None) => Some(Key::Service(service)),
+        (None, Some(pool)) => Some(Key::Pool(pool.into_owned())),
+        _ => None,
+    };
+    let key = key.ok_or_else(|| format!("a line is about nothing known: {text}"))?;
+    if !line.gone && line.object.is_none() {
+        return Err(format!("a line has no object: {text}"));
+    }
+    Ok((key, (!line.gone).then_some(text)))
+}

@@ -1,0 +1,379 @@
+//! A disk that fails as disks do: it fills up, errs, writes less than it was asked to, and forgets
+//! at a power cut what was not synced, or part of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::folder::{Folder, Medium};
+use super::{Remembered, StateDir, StateError};
+
+/// What happens at one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The power is cut just before it.
+    CutBefore,
+    /// The power is cut just after it.
+    CutAfter,
+    /// It fails. A write leaves half of it behind, a sync forgets what it was to keep.
+    Fails,
+    /// A write takes only half of what it is given.
+    Short,
+    /// There is no room from then on.
+    Full,
+}
+
+/// A disk with one folder. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sim(Arc<Mutex<Disk>>);
+
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    files: Vec<Content>,
+    /// Which file has which name, on the disk and as it seems.
+    durable: BTreeMap<String, usize>,
+    names: BTreeMap<String, usize>,
+    trouble: Option<(usize, Trouble)>,
+    done: usize,
+    is_full: bool,
+    is_off: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    durable: Vec<u8>,
+    pending: Vec<Operation>,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    kind: Kind,
+    /// A sync has failed to keep it, and no later one will.
+    is_forgotten: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Write(u64, Vec<u8>),
+    Cut(u64),
+}
+
+#[derive(Debug)]
+struct Handle {
+    sim: Sim,
+    file: usize,
+}
+
+// === impl Sim ===
+
+impl Sim {
+    /// A disk that holds one file.
+    pub(crate) fn holding(name: &str, bytes: &[u8]) -> Self {
+        let sim = Self::default();
+        let mut disk = sim.disk();
+        disk.files.push(Content {
+            durable: bytes.to_vec(),
+            pending: Vec::new(),
+        });
+        disk.durable.insert(name.to_owned(), 0);
+        disk.names.insert(name.to_owned(), 0);
+        drop(disk);
+        sim
+    }
+
+    /// Opens a state directory on it, as a process does that starts.
+    pub(crate) fn open(&self) -> Result<(StateDir, Remembered), StateError> {
+        let lock = File::open("/dev/null").unwrap();
+        StateDir::read(Path::new("/state"), Box::new(self.clone()), lock)
+    }
+
+    /// Lets something happen at the operation that is so many away.
+    pub(crate) fn plan(&self, away: usize, trouble: Trouble) {
+        let mut disk = self.disk();
+        disk.trouble = Some((disk.done + away, trouble));
+    }
+
+    /// Everything is fine from now on, until the next plan.
+    pub(crate) fn mend(&self) {
+        let mut disk = self.disk();
+        disk.trouble = None;
+        disk.is_full = false;
+    }
+
+    /// How many operations there were.
+    pub(crate) fn operations(&self) -> usize {
+        self.disk().done
+    }
+
+    /// Whether the power is cut.
+    pub(crate) fn is_off(&self) -> bool {
+        self.disk().is_off
+    }
+
+    /// The names as they seem.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.disk().names.keys().cloned().collect()
+    }
+
+    /// What a file seems to hold.
+    pub(crate) fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let disk = self.disk();
+        let file = disk.files.get(*disk.names.get(name)?)?;
+        Some(file.seen())
+    }
+
+    /// Everything that may be found after a power cut now.
+    pub(crate) fn after_power_cut(&self) -> Vec<Self> {
+        let disk = self.disk().clone();
+        let mut found = Vec::new();
+        for keeps_names in [false, true] {
+            let mut sims = vec![disk.after(keeps_names, |_| Vec::new())];
+            sims.push(disk.after(keeps_names, |file| file.pending.clone()));
+            let last = |file: &Content| match file.pending.last().map(|last| &last.kind) {
+                Some(Kind::Write(_, bytes)) => bytes.len(),
+                Some(Kind::Cut(_)) | None => 0,
+            };
+            let longest = disk.files.iter().map(last).max().unwrap_or(0);
+            for length in 0..longest {
+                // The last write ends early.
+                sims.push(disk.after(keeps_names, |file| {
+                    file.with_last(|bytes| bytes.truncate(length))
+                }));
+            }
+            for start in (0..longest).step_by(32) {
+                // A part of it is missing, although what follows is there.
+                sims.push(disk.after(keeps_names, |file| {
+                    file.with_last(|bytes| {
+                        let part = bytes.iter_mut().skip(start).take(32);
+                        part.for_each(|byte| *byte = 0);
+                    })
+                }));
+            }
+            found.extend(sims);
+        }
+        let found = found.into_iter();
+        found.map(|disk| Self(Arc::new(Mutex::new(disk)))).collect()
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.0.lock().unwrap()
+    }
+
+    /// One operation. `act` does it, all or half.
+    fn operate<R>(
+        &self,
+        act: impl FnOnce(&mut Disk, Option<Trouble>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut disk = self.disk();
+        if disk.is_off {
+            return Err(io::Error::other("the power is cut"));
+        }
+        let number = disk.done;
+        disk.done += 1;
+        let trouble = match disk.trouble {
+            Some((at, trouble)) if at == number => Some(trouble),
+            _ => None,
+        };
+        if trouble == Some(Trouble::CutBefore) {
+            disk.is_off = true;
+            return Err(io::Error::other("the power is cut"));
+        }
+        if trouble == Some(Trouble::Full) {
+            disk.is_full = true;
+        }
+        let result = act(&mut disk, trouble);
+        if trouble == Some(Trouble::CutAfter) {
+            disk.is_off = true;
+            return Err(io::Error::other("the power is cut"));
+        }
+        result
+    }
+}
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+fn broken() -> io::Error {
+    io::Error::other("input/output error")
+}
+
+impl Folder for Sim {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.content(name))
+    }
+
+    fn open(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+        let file = *self.disk().names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(Handle {
+            sim: self.clone(),
+            file,
+        }))
+    }
+
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+        let file = self.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            if disk.is_full {
+                return Err(full());
+            }
+            disk.files.push(Content::default());
+            let file = disk.files.len() - 1;
+            disk.names.insert(name.to_owned(), file);
+            Ok(file)
+        })?;
+        Ok(Box::new(Handle {
+            sim: self.clone(),
+            file,
+        }))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            let file = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            disk.names.insert(to.to_owned(), file);
+            Ok(())
+        })
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            disk.names.remove(name);
+            Ok(())
+        })
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            disk.durable = disk.names.clone();
+            Ok(())
+        })
+    }
+}
+
+impl Medium for Handle {
+    fn write_at(&mut self, bytes: &[u8], place: u64) -> io::Result<usize> {
+        self.sim.operate(|disk, trouble| {
+            if disk.is_full {
+                return Err(full());
+            }
+            let length = match trouble {
+                Some(Trouble::Fails | Trouble::Short) => bytes.len().div_ceil(2),
+                _ => bytes.len(),
+            };
+            disk.files[self.file].pending.push(Operation {
+                kind: Kind::Write(place, bytes[..length].to_vec()),
+                is_forgotten: false,
+            });
+            match trouble {
+                Some(Trouble::Fails) => Err(broken()),
+                _ => Ok(length),
+            }
+        })
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.sim.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            disk.files[self.file].pending.push(Operation {
+                kind: Kind::Cut(length),
+                is_forgotten: false,
+            });
+            Ok(())
+        })
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sim.operate(|disk, trouble| {
+            let file = &mut disk.files[self.file];
+            if trouble == Some(Trouble::Fails) {
+                for operation in &mut file.pending {
+                    operation.is_forgotten = true;
+                }
+                return Err(broken());
+            }
+            let (forgotten, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut file.pending)
+                .into_iter()
+                .partition(|operation| operation.is_forgotten);
+            file.durable = apply(&file.durable, &kept);
+            file.pending = forgotten;
+            Ok(())
+        })
+    }
+}
+
+// === impl Disk ===
+
+impl Disk {
+    /// The disk after a power cut of which so much of what was not synced is left.
+    fn after(&self, keeps_names: bool, left: impl Fn(&Content) -> Vec<Operation>) -> Self {
+        let files = self.files.iter().map(|file| Content {
+            durable: apply(&file.durable, &left(file)),
+            pending: Vec::new(),
+        });
+        let names = if keeps_names {
+            &self.names
+        } else {
+            &self.durable
+        };
+        Self {
+            files: files.collect(),
+            durable: names.clone(),
+            names: names.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    fn seen(&self) -> Vec<u8> {
+        apply(&self.durable, &self.pending)
+    }
+
+    /// All that is pending, the last write of it changed.
+    fn with_last(&self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Operation> {
+        let mut pending = self.pending.clone();
+        if let Some(Operation {
+            kind: Kind::Write(_, bytes),
+            ..
+        }) = pending.last_mut()
+        {
+            change(bytes);
+        }
+        pending
+    }
+}
+
+fn apply(durable: &[u8], operations: &[Operation]) -> Vec<u8> {
+    let mut bytes = durable.to_vec();
+    for operation in operations {
+        match &operation.kind {
+            Kind::Write(place, text) => {
+                let place = usize::try_from(*place).unwrap();
+                if bytes.len() < place + text.len() {
+                    bytes.resize(place + text.len(), 0);
+                }
+                bytes[place..place + text.len()].copy_from_slice(text);
+            }
+            Kind::Cut(length) => bytes.resize(usize::try_from(*length).unwrap(), 0),
+        }
+    }
+    bytes
+}
