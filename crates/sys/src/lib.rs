@@ -15,6 +15,7 @@ pub mod limits;
 pub mod listen;
 pub mod memory;
 pub mod pipe;
+pub mod rights;
 pub mod stream;
 pub mod timer;
 
