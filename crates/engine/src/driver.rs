@@ -342,13 +342,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn note_problems(&self) {
+        let problems: Vec<Reason> = self
+            .world
+            .problems()
+            .chain(&self.pool_problems)
+            .cloned()
+            .collect();
+        self.handle
+            .book
+            .read(|pages| problems::log(&pages.problems, &problems));
         self.handle.book.write(|pages| {
-            pages.problems = self
-                .world
-                .problems()
-                .chain(&self.pool_problems)
-                .cloned()
-                .collect();
+            pages.problems = problems;
             pages.synced = self.world.synced();
         });
     }
@@ -646,6 +650,7 @@ fn clock() -> Instant {
 mod echo;
 mod lost;
 mod prepare;
+mod problems;
 mod tracked;
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +85,7 @@ pub struct Manifests {
     /// Pools that are told as remembered, because they are in no readable file.
     doubtful_pools: Vec<String>,
     settle: Settle,
+    asked: Arc<Notify>,
     routine: Instant,
     unwatched: Option<Reason>,
 }
@@ -162,12 +164,20 @@ impl Manifests {
             state_problems: Vec::new(),
             doubtful_pools: Vec::new(),
             settle: Settle::default(),
+            asked: Arc::default(),
             routine: Instant::now(),
             unwatched,
         };
         let seen = manifests.eyes.look(stdin);
         manifests.take_in(seen);
         Ok((manifests, store))
+    }
+
+    /// Looks also when this is raised, whatever stirred.
+    #[must_use]
+    pub fn look_when(mut self, asked: Arc<Notify>) -> Self {
+        self.asked = asked;
+        self
     }
 
     /// Tells everything that is there, then [`Fact::Synced`], then every change, until cancelled or
@@ -210,6 +220,7 @@ impl Manifests {
                 () = teller.cancel.cancelled() => return Err(Silenced),
                 () = self.store.changed() => return Ok(false),
                 hint = next_hint(self.hints.as_mut()) => self.stirred(&hint),
+                () = self.asked.notified() => return Ok(true),
                 () = tokio::time::sleep_until(look_at) => return Ok(true),
             }
         }

@@ -41,7 +41,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     .await?;
     let origin = args.cluster.origin();
     options.fleet.learn_cluster(&connection, &origin).await?;
-    let stop = Stop::watch();
+    let stop = Stop::watch(grace)?;
     if !args.leader_elect {
         let instance =
             on_cluster(options, connection, &identity, WriteGuard::always(), None).await?;

@@ -8,9 +8,10 @@ use landfall_model::view::{CloudCallsView, InstanceView, MetricsView};
 use landfall_model::wire::service_list;
 use landfall_web::{Heartbeat, PlanError};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::platform::Platform;
-use crate::{planning, view};
+use crate::{logging, planning, view};
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
 /// waits for anything outside.
@@ -22,28 +23,42 @@ pub struct Desk {
     handle: EngineHandle<Platform>,
     classes: Classes,
     started: String,
+    leaving: CancellationToken,
 }
 
 // === impl Desk ===
 
 impl Desk {
-    /// A desk for this engine; `started` is RFC 3339.
-    pub fn new(handle: EngineHandle<Platform>, classes: Classes, started: String) -> Self {
+    /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not ready
+    /// any more, and its loop, which ends then, is no sign of trouble.
+    pub fn new(
+        handle: EngineHandle<Platform>,
+        classes: Classes,
+        started: String,
+        leaving: CancellationToken,
+    ) -> Self {
         Self {
             handle,
             classes,
             started,
+            leaving,
         }
     }
 }
 
 impl landfall_web::Instance for Desk {
     fn view(&self) -> Arc<InstanceView> {
-        Arc::new(view::instance(&self.handle, &self.started))
+        let mut view = view::instance(&self.handle, &self.started);
+        if self.leaving.is_cancelled() {
+            view.ready = false;
+            view.waiting.push("it is stopping".to_owned());
+        }
+        Arc::new(view)
     }
 
     fn metrics(&self) -> MetricsView {
         let mut metrics = self.handle.metrics.view();
+        metrics.lost_log_lines = logging::lost();
         let providers = self.handle.providers.iter().zip(self.classes.names());
         for (provider, instance) in providers {
             let Platform::OpenStack(openstack) = &**provider else {
@@ -68,10 +83,12 @@ impl landfall_web::Instance for Desk {
     }
 
     fn heartbeat(&self) -> Heartbeat {
-        Heartbeat {
-            age: self.handle.pulse.age(Instant::now()),
-            limit: STUCK,
-        }
+        let age = if self.leaving.is_cancelled() {
+            Duration::ZERO
+        } else {
+            self.handle.pulse.age(Instant::now())
+        };
+        Heartbeat { age, limit: STUCK }
     }
 
     fn services_json(&self) -> serde_json::Value {

@@ -73,6 +73,21 @@ pub struct Instance {
     proxy: Option<Arc<Proxy>>,
     started: String,
     lifetime: Lifetime,
+    /// The admin endpoint, which outlives the rest.
+    web: Lifetime,
+    /// Ends readiness.
+    leaving: CancellationToken,
+}
+
+// === impl Lifetime ===
+
+impl Lifetime {
+    /// Ends the tasks, and returns once they have ended.
+    async fn end(&self) {
+        self.cancel.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
 }
 
 // === impl Instance ===
@@ -147,17 +162,21 @@ impl Instance {
         for account in silent {
             tasks.spawn(keep_greeting(account, cancel.clone()));
         }
-        let desk = Arc::new(Desk::new(handle.clone(), classes, started.clone()));
-        let web = landfall_web::Options {
+        let (web, leaving) = (Lifetime::default(), CancellationToken::new());
+        let desk = Desk::new(handle.clone(), classes, started.clone(), leaving.clone());
+        let names = landfall_web::Options {
             names: Names::new(options.admin_names),
         };
-        tasks.spawn(landfall_web::serve(listener, desk, web, cancel.clone()));
+        let serving = landfall_web::serve(listener, Arc::new(desk), names, web.cancel.clone());
+        web.tasks.spawn(serving);
         Ok(Self {
             admin,
             handle,
             proxy,
             started,
             lifetime,
+            web,
+            leaving,
         })
     }
 
@@ -189,24 +208,15 @@ impl Instance {
             .with_context(|| format!("not ready after {} s", patience.as_secs()))
     }
 
-    /// Stops deciding, then lets connections end for as long as `grace`. Addresses stay claimed.
+    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as long
+    /// as `grace`, in this order. The admin endpoint answers until then. Addresses stay claimed.
     pub async fn stop(self, grace: Duration) {
-        let Self {
-            handle,
-            proxy,
-            lifetime,
-            ..
-        } = self;
-        lifetime.cancel.cancel();
-        lifetime.tasks.close();
-        lifetime.tasks.wait().await;
-        drop(handle);
-        let Some(proxy) = proxy else { return };
-        if let Some(proxy) = Arc::into_inner(proxy) {
+        self.leaving.cancel();
+        self.lifetime.end().await;
+        if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
-        } else {
-            tracing::error!("the data plane is still in use; connections are cut");
         }
+        self.web.end().await;
     }
 }
 

@@ -22,6 +22,7 @@ mod instance;
 mod logging;
 mod muted;
 mod orphans;
+mod outlet;
 mod plan;
 mod planning;
 mod platform;
@@ -32,8 +33,8 @@ mod table;
 mod up;
 mod view;
 
-use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -44,6 +45,9 @@ const CONTROL_THREADS: usize = 2;
 
 /// The exit code of a command line that is wrong, as clap has it.
 const WRONG_USAGE: u8 = 2;
+
+/// How long the end of the process waits for what blocks: standard input, a disk that hangs.
+const BLOCKED: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     landfall_sys::memory::share();
@@ -56,21 +60,28 @@ fn main() -> ExitCode {
         .enable_all()
         .build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(run(command)),
+        Ok(runtime) => {
+            let outcome = runtime.block_on(run(command));
+            runtime.shutdown_timeout(BLOCKED);
+            outcome
+        }
         Err(error) => Err(anyhow::Error::new(error).context("starting the runtime")),
     };
-    match outcome {
+    let code = match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "landfall: {}", told(&error));
+            let _ = logging::complain(&format!("landfall: {}\n", told(&error)));
             if error.is::<planning::NoSuchPath>() {
-                return ExitCode::from(WRONG_USAGE);
+                ExitCode::from(WRONG_USAGE)
+            } else {
+                ExitCode::FAILURE
             }
-            ExitCode::FAILURE
         }
-    }
+    };
+    logging::finish();
+    code
 }
 
 /// An error with its causes, each once: many of them end in the words of what caused them.
@@ -93,15 +104,15 @@ async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Demo(args) => {
             // The member that fails its check does so on purpose.
-            logging::start(args.log_format, "error");
+            logging::start(args.log_format, "error")?;
             demo::run(args).await.map(|()| true)
         }
         Command::Up(args) => {
-            logging::start(args.log_format, "info");
+            logging::start(args.log_format, "info")?;
             up::run(args).await.map(|()| true)
         }
         Command::Controller(args) => {
-            logging::start(args.log_format, "info");
+            logging::start(args.log_format, "info")?;
             controller::run(args).await.map(|()| true)
         }
         Command::Get(args) => get::run(args).await.map(|()| true),
@@ -109,11 +120,11 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Plan(args) => plan::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Adopt(args) => {
-            logging::start(cli::LogFormat::Text, "warn");
+            logging::start(cli::LogFormat::Text, "warn")?;
             adopt::run(args).await
         }
         Command::Orphans(args) => {
-            logging::start(cli::LogFormat::Text, "warn");
+            logging::start(cli::LogFormat::Text, "warn")?;
             orphans::run(args).await
         }
         Command::Completion { shell } => shell::completion(shell).map(|()| true),

@@ -1,48 +1,199 @@
-//! When a stop is asked for: SIGINT or SIGTERM; a second one ends the process at once.
+//! Signals: SIGINT and SIGTERM ask for a stop, a second one ends the process at once, SIGHUP asks for
+//! a look at the manifests. The others that would end a process by default are taken and logged.
+//!
+//! They are received on a thread and a runtime of their own, so that a stop works whatever the rest of
+//! the process does; a stop that is not over in time is ended there, too.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// Exit status after a second signal: 128 + SIGINT.
-const IMPATIENT: i32 = 130;
+use crate::logging;
 
-/// Tells when a stop is asked for.
-#[derive(Clone, Debug)]
-pub struct Stop(CancellationToken);
+/// Exit status after a second signal: 128 + SIGINT.
+const AT_ONCE: i32 = 130;
+
+/// Exit status of a stop that was not over in time.
+const OVERDUE: i32 = 1;
+
+/// How long a stop may take beyond the time that connections have.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// Signals without a meaning here that would end the process: SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM,
+/// SIGSTKFLT, SIGXFSZ (a write then fails), SIGVTALRM, SIGPROF, SIGIO and SIGPWR of Linux.
+const WITHOUT_MEANING: [i32; 10] = [10, 12, 13, 14, 16, 25, 26, 27, 29, 30];
+
+/// Tells what signals asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    asked: CancellationToken,
+    reload: Arc<Notify>,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Stop(&'static str),
+    Reload,
+    Nothing(i32),
+}
+
+/// What follows from a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// A stop begins.
+    Begin(&'static str),
+    /// The process ends.
+    End,
+    /// Manifests are looked at.
+    Reload,
+    /// Only the log tells.
+    Nothing(i32),
+}
 
 // === impl Stop ===
 
 impl Stop {
-    /// From now on the first SIGINT or SIGTERM asks for a stop, and a second one ends the process.
-    /// Before that either of them ends it: right as long as there is nothing to end in order.
-    pub fn watch() -> Self {
-        let asked = CancellationToken::new();
-        let (Ok(mut interrupt), Ok(mut terminate)) = (
-            signal(SignalKind::interrupt()),
-            signal(SignalKind::terminate()),
-        ) else {
-            tracing::error!("signals can't be received; only SIGKILL will stop this process");
-            return Self(asked);
+    /// From now on the first SIGINT or SIGTERM asks for a stop, which has `grace` and a margin, and a
+    /// second one ends the process. No other signal does that can be received.
+    pub fn watch(grace: Duration) -> io::Result<Self> {
+        let stop = Self::default();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let requests = {
+            let _inside = runtime.enter();
+            receive()?
         };
-        let stop = Self(asked.clone());
-        // It lives exactly as long as the process, so nobody needs its handle.
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => tracing::info!("interrupted; stopping"),
-                _ = terminate.recv() => tracing::info!("asked to terminate; stopping"),
-            }
-            asked.cancel();
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            std::process::exit(IMPATIENT);
-        });
-        stop
+        let serving = stop.clone();
+        // It lives exactly as long as the process.
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                let status = runtime.block_on(serving.obey(requests, grace));
+                logging::finish();
+                std::process::exit(status);
+            })?;
+        Ok(stop)
     }
 
     /// Returns once a stop was asked for, at once if that is so already.
     pub async fn asked(&self) {
-        self.0.cancelled().await;
+        self.asked.cancelled().await;
+    }
+
+    /// Does something unless a stop is asked for before it is done.
+    pub async fn unless_asked<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.asked.run_until_cancelled(work).await
+    }
+
+    /// Raised when everything is to be looked at again.
+    pub fn reload(&self) -> Arc<Notify> {
+        self.reload.clone()
+    }
+
+    /// Does what is asked for until the process is to end at once. Returns its exit status.
+    async fn obey(self, mut requests: mpsc::Receiver<Request>, grace: Duration) -> i32 {
+        let mut overdue = std::pin::pin!(async {
+            self.asked.cancelled().await;
+            tokio::time::sleep(grace + MARGIN).await;
+        });
+        loop {
+            let request = tokio::select! {
+                () = &mut overdue => {
+                    tracing::error!("the stop is not over in time; the process ends");
+                    return OVERDUE;
+                }
+                Some(request) = requests.recv() => request,
+            };
+            match effect(request, self.asked.is_cancelled()) {
+                Effect::Begin(why) => {
+                    tracing::info!("{why}; stopping");
+                    self.asked.cancel();
+                }
+                Effect::End => return AT_ONCE,
+                Effect::Reload => {
+                    tracing::info!(
+                        "SIGHUP: manifests are looked at now; options and files of --config and \
+                         --cloud-config are read at a start"
+                    );
+                    self.reload.notify_one();
+                }
+                Effect::Nothing(signal) => tracing::info!(signal, "this signal has no effect"),
+            }
+        }
+    }
+}
+
+fn effect(request: Request, stopping: bool) -> Effect {
+    match request {
+        Request::Stop(_) if stopping => Effect::End,
+        Request::Stop(why) => Effect::Begin(why),
+        Request::Reload => Effect::Reload,
+        Request::Nothing(signal) => Effect::Nothing(signal),
+    }
+}
+
+/// Receives signals. Must be called inside the runtime that does.
+fn receive() -> io::Result<mpsc::Receiver<Request>> {
+    let (sender, requests) = mpsc::channel(1);
+    let with_meaning = [
+        (SignalKind::interrupt(), Request::Stop("interrupted")),
+        (SignalKind::terminate(), Request::Stop("asked to terminate")),
+        (SignalKind::hangup(), Request::Reload),
+    ];
+    let without =
+        WITHOUT_MEANING.map(|number| (SignalKind::from_raw(number), Request::Nothing(number)));
+    for (kind, request) in with_meaning.into_iter().chain(without) {
+        let mut received = signal(kind)?;
+        let sender = sender.clone();
+        // It ends with its runtime, which is the process's end.
+        tokio::spawn(async move {
+            while received.recv().await.is_some() && sender.send(request).await.is_ok() {}
+        });
+    }
+    Ok(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+    const STOP: Request = Request::Stop("interrupted");
+
+    #[test]
+    fn no_other_signal_begins_or_ends_a_stop() {
+        for stopping in [false, true] {
+            assert_eq!(effect(Request::Reload, stopping), Effect::Reload);
+            assert_eq!(effect(Request::Nothing(10), stopping), Effect::Nothing(10));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_request_begins_a_stop_and_the_second_ends_the_process_at_once() {
+        let (began, stop) = (Instant::now(), Stop::default());
+        let (asking, requests) = mpsc::channel(1);
+        let end = tokio::spawn(stop.clone().obey(requests, GRACE));
+        asking.send(STOP).await.unwrap();
+        stop.asked().await;
+        asking.send(STOP).await.unwrap();
+        assert_eq!((end.await.unwrap(), began.elapsed()), (130, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_that_hangs_ends_with_a_failure_after_the_grace_and_a_margin() {
+        let (began, stop) = (Instant::now(), Stop::default());
+        let (asking, requests) = mpsc::channel(1);
+        let end = tokio::spawn(stop.obey(requests, GRACE));
+        asking.send(STOP).await.unwrap();
+        assert_eq!(end.await.unwrap(), 1);
+        assert_eq!(began.elapsed().as_secs(), (GRACE + MARGIN).as_secs());
     }
 }

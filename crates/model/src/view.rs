@@ -197,6 +197,9 @@ pub struct MetricsView {
     /// What was asked of clouds.
     #[serde(default)]
     pub cloud_calls: Vec<CloudCallsView>,
+    /// Log lines that could not be written.
+    #[serde(default)]
+    pub lost_log_lines: u64,
 }
 
 /// Requests of one kind to a cloud, since the start.

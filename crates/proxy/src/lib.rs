@@ -33,4 +33,4 @@ mod worker;
 pub use inbound::Inbound;
 pub use listener::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
 pub use pool::{Health, Lease, PoolState};
-pub use proxy::{Applied, ListenerStatus, Proxy, ProxyConfig};
+pub use proxy::{Applied, ListenerStatus, Proxy, ProxyConfig, Sockets};

@@ -9,11 +9,13 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use handover::Sockets;
+pub(crate) use handover::copy;
 use landfall_model::listener::Listener;
 use landfall_model::{Protocol, Uid};
 use landfall_sys::{limits, listen};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +25,8 @@ use crate::listener::{ListenError, ListenerConfig, ListenerId, ListenerState, Ow
 use crate::monitor::Monitors;
 use crate::pool::{Leaving, MemberStatus};
 use crate::worker::Worker;
+
+mod handover;
 
 /// How a data plane is run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +47,8 @@ pub struct Proxy {
     listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
     /// Closed, but connections go on until they end or the drain time passes.
     draining: Arc<Mutex<Vec<Arc<ListenerState>>>>,
+    /// Sockets of another process, for listeners that are not open yet.
+    adopted: Mutex<Sockets>,
     changes: watch::Sender<u64>,
     monitors: Monitors,
     tasks: TaskTracker,
@@ -107,6 +113,7 @@ impl Proxy {
             change: AsyncMutex::new(()),
             listeners: Mutex::default(),
             draining: Arc::default(),
+            adopted: Mutex::default(),
             changes: watch::Sender::new(0),
             monitors: Monitors::new(runtime.clone(), stop.child_token()),
             tasks: TaskTracker::new(),
@@ -165,6 +172,11 @@ impl Proxy {
             let _one_at_a_time = self.change.lock().await;
             self.close_now(id).await;
         }
+        self.end(grace).await;
+    }
+
+    /// Gives connections of listeners that are closed `grace` to end, and ends the workers.
+    async fn end(&self, grace: Duration) {
         let draining = lock(&self.draining).clone();
         let drained = async {
             for state in &draining {
@@ -223,20 +235,31 @@ impl Proxy {
         let id = state.id();
         let (address, count) = (id.socket_address(), self.workers.len());
         let failed = |source| ListenError::from_bind(id, source);
+        let adopted = self.take_adopted(id);
+        let missing = count.saturating_sub(adopted.len());
         let commands: Vec<Opening> = match id.key.protocol {
-            Protocol::Tcp => listen::tcp(address, count)
-                .map_err(failed)?
-                .into_iter()
-                .map(Opening::Tcp)
-                .collect(),
-            Protocol::Udp => listen::udp(address, count)
-                .map_err(failed)?
-                .into_iter()
-                .map(Opening::Udp)
-                .collect(),
+            Protocol::Tcp => {
+                let more = match adopted.len() {
+                    0 => listen::tcp(address, count),
+                    _ => listen::more_tcp(address, missing),
+                };
+                let adopted = adopted.into_iter().map(TcpListener::from);
+                let sockets = adopted.chain(more.map_err(failed)?);
+                sockets.map(Opening::Tcp).collect()
+            }
+            Protocol::Udp => {
+                let more = match adopted.len() {
+                    0 => listen::udp(address, count),
+                    _ => listen::more_udp(address, missing),
+                };
+                let adopted = adopted.into_iter().map(UdpSocket::from);
+                let sockets = adopted.chain(more.map_err(failed)?);
+                sockets.map(Opening::Udp).collect()
+            }
             Protocol::Sctp => return Err(ListenError::Sctp { id }),
         };
-        for (worker, opening) in self.workers.iter().zip(commands) {
+        // A process with more workers may have left more sockets than there are workers here.
+        for (worker, opening) in self.workers.iter().cycle().zip(commands) {
             let state = state.clone();
             let opened = worker.ask(|done| match opening {
                 Opening::Tcp(socket) => Command::OpenTcp(state, socket, done),
@@ -244,7 +267,7 @@ impl Proxy {
             });
             let opened = opened.await.map_err(|_| ListenError::ShuttingDown { id });
             if let Err(error) = opened.and_then(|opened| opened.map_err(failed)) {
-                self.close_sockets(id).await;
+                self.tell_all(id, Command::Close).await;
                 return Err(error);
             }
         }
@@ -280,10 +303,14 @@ impl Proxy {
     }
 
     async fn close_now(&self, id: ListenerId) -> bool {
+        self.close_by(id, Command::Close).await
+    }
+
+    async fn close_by(&self, id: ListenerId, command: Closing) -> bool {
         let Some(state) = self.listeners().remove(&id) else {
             return false;
         };
-        self.close_sockets(id).await;
+        self.tell_all(id, command).await;
         state.closing().cancel();
         tracing::info!(listener = %id, service = %state.owner(), "listener closed");
         lock(&self.draining).push(state.clone());
@@ -306,10 +333,10 @@ impl Proxy {
         true
     }
 
-    async fn close_sockets(&self, id: ListenerId) {
+    async fn tell_all(&self, id: ListenerId, command: Closing) {
         for worker in self.workers.iter() {
             // A worker that is gone holds no sockets.
-            let _ = worker.ask(|done| Command::Close(id, done)).await;
+            let _ = worker.ask(|done| command(id, done)).await;
         }
     }
 
@@ -323,6 +350,9 @@ impl Drop for Proxy {
         self.stop.cancel();
     }
 }
+
+/// The command that takes a listener's sockets from a worker.
+type Closing = fn(ListenerId, oneshot::Sender<()>) -> Command;
 
 /// A socket on its way to a worker.
 enum Opening {

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod listen;
 pub mod memory;
 pub mod pipe;
+pub mod rights;
 pub mod stream;
 pub mod timer;
 

@@ -14,27 +14,43 @@ const DATAGRAM_ROOM: usize = 1 << 20;
 /// Opens `count` TCP sockets that share one port. Fails with "address in use" if any other socket
 /// holds the port, even one of the same user that would be willing to share.
 pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let sockets = (0..count).map(|position| {
-        let socket = bind(address, Type::STREAM, position > 0)?;
-        // Inherited by accepted connections, which saves a call for each.
-        socket.set_tcp_nodelay(true)?;
-        socket.listen(BACKLOG)?;
-        share(&socket)?;
-        Ok(socket.into())
-    });
-    sockets.collect()
+    (0..count)
+        .map(|position| one_tcp(address, position > 0))
+        .collect()
+}
+
+/// Opens `count` more sockets on a port of our own, which others of ours hold already.
+pub fn more_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    (0..count).map(|_| one_tcp(address, true)).collect()
+}
+
+fn one_tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = bind(address, Type::STREAM, shared)?;
+    // Inherited by accepted connections, which saves a call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.listen(BACKLOG)?;
+    share(&socket)?;
+    Ok(socket.into())
 }
 
 /// As [`tcp`], for UDP.
 pub fn udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
-    let sockets = (0..count).map(|position| {
-        let socket = bind(address, Type::DGRAM, position > 0)?;
-        share(&socket)?;
-        // A smaller buffer still serves; bursts then lose datagrams earlier.
-        let _ = socket.set_recv_buffer_size(DATAGRAM_ROOM);
-        Ok(socket.into())
-    });
-    sockets.collect()
+    (0..count)
+        .map(|position| one_udp(address, position > 0))
+        .collect()
+}
+
+/// As [`more_tcp`], for UDP.
+pub fn more_udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+    (0..count).map(|_| one_udp(address, true)).collect()
+}
+
+fn one_udp(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+    let socket = bind(address, Type::DGRAM, shared)?;
+    share(&socket)?;
+    // A smaller buffer still serves; bursts then lose datagrams earlier.
+    let _ = socket.set_recv_buffer_size(DATAGRAM_ROOM);
+    Ok(socket.into())
 }
 
 /// The first socket takes the port for itself alone, and only then lets others share it: two

@@ -26,6 +26,9 @@ use backends::{Backends, FAILING_NAME};
 /// How long the demo may take until everything serves and the failing member is known as such.
 const START: Duration = Duration::from_secs(20);
 
+/// How long connections may go on after a stop was asked for.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Addresses that are this demo's as long as it runs.
 struct Pool {
     range: String,
@@ -61,8 +64,14 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         admin_names: Vec::new(),
         workers: None,
     };
-    let instance = up::on_files(options, files).await?;
-    let stop = Stop::watch();
+    let stop = Stop::watch(GRACE)?;
+    let Some(instance) = stop
+        .unless_asked(up::on_files(options, files, stop.reload()))
+        .await
+    else {
+        return Ok(());
+    };
+    let instance = instance?;
     let outcome = tokio::select! {
         () = stop.asked() => {
             if args.once {
@@ -73,7 +82,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         }
         outcome = serve(&args, &instance, &backends, folder.path(), &stop) => outcome,
     };
-    instance.stop(Duration::from_secs(1)).await;
+    instance.stop(GRACE).await;
     cancel.cancel();
     tasks.close();
     tasks.wait().await;

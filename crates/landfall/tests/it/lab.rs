@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use landfall_model::reason::{Code, Reason};
@@ -135,11 +135,18 @@ impl Lab {
 
     /// Starts it and does not wait.
     pub fn spawn(&mut self) {
+        self.spawn_with(|_| {});
+    }
+
+    /// The same for a command that was changed before.
+    pub fn spawn_with(&mut self, change: impl FnOnce(&mut Command)) {
         assert!(self.running.is_none(), "it runs already");
         let arguments = self.up();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut command = program(self.home.path(), &arguments);
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped());
+        change(&mut command);
+        let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         if let Some(input) = &self.input {
             pipe.write_all(input.as_bytes()).unwrap();
@@ -152,6 +159,44 @@ impl Lab {
     pub async fn start(&mut self) {
         self.spawn();
         self.found().await;
+    }
+
+    /// The same for a command that was changed before.
+    pub async fn start_with(&mut self, change: impl FnOnce(&mut Command)) {
+        self.spawn_with(change);
+        self.found().await;
+    }
+
+    /// Waits until it answers at an address that it was given and can't say.
+    pub async fn answers_at(&mut self, admin: SocketAddr) {
+        let began = Instant::now();
+        while client::http(admin, "/healthz").await.is_err() {
+            assert!(began.elapsed() < DEADLINE, "it does not answer");
+            tokio::time::sleep(LOOK).await;
+        }
+        self.running.as_mut().expect("it runs").admin = Some(admin);
+    }
+
+    /// Waits until it says that it is not ready.
+    pub async fn not_ready(&self) {
+        let began = Instant::now();
+        while client::http(self.admin(), "/readyz").await.unwrap().status != 503 {
+            assert!(began.elapsed() < DEADLINE, "it is ready");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits for a log line with this message.
+    pub async fn logged(&self, message: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let mut lines = self.log().into_iter();
+            if let Some(line) = lines.find(|line| line["message"] == message) {
+                return line;
+            }
+            assert!(began.elapsed() < DEADLINE, "{message:?} is not logged");
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Waits until it has said where it answers, which is once it is ready (or slow to be).

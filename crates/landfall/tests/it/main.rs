@@ -11,6 +11,7 @@ mod simulated;
 
 mod adopt;
 mod backend;
+mod blocked_log;
 mod broken_files;
 mod client;
 mod commands;
@@ -36,5 +37,6 @@ mod refusals;
 mod requests;
 mod restart;
 mod scene;
+mod signals;
 mod traffic;
 mod witness;

@@ -40,8 +40,8 @@ pub struct Ended {
 
 impl Running {
     pub fn of(mut child: Child) -> Self {
-        let stdout = Captured::of(child.stdout.take().unwrap());
-        let stderr = Captured::of(child.stderr.take().unwrap());
+        let stdout = Captured::of(child.stdout.take());
+        let stderr = Captured::of(child.stderr.take());
         Self {
             child,
             admin: None,
@@ -62,11 +62,12 @@ impl Running {
 // === impl Captured ===
 
 impl Captured {
-    /// Reads on a thread that ends with the program.
-    fn of(pipe: impl Read + Send + 'static) -> Self {
+    /// Reads on a thread that ends with the program; nothing, where the test has taken the pipe.
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
         let text = Arc::new(Mutex::new(String::new()));
         let into = text.clone();
         let reader = std::thread::spawn(move || {
+            let Some(pipe) = pipe else { return };
             let mut pipe = BufReader::new(pipe);
             let mut line = String::new();
             while pipe.read_line(&mut line).is_ok_and(|length| length > 0) {

@@ -14,11 +14,12 @@ use landfall_sys::stream::Stream;
 use super::connection::Connection;
 use super::pump::would_block;
 use super::slab::Key;
-use super::{Command, Engine, Subject, client_token, tasks};
+use super::{Command, Copies, Engine, Subject, client_token, tasks};
 use crate::counters::Refusal;
 use crate::http::Front;
 use crate::inbound::Inbound;
 use crate::listener::{ListenerId, ListenerState, Place};
+use crate::proxy::copy;
 
 /// How many connections one listener may accept before other events have their turn.
 const SHARE: usize = 64;
@@ -70,7 +71,32 @@ impl Engine {
             .keys_where(|acceptor| acceptor.listener.id() == id)
         {
             while self.accept_some(key) == Accepted::More {}
-            self.acceptors.remove(key);
+            self.remove_acceptor(key);
+        }
+    }
+
+    /// Gives up the sockets of a listener, with all who are in their queues.
+    pub(super) fn leave_acceptors(&mut self, id: ListenerId) {
+        let of_listener = |acceptor: &Acceptor| acceptor.listener.id() == id;
+        for key in self.acceptors.keys_where(of_listener) {
+            self.remove_acceptor(key);
+        }
+    }
+
+    /// Copies every listening socket.
+    pub(super) fn copy_acceptors(&mut self) -> Copies {
+        let keys = self.acceptors.keys_where(|_| true);
+        let copies = keys.into_iter().filter_map(|key| {
+            let acceptor = self.acceptors.get_mut(key)?;
+            Some(copy(acceptor.listener.id(), &acceptor.socket))
+        });
+        copies.collect()
+    }
+
+    fn remove_acceptor(&mut self, key: Key) {
+        if let Some(acceptor) = self.acceptors.remove(key) {
+            // Closing it would not end its events while another process has a copy.
+            let _ = self.tools.epoll.remove(&acceptor.socket);
         }
     }
 

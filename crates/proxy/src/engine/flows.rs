@@ -23,10 +23,11 @@ use landfall_sys::epoll::Watch;
 use super::pump::would_block;
 use super::slab::{Key, Slab};
 use super::wheel::Wheel;
-use super::{Subject, Tools, millis};
+use super::{Copies, Subject, Tools, millis};
 use crate::counters::Refusal;
 use crate::listener::{ListenerConfig, ListenerId, ListenerState, Place};
 use crate::pool::Lease;
+use crate::proxy::copy;
 use crate::proxy_protocol::{Header, Origin, Parsed};
 use crate::recency::Recency;
 
@@ -107,13 +108,36 @@ impl Flows {
         added
     }
 
-    pub(super) fn close(&mut self, id: ListenerId) {
+    pub(super) fn close(&mut self, id: ListenerId, tools: &Tools) {
         for key in self.table.keys_where(|flow| flow.listener.id() == id) {
             self.end(key);
         }
         for key in self.ports.keys_where(|port| port.listener.id() == id) {
-            self.ports.remove(key);
+            if let Some(port) = self.ports.remove(key) {
+                // Closing it would not end its events while another process has a copy.
+                let _ = tools.epoll.remove(&port.socket);
+            }
         }
+    }
+
+    /// Reads nothing more from clients of a listener. Replies to them still go through its socket.
+    pub(super) fn leave(&mut self, id: ListenerId, tools: &Tools) {
+        for key in self.ports.keys_where(|port| port.listener.id() == id) {
+            if let Some(port) = self.ports.get_mut(key) {
+                let _ = tools.epoll.remove(&port.socket);
+            }
+            self.eager.retain(|subject| *subject != Subject::Port(key));
+        }
+    }
+
+    /// Copies every listener's socket.
+    pub(super) fn copy(&mut self) -> Copies {
+        let keys = self.ports.keys_where(|_| true);
+        let copies = keys.into_iter().filter_map(|key| {
+            let port = self.ports.get_mut(key)?;
+            Some(copy(port.listener.id(), &port.socket))
+        });
+        copies.collect()
     }
 
     /// Ends flows whose member's drain time is over.

@@ -31,6 +31,7 @@ pub(crate) mod wheel;
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -75,6 +76,11 @@ pub(crate) enum Command {
     ),
     /// Close a listener's socket, after taking the connections that wait. Connections go on.
     Close(ListenerId, oneshot::Sender<()>),
+    /// Leave a listener's sockets, with all that waits in them, to the process that has copies of
+    /// them. Connections go on, and so do replies to UDP clients.
+    Leave(ListenerId, oneshot::Sender<()>),
+    /// Copy all sockets of listeners.
+    Copy(oneshot::Sender<Copies>),
     /// A paused acceptor may go on.
     Resume(Key),
     /// End what is cut: a member's or a listener's drain time is over.
@@ -82,6 +88,9 @@ pub(crate) enum Command {
     /// End everything and return.
     Stop,
 }
+
+/// Copies of the sockets of listeners.
+pub(crate) type Copies = Vec<(ListenerId, io::Result<OwnedFd>)>;
 
 /// The engine of one worker.
 pub(crate) struct Engine {
@@ -335,8 +344,18 @@ impl Engine {
             }
             Command::Close(id, done) => {
                 self.close_acceptors(id);
-                self.flows.close(id);
+                self.flows.close(id, &self.tools);
                 let _ = done.send(());
+            }
+            Command::Leave(id, done) => {
+                self.leave_acceptors(id);
+                self.flows.leave(id, &self.tools);
+                let _ = done.send(());
+            }
+            Command::Copy(done) => {
+                let mut copies = self.copy_acceptors();
+                copies.extend(self.flows.copy());
+                let _ = done.send(copies);
             }
             Command::Resume(key) => self.resume_acceptor(key),
             Command::Sweep => {

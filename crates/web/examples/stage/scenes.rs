@@ -240,6 +240,7 @@ pub fn metrics() -> MetricsView {
             count: 21,
             seconds: 1.5,
         }],
+        lost_log_lines: 0,
     }
 }
 

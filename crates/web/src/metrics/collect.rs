@@ -214,7 +214,8 @@ impl Snapshot {
         page.one(&table::QUEUED, self.engine.queued)?;
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
-        self.clouds(page)
+        self.clouds(page)?;
+        page.one(&table::LOG_LOST, self.engine.lost_log_lines)
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {

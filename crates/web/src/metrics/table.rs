@@ -124,6 +124,8 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "How long these requests took, together.";
+    LOG_LOST = Counter "landfall_log_lines_lost" []
+        "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
 }
 
 /// The reference page, `docs/metrics.md`.

@@ -1,0 +1,120 @@
+//! A log and an output that can't be written: a full disk, a closed pipe, a reader that hangs. All
+//! that is lost are lines.
+
+use std::fs::File;
+use std::io::{PipeReader, Write as _, pipe};
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::backend::Backend;
+use crate::client;
+use crate::lab::{DEADLINE, Lab};
+use crate::look::at;
+use crate::manifest::svc;
+
+/// The write end of a pipe whose reader keeps it, and reads nothing, and which is full.
+fn hanging() -> (PipeReader, Stdio) {
+    let (reader, writer) = pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    // It waits for room until the reader is gone.
+    std::thread::spawn(move || while filler.write_all(&[b'.'; 4096]).is_ok() {});
+    (reader, writer.into())
+}
+
+/// The write end of a pipe that has no reader.
+fn closed() -> Stdio {
+    let (_reader, writer) = pipe().unwrap();
+    writer.into()
+}
+
+fn full_disk() -> Stdio {
+    File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap()
+        .into()
+}
+
+/// Follows edits, serves what is new, is healthy, and ends when asked to.
+async fn works(mut lab: Lab) {
+    let backend = Backend::lines("pod", lab.ranges.backend(1, 80)).await;
+    let web = |port| svc("web").tcp(port).members(&[backend.address]).yaml();
+    lab.write("web.yaml", &web(8080));
+    let first = lab.ready("default/web").await;
+    assert_eq!(client::who(at(&first, 8080)).await.unwrap(), "pod");
+    for port in 8081..8086 {
+        lab.write("web.yaml", &web(port));
+        let edited = |view: &landfall_model::view::ServiceView| {
+            let ports = view.listeners.iter().map(|it| it.key.port.get());
+            ports.eq([port])
+        };
+        let edited = lab.until("default/web", "is edited", edited).await;
+        assert_eq!(client::who(at(&edited, port)).await.unwrap(), "pod");
+    }
+    let second = svc("second").tcp(80).members(&[backend.address]).yaml();
+    lab.write("second.yaml", &second);
+    let second = lab.ready("default/second").await;
+    assert_eq!(client::who(at(&second, 80)).await.unwrap(), "pod");
+    assert_eq!(lab.text("/healthz").await, "ok\n");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_on_a_full_disk_stops_nothing_and_what_is_lost_is_counted() {
+    let mut lab = Lab::new();
+    lab.start_with(|command| {
+        command.stderr(full_disk());
+    })
+    .await;
+    // Something to log, to begin with.
+    lab.signal(Signal::HUP);
+    let began = Instant::now();
+    loop {
+        let metrics = lab.text("/metrics").await;
+        let mut lines = metrics.lines();
+        let lost = lines.find_map(|line| line.strip_prefix("landfall_log_lines_lost_total "));
+        if lost.expect("it is counted").parse::<u64>().unwrap() > 0 {
+            break;
+        }
+        assert!(began.elapsed() < DEADLINE, "nothing is lost");
+    }
+    works(lab).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_into_a_closed_pipe_stops_nothing() {
+    let mut lab = Lab::new();
+    lab.start_with(|command| {
+        command.stderr(closed());
+    })
+    .await;
+    works(lab).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_reader_hangs_stops_nothing() {
+    let mut lab = Lab::new();
+    let (_reader, stderr) = hanging();
+    lab.start_with(|command| {
+        command.env("LANDFALL_LOG", "trace").stderr(stderr);
+    })
+    .await;
+    works(lab).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_output_that_nothing_reads_stops_nothing() {
+    let (_reader, hanging) = hanging();
+    for stdout in [closed(), full_disk(), hanging] {
+        let lab = Lab::new();
+        let admin = std::net::SocketAddr::new(lab.ranges.spare(2), 9640);
+        let mut lab = lab.also(&["--admin", &admin.to_string()]);
+        lab.spawn_with(|command| {
+            command.stdout(stdout);
+        });
+        lab.answers_at(admin).await;
+        works(lab).await;
+    }
+}

@@ -1,0 +1,96 @@
+//! Listening sockets that pass from one process to the next. Both hold the same sockets, with the same
+//! queues, so nothing that waits in them is lost while one process ends and the other begins.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use landfall_model::Protocol;
+use landfall_model::listener::ListenerKey;
+use socket2::SockRef;
+
+use super::{Proxy, lock};
+use crate::engine::Command;
+use crate::listener::ListenerId;
+
+/// Sockets of listeners, by what they listen on.
+pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
+
+impl Proxy {
+    /// Keeps sockets of another process for the listeners that are opened from now on. What is not a
+    /// listening socket of its address is left out.
+    pub fn adopt(&self, sockets: Sockets) {
+        let fitting = sockets.into_iter().map(|(id, sockets)| {
+            let sockets = sockets.into_iter().filter(|it| fits(id, it));
+            (id, sockets.collect())
+        });
+        lock(&self.adopted).extend(fitting);
+    }
+
+    /// Closes adopted sockets for which no listener was opened. Returns of how many listeners.
+    pub fn drop_adopted(&self) -> usize {
+        std::mem::take(&mut *lock(&self.adopted)).len()
+    }
+
+    pub(super) fn take_adopted(&self, id: ListenerId) -> Vec<OwnedFd> {
+        lock(&self.adopted).remove(&id).unwrap_or_default()
+    }
+
+    /// Returns copies of the sockets of all open listeners, for another process. Nothing changes here.
+    pub async fn sockets(&self) -> io::Result<Sockets> {
+        let _no_change_meanwhile = self.change.lock().await;
+        let mut sockets = Sockets::new();
+        for worker in self.workers.iter() {
+            let copies = worker.ask(Command::Copy).await;
+            let gone = |_| io::Error::other("the data plane is shutting down");
+            for (id, copy) in copies.map_err(gone)? {
+                sockets.entry(id).or_default().push(copy?);
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Leaves all sockets to the process that has copies of them, gives connections `grace` to end,
+    /// and ends the workers. Flows of UDP still get their members' replies.
+    pub async fn retire(&self, grace: Duration) {
+        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
+        for id in ids {
+            let _one_at_a_time = self.change.lock().await;
+            self.close_by(id, Command::Leave).await;
+        }
+        self.end(grace).await;
+    }
+}
+
+/// Whether a socket is what it is said to be.
+fn fits(id: ListenerId, socket: &OwnedFd) -> bool {
+    let socket = SockRef::from(socket);
+    let at = socket.local_addr().ok().and_then(|it| it.as_socket());
+    let listens = match id.key.protocol {
+        Protocol::Tcp => socket.is_listener().unwrap_or(false),
+        Protocol::Udp => socket.r#type().is_ok_and(|it| it == socket2::Type::DGRAM),
+        Protocol::Sctp => false,
+    };
+    listens && at == Some(id.socket_address())
+}
+
+/// Copies one socket of a listener.
+pub(crate) fn copy(id: ListenerId, socket: impl AsFd) -> (ListenerId, io::Result<OwnedFd>) {
+    (id, socket.as_fd().try_clone_to_owned())
+}
+
+// === impl ListenerId ===
+
+impl ListenerId {
+    /// What a socket of this address and protocol listens on; `None` for port 0.
+    pub fn of(address: SocketAddr, protocol: Protocol) -> Option<Self> {
+        let port = NonZeroU16::new(address.port())?;
+        Some(Self {
+            address: address.ip(),
+            key: ListenerKey { protocol, port },
+        })
+    }
+}
