@@ -3,6 +3,7 @@
 
 mod cluster;
 mod proxy;
+mod up;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -23,6 +24,9 @@ pub enum Bench {
     /// `landfall controller` on a large cluster: memory, time to know it, CPU per event, writes
     #[command(after_help = cluster::HELP)]
     Cluster(cluster::ClusterArgs),
+    /// `landfall up` with many Services: time to serve them, bytes written, memory, edits
+    #[command(after_help = up::HELP)]
+    Up(up::UpArgs),
     /// The address allocator: filling pools, claiming and releasing
     Ipam,
 }
@@ -34,8 +38,12 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
         Bench::Cluster(args) if !args.landfall.is_empty() => {
             stage::block_on(cluster::run(place, &args))
         }
-        Bench::Proxy(_) | Bench::Cluster(_) if cfg!(debug_assertions) => again_optimised(place),
+        Bench::Up(args) if args.landfall.is_some() => up::run(place, &args),
+        Bench::Proxy(_) | Bench::Cluster(_) | Bench::Up(_) if cfg!(debug_assertions) => {
+            again_optimised(place)
+        }
         Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
+        Bench::Up(args) => up::run(place, &args),
         Bench::Proxy(args) => {
             stage::block_on(async {
                 let mut stages = Stages::new(1);

@@ -95,8 +95,11 @@ const NAMED: usize = 3;
 // === impl Catalog ===
 
 impl Catalog {
-    /// Takes in a survey.
-    pub(crate) fn update(&mut self, survey: Survey) {
+    /// Takes in a survey. Returns whether it tells anything else than the last one.
+    pub(crate) fn update(&mut self, survey: Survey) -> bool {
+        if self.repeats(&survey) {
+            return false;
+        }
         let mut before: BTreeMap<Arc<str>, Part> = std::mem::take(&mut self.parts)
             .into_iter()
             .map(|part| (part.name.clone(), part))
@@ -113,6 +116,18 @@ impl Catalog {
         self.parts.extend(kept);
         self.troubles = survey.troubles;
         self.unlisted = !survey.unlisted.is_empty();
+        true
+    }
+
+    /// Whether a survey found all files as they were, and no others.
+    fn repeats(&self, survey: &Survey) -> bool {
+        let mut pairs = survey.files.iter().zip(&self.parts);
+        survey.files.len() == self.parts.len()
+            && pairs
+                .all(|(file, part)| matches!(file.finding, Finding::Same) && file.name == part.name)
+            && survey.unlisted.is_empty()
+            && !self.unlisted
+            && survey.troubles == self.troubles
     }
 
     /// What may stand in a file that could not be read, or not quite.

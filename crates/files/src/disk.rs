@@ -115,7 +115,8 @@ impl Disk {
                     self.folder(&path, 0, &mut taken, &mut look);
                 }
                 Ok(metadata) if metadata.is_file() => {
-                    self.file(&path, &metadata, &mut taken, &mut look);
+                    let real = look.behind(&path);
+                    self.file(&path, real, &metadata, &mut taken, &mut look);
                 }
                 Ok(_) => self.pipe(&path, &mut look),
                 Err(error) => self.absent(&path, &error, &mut look),
@@ -160,7 +161,12 @@ impl Disk {
                 return;
             }
         };
-        entries.sort_by_key(fs::DirEntry::file_name);
+        entries.sort_by_cached_key(fs::DirEntry::file_name);
+        // Found once for all files in it: thousands of them are looked at every time.
+        let real_folder = fs::canonicalize(folder).ok();
+        if let Some(real) = &real_folder {
+            look.folders.insert(real.clone());
+        }
         for entry in entries {
             let path = entry.path();
             // Names with a dot in front are editors' and kubelets' own business.
@@ -174,7 +180,12 @@ impl Disk {
                     }
                 }
                 Ok(metadata) if metadata.is_file() && is_manifest(&path) => {
-                    self.file(&path, &metadata, taken, look);
+                    let is_link = entry.file_type().map_or(true, |kind| kind.is_symlink());
+                    let real = match &real_folder {
+                        Some(folder) if !is_link => Some(folder.join(entry.file_name())),
+                        Some(_) | None => look.behind(&path),
+                    };
+                    self.file(&path, real, &metadata, taken, look);
                 }
                 Err(error) if is_manifest(&path) && !is_gone(&path) => {
                     let name = name_of(&path);
@@ -190,15 +201,15 @@ impl Disk {
     fn file(
         &mut self,
         path: &Path,
+        real: Option<PathBuf>,
         metadata: &Metadata,
         taken: &mut HashSet<PathBuf>,
         look: &mut Look,
     ) {
-        if let Ok(real) = fs::canonicalize(path) {
-            if self.is_ours(&real) || !taken.insert(real.clone()) {
-                return;
-            }
-            look.watch_around(&real);
+        if let Some(real) = real
+            && (self.is_ours(&real) || !taken.insert(real))
+        {
+            return;
         }
         let name = name_of(path);
         let print = Print::of(metadata);
@@ -251,6 +262,13 @@ impl Disk {
 // === impl Look ===
 
 impl Look {
+    /// Returns where a file really is, and notes that it can be replaced there.
+    fn behind(&mut self, path: &Path) -> Option<PathBuf> {
+        let real = fs::canonicalize(path).ok()?;
+        self.watch_around(&real);
+        Some(real)
+    }
+
     /// A path can be replaced in the folder that it stands in.
     fn watch_around(&mut self, path: &Path) {
         self.folders.insert(folder_of(path).to_owned());

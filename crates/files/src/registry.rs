@@ -134,6 +134,11 @@ impl Registry {
         }
     }
 
+    /// Whether a Service that the manifests spoke of is not among these.
+    pub(crate) fn misses_any(&self, rows: &Rows) -> bool {
+        self.wanted.keys().any(|key| !rows.contains_key(key))
+    }
+
     /// Services that are kept only because a file can't be read.
     pub(crate) fn doubtful(&self) -> impl ExactSizeIterator<Item = &ServiceKey> {
         self.unseen.iter()

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// After the last change of any kind.
 pub(crate) const QUIET: Duration = Duration::from_millis(50);
 
+/// After a single manifest was replaced or written to its end.
+pub(crate) const BRISK: Duration = Duration::from_millis(10);
+
 /// After the last change while a manifest is being written: `kubectl get -o yaml > web.yaml` empties
 /// the file at once and fills it when the answer is there.
 pub(crate) const WRITING: Duration = Duration::from_secs(1);
@@ -33,6 +36,10 @@ pub(crate) enum Stir {
 pub(crate) struct Settle {
     since: Option<(Instant, Instant)>,
     writing: HashSet<PathBuf>,
+    /// Manifests that changed in any way.
+    stirred: HashSet<PathBuf>,
+    /// Whether something else happened that may concern any file.
+    is_vague: bool,
 }
 
 // === impl Settle ===
@@ -42,6 +49,11 @@ impl Settle {
     pub(crate) fn stir(&mut self, path: &Path, stir: Stir, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
+        if is_manifest(path) {
+            self.stirred.insert(path.to_owned());
+        } else if !is_hidden(path) {
+            self.is_vague = true;
+        }
         match stir {
             Stir::Written => {
                 if is_manifest(path) {
@@ -58,12 +70,21 @@ impl Settle {
     pub(crate) fn stir_somewhere(&mut self, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
+        self.is_vague = true;
+    }
+
+    /// Whether all that happened is that one manifest was replaced, or written to its end: then
+    /// there is little to wait for, but what is missing may still turn up in another file.
+    pub(crate) fn is_brisk(&self) -> bool {
+        self.stirred.len() == 1 && self.writing.is_empty() && !self.is_vague
     }
 
     /// When to look; `None`: there is no reason to.
     pub(crate) fn due(&self) -> Option<Instant> {
         let (first, last) = self.since?;
-        let pause = if self.writing.is_empty() {
+        let pause = if self.is_brisk() {
+            BRISK
+        } else if self.writing.is_empty() {
             QUIET
         } else {
             WRITING
@@ -75,7 +96,15 @@ impl Settle {
     pub(crate) fn looked(&mut self) {
         self.since = None;
         self.writing.clear();
+        self.stirred.clear();
+        self.is_vague = false;
     }
+}
+
+/// Names with a dot in front are drafts of editors. (`..data`, which kubelets turn, is everything.)
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.first() == Some(&b'.') && name.get(1) != Some(&b'.')
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -88,6 +117,7 @@ mod tests {
     use super::*;
 
     const WEB: &str = "/etc/landfall/web.yaml";
+    const DNS: &str = "/etc/landfall/dns.yaml";
 
     fn after(start: Instant, milliseconds: u64) -> Instant {
         start + Duration::from_millis(milliseconds)
@@ -113,11 +143,32 @@ mod tests {
             start,
             &[
                 (0, WEB, Stir::Changed),
-                (30, WEB, Stir::Changed),
+                (30, DNS, Stir::Changed),
                 (60, WEB, Stir::Changed),
             ],
         );
         assert_eq!(settle.due(), Some(after(start, 110)));
+        assert!(!settle.is_brisk());
+    }
+
+    #[test]
+    fn a_single_manifest_that_was_replaced_is_looked_at_sooner() {
+        let start = Instant::now();
+        let mut settle = settle(
+            start,
+            &[
+                (0, "/etc/landfall/.web.yaml.swp", Stir::Written),
+                (5, WEB, Stir::Changed),
+            ],
+        );
+        assert_eq!(settle.due(), Some(after(start, 15)));
+        assert!(settle.is_brisk());
+        settle.stir(
+            Path::new("/etc/landfall/..data"),
+            Stir::Changed,
+            after(start, 6),
+        );
+        assert_eq!(settle.due(), Some(after(start, 56)));
     }
 
     #[test]
@@ -126,14 +177,14 @@ mod tests {
         let mut settle = settle(start, &[(0, WEB, Stir::Written)]);
         assert_eq!(settle.due(), Some(start + WRITING));
         settle.stir(Path::new(WEB), Stir::Closed, after(start, 300));
-        assert_eq!(settle.due(), Some(after(start, 350)));
+        assert_eq!(settle.due(), Some(after(start, 310)));
     }
 
     #[test]
     fn a_manifest_that_is_renamed_away_while_written_is_waited_for_no_longer() {
         let start = Instant::now();
         let settle = settle(start, &[(0, WEB, Stir::Written), (10, WEB, Stir::Changed)]);
-        assert_eq!(settle.due(), Some(after(start, 60)));
+        assert_eq!(settle.due(), Some(after(start, 20)));
     }
 
     #[test]

@@ -31,6 +31,16 @@ const ROUTINE: Duration = Duration::from_secs(10);
 /// The same where changes are not told at all.
 const ROUTINE_UNWATCHED: Duration = Duration::from_secs(2);
 
+/// With very many files a look takes long, and comes once in so many times that long at most.
+const ROUTINE_SHARE: u32 = 2000;
+
+/// It comes in the end.
+const ROUTINE_LONGEST: Duration = Duration::from_secs(60);
+
+/// The same two where changes are not told at all.
+const ROUTINE_SHARE_UNWATCHED: u32 = 50;
+const ROUTINE_LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
+
 /// How often folders that came to be watched are looked at again at once.
 const LOOKS: usize = 3;
 
@@ -86,6 +96,10 @@ pub struct Manifests {
     doubtful_pools: Vec<String>,
     settle: Settle,
     asked: Arc<Notify>,
+    /// Whether the last look came so soon that what is missing may be on its way to another file.
+    is_brisk: bool,
+    /// Whether something was found and not told for that reason.
+    is_untold: bool,
     routine: Instant,
     unwatched: Option<Reason>,
 }
@@ -101,6 +115,8 @@ struct Eyes {
 struct Seen {
     surveys: Vec<Survey>,
     unwatched: Option<Reason>,
+    /// How long looking took.
+    took: Duration,
 }
 
 /// Nobody listens any more.
@@ -165,6 +181,8 @@ impl Manifests {
             doubtful_pools: Vec::new(),
             settle: Settle::default(),
             asked: Arc::default(),
+            is_brisk: false,
+            is_untold: false,
             routine: Instant::now(),
             unwatched,
         };
@@ -201,8 +219,7 @@ impl Manifests {
                 self.tell_problems(teller).await?;
             }
             has_looked = self.next_event(teller).await?;
-            if has_looked {
-                self.look().await?;
+            if has_looked && self.look().await? {
                 self.tell_objects(teller).await?;
             }
         }
@@ -235,7 +252,9 @@ impl Manifests {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Silenced> {
+    /// Returns whether there may be something to tell.
+    async fn look(&mut self) -> Result<bool, Silenced> {
+        self.is_brisk = self.settle.is_brisk();
         // Before the look, so that what stirs meanwhile leads to the next one.
         self.settle.looked();
         let mut eyes = std::mem::take(&mut self.eyes);
@@ -246,8 +265,7 @@ impl Manifests {
         match looked.await {
             Ok((eyes, seen)) => {
                 self.eyes = eyes;
-                self.take_in(seen);
-                Ok(())
+                Ok(self.take_in(seen) | self.is_untold)
             }
             Err(error) => {
                 // The runtime is going down, or reading panicked, which it must not.
@@ -257,19 +275,17 @@ impl Manifests {
         }
     }
 
-    fn take_in(&mut self, seen: Seen) {
+    fn take_in(&mut self, seen: Seen) -> bool {
+        let mut is_news = false;
         for survey in seen.surveys {
-            self.catalog.update(survey);
+            is_news |= self.catalog.update(survey);
         }
         if self.eyes.watcher.is_some() {
+            is_news |= self.unwatched != seen.unwatched;
             self.unwatched = seen.unwatched;
         }
-        self.routine = Instant::now()
-            + if self.unwatched.is_some() {
-                ROUTINE_UNWATCHED
-            } else {
-                ROUTINE
-            };
+        self.routine = Instant::now() + routine(self.unwatched.is_none(), seen.took);
+        is_news
     }
 
     async fn tell_objects(&mut self, teller: &Teller) -> Result<(), Silenced> {
@@ -286,6 +302,14 @@ impl Manifests {
             }
             _ => true,
         });
+        self.is_untold = self.is_brisk && {
+            let misses_service = self.store.with(|registry| registry.misses_any(&services));
+            misses_service || self.told.misses_any(&merged.objects, &pools)
+        };
+        if self.is_untold {
+            self.settle.stir_somewhere(Instant::now().into_std());
+            return Ok(());
+        }
         self.file_problems = merged.problems;
         let doubts = self.catalog.doubts();
         let settled = self.store.change(|registry| {
@@ -362,6 +386,17 @@ impl Manifests {
     }
 }
 
+/// When to look although nothing stirred, after a look that took so long.
+fn routine(is_watched: bool, took: Duration) -> Duration {
+    if is_watched {
+        took.saturating_mul(ROUTINE_SHARE)
+            .clamp(ROUTINE, ROUTINE_LONGEST)
+    } else {
+        took.saturating_mul(ROUTINE_SHARE_UNWATCHED)
+            .clamp(ROUTINE_UNWATCHED, ROUTINE_LONGEST_UNWATCHED)
+    }
+}
+
 async fn next_hint(hints: Option<&mut Hints>) -> Hint {
     match hints {
         Some(hints) => match hints.next().await {
@@ -412,9 +447,11 @@ impl Default for Eyes {
 
 impl Eyes {
     fn look(&mut self, stdin: &mut dyn Read) -> Seen {
+        let began = Instant::now();
         let mut seen = Seen {
             surveys: Vec::new(),
             unwatched: None,
+            took: Duration::ZERO,
         };
         for _ in 0..LOOKS {
             let look = self.disk.look(stdin);
@@ -428,6 +465,7 @@ impl Eyes {
                 break;
             }
         }
+        seen.took = began.elapsed();
         seen
     }
 }

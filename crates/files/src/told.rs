@@ -8,7 +8,7 @@ use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 
 use crate::manifest::{Object, ObjectKey};
-use crate::registry::Rows;
+use crate::registry::{Pools, Rows};
 
 /// Reasons by the part of the source that they are about.
 pub(crate) type Problems = BTreeMap<Arc<str>, Vec<Reason>>;
@@ -45,6 +45,14 @@ impl Told {
         let vanished = gone.rev().map(vanished).collect();
         self.objects = objects;
         (facts, vanished)
+    }
+
+    /// Whether something that was told is neither among these objects nor among these pools.
+    pub(crate) fn misses_any(&self, objects: &BTreeMap<ObjectKey, Object>, pools: &Pools) -> bool {
+        self.objects.keys().any(|key| match key {
+            ObjectKey::Pool(name) => !pools.contains_key(name),
+            _ => !objects.contains_key(key),
+        })
     }
 
     /// Facts about Services that may have changed.

@@ -41,3 +41,16 @@ fn standard_input_can_be_checked() {
         ["-:4: spec.ports[0].port: \"70000\": not a port; write a number from 1 to 65535"]
     );
 }
+
+#[test]
+fn looks_that_take_long_come_less_often_but_come() {
+    let milliseconds = Duration::from_millis;
+    assert_eq!(routine(true, milliseconds(1)), ROUTINE);
+    assert_eq!(routine(true, milliseconds(20)), Duration::from_secs(40));
+    assert_eq!(routine(true, milliseconds(5_000)), ROUTINE_LONGEST);
+    assert_eq!(routine(false, milliseconds(1)), ROUTINE_UNWATCHED);
+    assert_eq!(
+        routine(false, milliseconds(5_000)),
+        ROUTINE_LONGEST_UNWATCHED
+    );
+}

@@ -128,7 +128,11 @@ impl Sim {
     pub(crate) fn after_power_cut(&self) -> Vec<Self> {
         let disk = self.disk().clone();
         let mut found = Vec::new();
-        for keeps_names in [false, true] {
+        let names_differ = disk.names != disk.durable;
+        for keeps_names in [false, true]
+            .into_iter()
+            .take(1 + usize::from(names_differ))
+        {
             let mut sims = vec![disk.after(keeps_names, |_| Vec::new())];
             sims.push(disk.after(keeps_names, |file| file.pending.clone()));
             let last = |file: &Content| match file.pending.last().map(|last| &last.kind) {

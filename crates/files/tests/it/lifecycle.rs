@@ -225,6 +225,38 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
 }
 
 #[tokio::test]
+async fn a_file_that_a_crash_has_emptied_keeps_its_service_over_a_restart() {
+    let stage = Stage::new();
+    stage.put("web.yaml", &service("web", 80));
+    let mut running = stage.start().await;
+    running.claim("web", 2).await;
+    running.kill().await;
+    stage.put("web.yaml", "");
+    let mut running = stage.start().await;
+    assert!(!running.row("web").deleting);
+    stage.remove("web.yaml");
+    running
+        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .await;
+}
+
+#[tokio::test]
+async fn history_that_is_copied_into_a_manifest_is_not_taken_for_ours() {
+    let stage = Stage::new();
+    let text = service("web", 80).replace(
+        "  name: web\n",
+        "  name: web\n  annotations:\n    state.landfall.dev/addresses: 192.0.2.1\n    \
+         state.landfall.dev/instance: other\n    landfall.dev/drain: 1s\n",
+    );
+    stage.put("web.yaml", &text);
+    let running = stage.start().await;
+    let row = running.row("web");
+    let annotations: Vec<&String> = row.annotations.keys().collect();
+    assert_eq!(annotations, ["landfall.dev/drain"]);
+    assert_eq!(row.status, ServiceStatus::default());
+}
+
+#[tokio::test]
 async fn a_state_that_makes_no_sense_stops_the_start() {
     let stage = Stage::new();
     fs::create_dir(stage.state()).unwrap();

@@ -9,4 +9,6 @@
 mod changes;
 mod lifecycle;
 mod loading;
+mod pools;
+mod small_disk;
 mod stage;

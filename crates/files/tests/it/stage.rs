@@ -47,6 +47,13 @@ pub(crate) fn namespace(name: &str) -> String {
     format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n")
 }
 
+pub(crate) fn pool(name: &str, addresses: &str) -> String {
+    format!(
+        "---\napiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata:\n  name: {name}\nspec:\n  \
+         addresses: [{addresses}]\n"
+    )
+}
+
 pub(crate) fn key(name: &str) -> ServiceKey {
     ServiceKey::new("default", name)
 }
@@ -188,6 +195,8 @@ impl Running {
             }
             Fact::Namespace(row) => format!("Namespace {}", row.name),
             Fact::NamespaceGone(name) => format!("NamespaceGone {name}"),
+            Fact::Pool(row) => format!("Pool {} {}", row.name, row.addresses.join(" ")),
+            Fact::PoolGone(name) => format!("PoolGone {name}"),
             other => format!("{other:?}"),
         };
         self.heard.push(heard);

@@ -1,0 +1,109 @@
+//! A disk that is really full: a small tmpfs, in a mount namespace of its own that ends with the
+//! test. Mounting takes root; without it the test fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use landfall_files::Options;
+
+use crate::stage::{Running, Stage, key, service, status};
+
+/// Names the root of the stage to the process in the namespace.
+const ROOT: &str = "LANDFALL_TEST_SMALL_DISK";
+
+const MOUNT: &str = "mount -t tmpfs -o size=256k tmpfs \"$1\"; shift; exec \"$@\"";
+
+/// Runs a test of this program once more, in a namespace where `disk` in the stage is small.
+fn again_on_a_small_disk(stage: &Stage, name: &str) {
+    let disk = stage.root().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let ended = Command::new("unshare")
+        .args(["--mount", "sh", "-euc", MOUNT, "mount"])
+        .arg(&disk)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ROOT, stage.root())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        ended.status.success() && text.contains("1 passed"),
+        "as root? {text}{errors}"
+    );
+}
+
+fn fill(disk: &Path) -> PathBuf {
+    let path = disk.join("ballast");
+    let error = fs::write(&path, vec![1_u8; 1024 * 1024]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    path
+}
+
+#[test]
+fn a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it() {
+    let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else {
+        let stage = Stage::new();
+        stage.put("web.yaml", &service("web", 80));
+        let name = "small_disk::a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it";
+        return again_on_a_small_disk(&stage, name);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(on_a_small_disk(&root));
+}
+
+async fn on_a_small_disk(root: &Path) {
+    let disk = root.join("disk");
+    let options = || Options {
+        paths: vec![root.join("manifests")],
+        recursive: false,
+        state: Some(disk.join("state")),
+    };
+    let mut running = Running::start(options()).await;
+    running.claim("web", 2).await;
+    let uid = running.row("web").uid.clone();
+    let ballast = fill(&disk);
+    // The last page of the file has room for some more.
+    let mut acknowledged = 2;
+    let mut failures = 0;
+    for number in 3..60 {
+        let (store, status) = (running.store.clone(), status(number));
+        match store.write_status(&key("web"), &uid, &status).await {
+            Ok(()) => acknowledged = number,
+            Err(error) => {
+                failures += 1;
+                assert!(error.to_string().contains("No space left"), "{error}");
+            }
+        }
+    }
+    assert!(failures > 0, "it never became full");
+    running
+        .until("the failure is told", |running| {
+            running.problem("state.journal").contains("No space left")
+        })
+        .await;
+    running
+        .until("what was acknowledged is told", |running| {
+            running.row("web").status == status(acknowledged)
+        })
+        .await;
+    running.kill().await;
+
+    // A start without any room: everything is as it was.
+    let running = Running::start(options()).await;
+    assert_eq!(running.row("web").status, status(acknowledged));
+    fs::remove_file(ballast).unwrap();
+    running
+        .store
+        .write_status(&key("web"), &uid, &status(101))
+        .await
+        .unwrap();
+    running.kill().await;
+    let running = Running::start(options()).await;
+    assert_eq!(running.row("web").status, status(101));
+    running.stop().await;
+}

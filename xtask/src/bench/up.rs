@@ -1,0 +1,316 @@
+//! What many Services cost `landfall up`: time to serve all of them, bytes written, memory, CPU at
+//! rest, and how soon an edit moves traffic.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use super::proxy::process;
+use crate::place::Place;
+
+/// Help of `bench up`.
+pub const HELP: &str = "\
+Services get addresses of 127.80.0.0/16, one port and two members each. Needs a limit of open files
+above the number of Services (ulimit -n), and two CPUs that have nothing else to do.
+
+Examples:
+  cargo xtask bench up
+  cargo xtask bench up --services 1000 --per-file 1
+  cargo xtask bench up --landfall old/landfall";
+
+/// `bench up`
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Services
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    services: u32,
+    /// Services per file
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    per_file: u32,
+    /// Edits of one Service whose effect on traffic is timed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    edits: u32,
+    /// The Landfall to measure, if not the one just built
+    #[arg(long, value_name = "PROGRAM")]
+    pub landfall: Option<PathBuf>,
+}
+
+const POOL: &str = "127.80.0.0/16";
+/// What Services listen on at first, and after all were edited.
+const PORTS: [u16; 2] = [8080, 8081];
+/// Beyond this something is wrong.
+const DEADLINE: Duration = Duration::from_secs(900);
+/// How long it is left alone before and while CPU time at rest is counted.
+const SETTLED: Duration = Duration::from_secs(15);
+const REST: Duration = Duration::from_secs(60);
+
+/// Runs `bench up`.
+pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
+    let built = place.target().join("dist/landfall");
+    let program = args.landfall.as_deref().unwrap_or(&built);
+    let root = tempfile::tempdir()?;
+    let folder = root.path().join("manifests");
+    fs::create_dir(&folder)?;
+    let members = [Member::start("a")?, Member::start("b")?];
+    let manifests = Manifests {
+        folder: folder.clone(),
+        args,
+        members: [members[0].address, members[1].address],
+    };
+    manifests.write_all(PORTS[0])?;
+
+    println!(
+        "{} Services, {} per file; {}",
+        args.services,
+        args.per_file,
+        program.display()
+    );
+    let mut up = Up::start(program, root.path())?;
+    up.serves(args.services, PORTS[0])?;
+    println!("  first start to all served    {:.2?}", up.began.elapsed());
+    println!("  CPU until then               {:.2} s", up.cpu()?);
+    println!("  written until then           {}", mb(up.written()?));
+    println!("  resident memory              {}", mb(up.resident()?));
+    std::thread::sleep(SETTLED);
+    let (before, written) = (up.cpu()?, up.written()?);
+    std::thread::sleep(REST);
+    println!(
+        "  CPU at rest                  {:.3} % of a core",
+        (up.cpu()? - before) / REST.as_secs_f64() * 100.0
+    );
+    println!(
+        "  written at rest              {}",
+        mb(up.written()? - written)
+    );
+    up.edits(&manifests)?;
+    let (before, began, written) = (up.cpu()?, Instant::now(), up.written()?);
+    manifests.write_all(PORTS[1])?;
+    println!("  all files written after      {:.2?}", began.elapsed());
+    up.serves(args.services, PORTS[1])?;
+    println!("  all edited to all served     {:.2?}", began.elapsed());
+    println!("  CPU until then               {:.2} s", up.cpu()? - before);
+    println!(
+        "  written until then           {}",
+        mb(up.written()? - written)
+    );
+    println!("  resident memory              {}", mb(up.resident()?));
+    up.kill()?;
+
+    let mut up = Up::start(program, root.path())?;
+    up.serves(args.services, PORTS[1])?;
+    println!("  restart to all served        {:.2?}", up.began.elapsed());
+    println!("  CPU until then               {:.2} s", up.cpu()?);
+    println!("  written until then           {}", mb(up.written()?));
+    println!("  resident memory              {}", mb(up.resident()?));
+    up.kill()
+}
+
+fn mb(bytes: f64) -> String {
+    format!("{:.1} MB", bytes / 1e6)
+}
+
+/// Something that says its name to everybody who connects.
+struct Member {
+    address: SocketAddr,
+}
+
+/// The manifests of a run.
+struct Manifests<'a> {
+    folder: PathBuf,
+    args: &'a UpArgs,
+    members: [SocketAddr; 2],
+}
+
+/// A running `landfall up`.
+struct Up {
+    child: Child,
+    began: Instant,
+    log: PathBuf,
+}
+
+// === impl Member ===
+
+impl Member {
+    fn start(name: &'static str) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = std::io::Write::write_all(&mut &stream, name.as_bytes());
+            }
+        });
+        Ok(Self { address })
+    }
+}
+
+// === impl Manifests ===
+
+impl Manifests<'_> {
+    fn write_all(&self, port: u16) -> anyhow::Result<()> {
+        let count = self.args.services;
+        let step = usize::try_from(self.args.per_file)?;
+        for first in (0..count).step_by(step) {
+            let last = (first + self.args.per_file).min(count);
+            let services = (first..last).map(|number| self.service(number, port, &self.members));
+            let text: String = services.collect();
+            self.put(first / self.args.per_file, &text)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the first Service these members; the others in its file stay.
+    fn write_first(&self, members: &[SocketAddr]) -> anyhow::Result<()> {
+        let last = self.args.per_file.min(self.args.services);
+        let rest = (1..last).map(|number| self.service(number, PORTS[0], &self.members));
+        let text = self.service(0, PORTS[0], members) + &rest.collect::<String>();
+        self.put(0, &text)
+    }
+
+    fn put(&self, number: u32, text: &str) -> anyhow::Result<()> {
+        let draft = self.folder.join(format!(".{number}"));
+        fs::write(&draft, text)?;
+        fs::rename(&draft, self.folder.join(format!("{number:05}.yaml")))?;
+        Ok(())
+    }
+
+    fn service(&self, number: u32, port: u16, members: &[SocketAddr]) -> String {
+        let mut text = format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  annotations:\n    \
+             landfall.dev/addresses: {}\n    landfall.dev/endpoints: ",
+            address(number)
+        );
+        for (index, member) in members.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            // Writing into a text can't fail.
+            let _ = write!(text, "{comma}{member}");
+        }
+        let _ = writeln!(
+            text,
+            "\nspec:\n  type: LoadBalancer\n  ports:\n  - port: {port}"
+        );
+        text
+    }
+}
+
+/// Each Service asks for an address of its own, so that it can be found without asking for it.
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 80, 0, 1)) + number)
+}
+
+// === impl Up ===
+
+impl Up {
+    fn start(program: &Path, root: &Path) -> anyhow::Result<Self> {
+        let log = root.join("landfall.log");
+        let began = Instant::now();
+        let child = Command::new(program)
+            .args(["up", "--pool", POOL, "--admin", "127.0.0.1:0", "-f"])
+            .arg(root.join("manifests"))
+            .arg("--state")
+            .arg(root.join("state"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("{} can't be started", program.display()))?;
+        Ok(Self { child, began, log })
+    }
+
+    /// Waits until all Services accept connections.
+    fn serves(&mut self, count: u32, port: u16) -> anyhow::Result<()> {
+        let began = Instant::now();
+        // The last ones come last, mostly: asked first, they save asking the others in vain.
+        for number in (0..count).rev() {
+            while TcpStream::connect((address(number), port)).is_err() {
+                self.judge(began)?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, began: Instant) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            let log = fs::read_to_string(&self.log)?;
+            bail!("landfall ended with {status}: {log}");
+        }
+        if began.elapsed() > DEADLINE {
+            bail!("not done after {DEADLINE:?}");
+        }
+        Ok(())
+    }
+
+    /// Times edits of the first Service until traffic goes elsewhere.
+    fn edits(&mut self, manifests: &Manifests<'_>) -> anyhow::Result<()> {
+        let mut took = Vec::new();
+        for number in 0..manifests.args.edits {
+            let (member, name) = if number % 2 == 0 {
+                (manifests.members[1], "b")
+            } else {
+                (manifests.members[0], "a")
+            };
+            let began = Instant::now();
+            manifests.write_first(&[member])?;
+            // Two members take turns: both answers must be the new one's.
+            while asked()? != name || asked()? != name {
+                self.judge(began)?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            took.push(began.elapsed());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        took.sort_unstable();
+        if let (Some(median), Some(most)) = (took.get(took.len() / 2), took.last()) {
+            println!("  one edit to moved traffic    median {median:.1?}, most {most:.1?}");
+        }
+        Ok(())
+    }
+
+    fn cpu(&self) -> anyhow::Result<f64> {
+        process::cpu_seconds(&[self.pid()])
+    }
+
+    fn resident(&self) -> anyhow::Result<f64> {
+        process::resident(&[self.pid()])
+    }
+
+    /// Bytes that it caused to be sent to the disk.
+    fn written(&self) -> anyhow::Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/io", self.pid()))?;
+        let mut lines = text.lines();
+        let bytes = lines.find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+        bytes.context("/proc tells no write_bytes")
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // Has ended already if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn asked() -> anyhow::Result<String> {
+    let mut answer = String::new();
+    TcpStream::connect((address(0), PORTS[0]))?.read_to_string(&mut answer)?;
+    Ok(answer)
+}
