@@ -157,11 +157,10 @@ impl PoolState {
             .members
             .iter()
             .map(|member| Entry {
-                state: find(member.address)
-                    .unwrap_or_else(|| {
-                        let changes = self.changes.clone();
-                        Arc::new(MemberState::new(member.address, self.workers, changes))
-                    }),
+                state: find(member.address).unwrap_or_else(|| {
+                    let changes = self.changes.clone();
+                    Arc::new(MemberState::new(member.address, self.workers, changes))
+                }),
                 weight: member.weight,
                 backup: member.backup,
                 draining: member.draining,
