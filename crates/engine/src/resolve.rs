@@ -208,10 +208,20 @@ fn judge_capabilities(scene: &Scene<'_>, reading: &Reading, findings: &mut Findi
             "spec.loadBalancerIP",
             address::field_of_spec(service).is_some(),
         ),
+        (
+            "external-traffic-policy",
+            "spec.externalTrafficPolicy",
+            service.external_local,
+        ),
     ];
     for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
         let reason = judge_capability(scene.capabilities, option);
         findings.extend(reason.map(|reason| reason.at(field)));
+    }
+    for (field, value) in &service.node_fields {
+        let reason = judge_capability(scene.capabilities, field);
+        let place = format!("spec.{field}");
+        findings.extend(reason.map(|reason| reason.at(place).value(value.clone())));
     }
 }
 
@@ -223,6 +233,13 @@ fn judge_capability(capabilities: &Capabilities, option: &str) -> Option<Reason>
             Code::OptionNotSupported,
             format!("the provider {provider} reaches this in another way: {how}"),
         )),
+        Capability::LeftOut { why, remedy } => Some(
+            Reason::warning(
+                Code::OptionNotSupported,
+                format!("the provider {provider} does without: {why}"),
+            )
+            .remedy(remedy),
+        ),
         Capability::Refused { why } => Some(
             Reason::error(
                 Code::OptionNotSupported,

@@ -73,6 +73,14 @@ pub enum EntryError {
         /// Last end.
         last: IpAddr,
     },
+    /// No Service can be reached at some of its addresses.
+    #[error("{block} has {kind} addresses, which no load balancer can have")]
+    Unusable {
+        /// The block of such addresses that it reaches into.
+        block: IpNet,
+        /// What they are.
+        kind: &'static str,
+    },
     /// An IPv4 address in IPv6 clothes.
     #[error("{address} is an IPv4 address written as IPv6")]
     Mapped {
@@ -94,6 +102,27 @@ impl Entry {
     /// The addresses it stands for.
     pub fn range(&self) -> Range {
         self.range
+    }
+
+    /// Why a pool can't have it: some of its addresses can't be a load balancer's.
+    pub(crate) fn unusable(&self) -> Option<EntryError> {
+        let blocks: [(IpAddr, u8, &'static str); 5] = [
+            (Ipv4Addr::UNSPECIFIED.into(), 8, "unspecified"),
+            (Ipv4Addr::new(224, 0, 0, 0).into(), 4, "multicast"),
+            (Ipv4Addr::BROADCAST.into(), 32, "broadcast"),
+            (Ipv6Addr::UNSPECIFIED.into(), 128, "unspecified"),
+            (
+                Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(),
+                8,
+                "multicast",
+            ),
+        ];
+        blocks.into_iter().find_map(|(address, length, kind)| {
+            let block = IpNet::new(address, length).ok()?;
+            let reaches =
+                self.range.first <= block.broadcast() && block.network() <= self.range.last;
+            reaches.then_some(EntryError::Unusable { block, kind })
+        })
     }
 }
 
@@ -199,6 +228,7 @@ impl EntryError {
                 "write two ranges, one with both ends IPv4 and one with both ends IPv6".to_owned()
             }
             Self::Backwards { first, last } => format!("write {last}-{first}"),
+            Self::Unusable { block, .. } => format!("leave out the addresses of {block}"),
             Self::Mapped { v4, .. } => format!("write it as IPv4: {v4}"),
         }
     }

@@ -165,7 +165,13 @@ impl Pool {
         }
         let mut entries: Vec<Entry> = Vec::with_capacity(spec.addresses.len());
         for text in &spec.addresses {
-            match text.parse() {
+            let entry = text
+                .parse()
+                .and_then(|entry: Entry| match entry.unusable() {
+                    Some(error) => Err(error),
+                    None => Ok(entry),
+                });
+            match entry {
                 Ok(entry) => entries.push(entry),
                 Err(source) => errors.push(PoolError::Entry {
                     pool: name.clone(),

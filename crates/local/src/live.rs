@@ -3,26 +3,35 @@
 use std::collections::BTreeMap;
 
 use landfall_model::Uid;
-use landfall_model::listener::{Listener, ListenerKey};
+use landfall_model::listener::{Listener, ListenerKey, Member};
 use landfall_model::view::{Health, ListenerView, MemberView, TrafficView};
 use landfall_proxy::pool::MemberStatus;
 use landfall_proxy::{ListenerId, ListenerState};
 
-use crate::plan::Opened;
+use crate::plan::{Members, Opened};
 use crate::provider::Local;
 
-/// Members that get new connections, and members that should, per listener.
-pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, (usize, usize)> {
-    let mut counts = BTreeMap::new();
+/// How many members serve, per listener. Of a listener on two addresses the worse counts.
+pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Members> {
+    let mut counts: BTreeMap<ListenerKey, Members> = BTreeMap::new();
     for (id, _) in local.state().listeners(service) {
         let Some(state) = local.find(service, id) else {
             continue;
         };
         let status = state.pool().status();
         let staying = status.iter().filter(|member| !member.leaving);
-        let total = staying.count();
-        let healthy = status.iter().filter(|member| member.serves).count();
-        counts.insert(id.key, (healthy, total));
+        let serving = status.iter().filter(|member| member.serves);
+        let (failing, reached): (Vec<_>, Vec<_>) =
+            serving.partition(|member| member.failing.is_some());
+        let members = Members {
+            serving: reached.len(),
+            total: staying.count(),
+            failure: failing.first().and_then(|member| member.failing.clone()),
+        };
+        let worst = counts.get(&id.key);
+        if worst.is_none_or(|worst| members.serving <= worst.serving) {
+            counts.insert(id.key, members);
+        }
     }
     counts
 }
@@ -56,9 +65,10 @@ fn view(id: ListenerId, opened: &Opened, live: Option<&ListenerState>) -> Listen
         allowed: listener.allowed.clone(),
         connection_limit: listener.connection_limit,
         affinity: listener.pool.affinity,
-        members: live
-            .map(|live| members_of(live, listener))
-            .unwrap_or_default(),
+        members: match live {
+            Some(live) => members_of(live, listener),
+            None => listener.pool.members.iter().map(cut_off).collect(),
+        },
     }
 }
 
@@ -106,9 +116,29 @@ fn members_of(live: &ListenerState, listener: &Listener) -> Vec<MemberView> {
     live.pool().status().iter().map(view).collect()
 }
 
+/// A member of a listener that is not open: no client reaches it.
+fn cut_off(member: &Member) -> MemberView {
+    MemberView {
+        address: member.address,
+        name: member.name.as_ref().map(ToString::to_string),
+        node: member.node.as_ref().map(ToString::to_string),
+        weight: member.weight,
+        backup: member.backup,
+        health: Health::Down,
+        detail: "the listener is not open".to_owned(),
+        traffic: TrafficView::default(),
+    }
+}
+
 fn health(status: &MemberStatus) -> Health {
     if status.leaving {
         return Health::Draining;
+    }
+    if status.serves && status.failing.is_some() {
+        return Health::Failing;
+    }
+    if !status.checked {
+        return Health::Unchecked;
     }
     match status.health {
         landfall_proxy::Health::Unknown => Health::Unknown,
@@ -122,6 +152,8 @@ fn detail(status: &MemberStatus, terminating: bool) -> String {
         "terminating: finishes what it has".to_owned()
     } else if status.leaving && status.weight == 0 {
         "leaving: finishes what it has".to_owned()
+    } else if let Some(failure) = status.failing.as_ref().filter(|_| status.serves) {
+        format!("connections fail: {failure}")
     } else if status.backup && !status.serves {
         "waits until every other member is down".to_owned()
     } else {
@@ -145,8 +177,8 @@ fn merge(into: &mut ListenerView, other: ListenerView) {
             None => into.members.push(member),
             Some(known) => {
                 add(&mut known.traffic, member.traffic);
-                if member.health == Health::Down {
-                    known.health = Health::Down;
+                if matches!(member.health, Health::Down | Health::Failing) {
+                    known.health = member.health;
                     known.detail = member.detail;
                 }
             }

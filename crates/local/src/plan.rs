@@ -27,8 +27,19 @@ pub struct Observed {
     pub answer: Option<Answer>,
     /// Its listeners.
     pub listeners: BTreeMap<ListenerId, Opened>,
-    /// Members that get new connections, and all members, per listener.
-    pub members: BTreeMap<ListenerKey, (usize, usize)>,
+    /// Its members, per listener.
+    pub members: BTreeMap<ListenerKey, Members>,
+}
+
+/// How many members a listener has, and how many of them serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Those that get new connections and can be reached.
+    pub serving: usize,
+    /// Those that should get some.
+    pub total: usize,
+    /// Why connections to one of them fail.
+    pub failure: Option<Arc<str>>,
 }
 
 /// A question to the allocator and its answer.
@@ -93,8 +104,11 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
         plan.steps.extend(change);
         plan_listeners(&mut plan, want, wish, have, &addresses);
     }
-    let mut given_up = have.leaving.clone();
-    given_up.extend(have.held.iter().filter(|held| !addresses.contains(held)));
+    let earlier = have.leaving.iter().chain(&have.held);
+    let given_up: Vec<IpAddr> = earlier
+        .filter(|address| !addresses.contains(address))
+        .copied()
+        .collect();
     if !given_up.is_empty() {
         let step = Step::Release {
             uid: want.uid.clone(),

@@ -33,6 +33,45 @@ pub struct Local {
     capabilities: Capabilities,
 }
 
+const EXCEPTIONS: [(&str, Capability); 5] = [
+    (
+        "protocol-sctp",
+        Capability::Refused {
+            why: "the data plane carries TCP and UDP only",
+        },
+    ),
+    (
+        "external-traffic-policy",
+        // A machine that has no member of its own would serve nothing.
+        Capability::LeftOut {
+            why: "members on all nodes get traffic, and they see this machine's address in place \
+                  of the client's",
+            remedy: "members learn the client's address by the PROXY protocol \
+                     (landfall.dev/proxy-protocol) or by X-Forwarded-For; else write Cluster",
+        },
+    ),
+    (
+        "externalIPs",
+        Capability::LeftOut {
+            why: "no listener is opened on these addresses; where nodes run kube-proxy, it serves \
+                  them",
+            remedy: "ask for addresses with the annotation landfall.dev/addresses",
+        },
+    ),
+    (
+        "trafficDistribution",
+        Capability::Emulated {
+            how: "members on all nodes and in all zones get traffic, by their weights",
+        },
+    ),
+    (
+        "internalTrafficPolicy",
+        Capability::Emulated {
+            how: "it is about traffic to the cluster IP, which nodes deliver",
+        },
+    ),
+];
+
 /// Who carries the traffic.
 #[derive(Clone, Debug)]
 enum Carrier {
@@ -68,12 +107,7 @@ impl Local {
         let capabilities = Capabilities {
             provider: "local",
             target: Target::Pod,
-            exceptions: vec![(
-                "protocol-sctp",
-                Capability::Refused {
-                    why: "the data plane carries TCP and UDP only",
-                },
-            )],
+            exceptions: EXCEPTIONS.to_vec(),
             ..Capabilities::default()
         };
         Self {

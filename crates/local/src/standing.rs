@@ -11,7 +11,7 @@ use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{HELD_ADDRESSES, IngressAddress, IpMode};
 
-use crate::plan::{Observed, refusal_reason};
+use crate::plan::{Members, Observed, refusal_reason};
 
 /// Addresses, and why traffic does not flow if it does not.
 pub fn standing(want: &Intent, have: &Observed) -> Standing {
@@ -99,7 +99,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
     for listener in &wish.listeners {
         let key = listener.key;
         match have.members.get(&key) {
-            Some((0, 0)) | None if listener.pool.members.is_empty() => {
+            Some(Members { total: 0, .. }) | None if listener.pool.members.is_empty() => {
                 if let Some(told) = told_already(want, key) {
                     if !reasons.contains(told) {
                         reasons.push(told.clone());
@@ -118,8 +118,17 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
                               landfall.dev/endpoints";
                 reasons.push(Reason::warning(code, message).remedy(remedy));
             }
-            Some((0, total)) if *total > 0 => {
-                let message = format!("{key}: none of {total} members passes its check");
+            Some(Members {
+                serving: 0,
+                total: total @ 1..,
+                failure,
+            }) => {
+                let message = match failure {
+                    Some(failure) => {
+                        format!("{key}: connections to all of {total} members fail: {failure}")
+                    }
+                    None => format!("{key}: none of {total} members passes its check"),
+                };
                 let remedy = "the reason of each member is in `landfall explain`";
                 reasons.push(Reason::warning(Code::NoHealthyMembers, message).remedy(remedy));
             }

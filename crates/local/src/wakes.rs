@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::live;
+use crate::plan::Members;
 use crate::provider::Local;
 
 /// Sends the Service whenever a member of it turns healthy or unhealthy, until cancelled.
@@ -18,7 +19,7 @@ pub async fn watch_health(
     wakes: mpsc::Sender<Uid>,
     cancel: CancellationToken,
 ) {
-    let mut before: BTreeMap<Uid, BTreeMap<ListenerKey, (usize, usize)>> = BTreeMap::new();
+    let mut before: BTreeMap<Uid, BTreeMap<ListenerKey, Members>> = BTreeMap::new();
     while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
         let mut services: Vec<Uid> = local.state().all().map(|(uid, _, _)| uid.clone()).collect();
         services.dedup();

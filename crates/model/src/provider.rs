@@ -194,6 +194,13 @@ pub enum Capability {
         /// How.
         how: &'static str,
     },
+    /// It serves the Service without.
+    LeftOut {
+        /// What happens in its place.
+        why: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// It can't.
     Refused {
         /// Why.

@@ -71,6 +71,9 @@ pub struct ServiceRow {
     pub publish_not_ready: bool,
     /// `spec.allocateLoadBalancerNodePorts`.
     pub allocate_node_ports: bool,
+    /// `spec.internalTrafficPolicy`, `trafficDistribution` and `externalIPs` where they differ from
+    /// the default: what they ask of the nodes.
+    pub node_fields: BTreeMap<String, String>,
     /// What the Service's status says now: the durable record of its claim.
     pub status: ServiceStatus,
     /// Where it was read from, for sources that are files.

@@ -153,8 +153,12 @@ pub enum Health {
     /// Not checked yet; gets connections.
     #[default]
     Unknown,
-    /// Passes its checks, or has none.
+    /// Has no checks; gets connections, and none is known to fail.
+    Unchecked,
+    /// Passes its checks.
     Up,
+    /// Connections to it fail one after the other; gets new ones nevertheless.
+    Failing,
     /// Fails its checks; gets nothing new.
     Down,
     /// Leaving: keeps what it has.
@@ -240,9 +244,19 @@ impl Health {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
+            Self::Unchecked => "unchecked",
             Self::Up => "up",
+            Self::Failing => "failing",
             Self::Down => "down",
             Self::Draining => "draining",
+        }
+    }
+
+    /// Whether a member of this health gets new connections, as far as is known to good effect.
+    pub fn serves(self) -> bool {
+        match self {
+            Self::Unknown | Self::Unchecked | Self::Up => true,
+            Self::Failing | Self::Down | Self::Draining => false,
         }
     }
 }
@@ -254,7 +268,7 @@ impl ServiceView {
     pub fn healthy_of_total(&self) -> (usize, usize) {
         let members = self.listeners.iter().flat_map(|listener| &listener.members);
         members.fold((0, 0), |(healthy, total), member| {
-            let serves = matches!(member.health, Health::Up | Health::Unknown);
+            let serves = member.health.serves();
             (healthy + usize::from(serves), total + 1)
         })
     }

@@ -39,7 +39,7 @@ pub async fn dial(
                 return Some(Dialed { stream, lease });
             }
             Err(error) => {
-                lease.failed();
+                lease.failed(&error);
                 state.counters().mine().connect_failed();
                 tracing::debug!(listener = %state.id(), member = %address, %error, "connect failed");
                 tried.push(address);

@@ -10,6 +10,7 @@ mod member;
 mod rendezvous;
 mod turn;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,8 +76,12 @@ pub struct MemberStatus {
     pub leaving: bool,
     /// Whether it gets new connections at present.
     pub serves: bool,
+    /// Whether a monitor checks it.
+    pub checked: bool,
     /// Its health; up where there is no monitor.
     pub health: Health,
+    /// Why connections to it fail, if they do. It serves nevertheless: nothing may be better.
+    pub failing: Option<Arc<str>>,
     /// Why it has this health, in the monitor's words; may be empty.
     pub cause: Arc<str>,
     /// How often its health changed between up and down.
@@ -152,8 +157,10 @@ impl PoolState {
             .members
             .iter()
             .map(|member| Entry {
-                state: find(member.address)
-                    .unwrap_or_else(|| Arc::new(MemberState::new(member.address, self.workers))),
+                state: find(member.address).unwrap_or_else(|| {
+                    let changes = self.changes.clone();
+                    Arc::new(MemberState::new(member.address, self.workers, changes))
+                }),
                 weight: member.weight,
                 backup: member.backup,
                 draining: member.draining,
@@ -458,7 +465,9 @@ impl Entry {
             backup: self.backup,
             leaving: self.state.is_leaving(),
             serves: self.state.serves(),
+            checked: monitored,
             health: self.health(monitored),
+            failing: self.state.failing(),
             cause: if monitored {
                 self.state.cause()
             } else {
@@ -495,13 +504,13 @@ impl Lease {
 
     /// The member was reached: it is no longer asked last, and the connection counts.
     pub fn connected(&self) {
-        self.member.trust();
+        self.member.trust(Instant::now);
         self.member.counters().mine().connected();
     }
 
     /// The member could not be reached: it is asked last for a while.
-    pub fn failed(&self) {
-        self.member.suspect(Instant::now());
+    pub fn failed(&self, error: &io::Error) {
+        self.member.suspect(Instant::now(), error);
         self.member.counters().mine().connect_failed();
     }
 

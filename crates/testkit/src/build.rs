@@ -55,6 +55,7 @@ pub fn svc(name: &str) -> ServiceBuilder {
         source_ranges: Vec::new(),
         publish_not_ready: false,
         allocate_node_ports: true,
+        node_fields: BTreeMap::new(),
         status: ServiceStatus::default(),
         source: None,
     })

@@ -193,7 +193,7 @@ function figures() {
   const having = (health) => members.filter((member) => member.health === health).length;
   const states = Object.keys(words.STATES).reverse();
   const inState = (state) => services.filter((service) => service.state === state).length;
-  const rest = [["down", having("down")], ["draining", having("draining")]].filter(([, number]) => number);
+  const rest = ["down", "failing", "draining"].map((health) => [health, having(health)]).filter(([, number]) => number);
   const flow = total.rate;
   list(page.figures, [
     {
@@ -208,7 +208,7 @@ function figures() {
       name: "Members that serve",
       value: `${words.whole(serving(members))} of ${words.whole(members.length)}`,
       note: rest.map(([word, number]) => `${number} ${word}`).join(", ") || (members.length ? "all of them" : "none yet"),
-      shares: [["ok", serving(members)], ["busy", having("draining")], ["bad", having("down")]],
+      shares: [["ok", serving(members)], ["busy", having("draining")], ["bad", having("down") + having("failing")]],
     },
     {
       name: "Open connections",

@@ -255,8 +255,9 @@ function listenerHop() {
 
 /** The first members, those that don't serve in any case. */
 function few(members) {
-  let places = FEW_MEMBERS - members.filter((member) => member.health !== "up").length;
-  return members.filter((member) => member.health !== "up" || places-- > 0);
+  const isUsual = (member) => member.health === "up" || member.health === "unchecked";
+  let places = FEW_MEMBERS - members.filter((member) => !isUsual(member)).length;
+  return members.filter((member) => !isUsual(member) || places-- > 0);
 }
 
 function listenerNode() {
@@ -359,7 +360,7 @@ export function fill(meter, share) {
 
 /** Members that get new connections. */
 export function serving(members) {
-  return members.filter((member) => member.health === "up" || member.health === "unknown").length;
+  return members.filter((member) => ["up", "unknown", "unchecked"].includes(member.health)).length;
 }
 
 /** The addresses (and names) that are published for a Service. */

@@ -12,6 +12,8 @@ export const STATES = {
 export const HEALTH = {
   up: { word: "up", icon: "ok" },
   unknown: { word: "not checked yet", icon: "unknown" },
+  unchecked: { word: "unchecked", icon: "unknown" },
+  failing: { word: "failing", icon: "bad" },
   down: { word: "down", icon: "bad" },
   draining: { word: "draining", icon: "drain" },
 };
@@ -187,9 +189,14 @@ export function stateOf(service) {
   const listeners = service.listeners;
   const ill = worst || accepted?.status === "False" ||
     service.reasons.some((reason) => reason.severity === "warning") ||
-    listeners.some((one) => one.problem || one.members.some((member) => member.health === "down"));
+    listeners.some((one) => one.problem || one.members.some(isIll));
   if (ill) return "warn";
   return service.pending.length ? "busy" : "ok";
+}
+
+/** Whether a member can't serve, by its checks or by the connections to it. */
+function isIll(member) {
+  return member.health === "down" || member.health === "failing";
 }
 
 /** The sentence that says why a Service is as it is, where it is not well. */
@@ -199,8 +206,8 @@ export function why(service, state) {
   const worst = reasons.find((one) => one.severity === "error") ?? reasons.find((one) => one.severity === "warning");
   const problem = worst ?? listeners.find((one) => one.problem)?.problem;
   if (problem) return problem.message;
-  const down = listeners.flatMap((one) => one.members).filter((member) => member.health === "down");
-  if (down.length) return `${count(down.length, "member")} down: ${down[0].detail || "see below"}`;
+  const ill = listeners.flatMap((one) => one.members).filter(isIll);
+  if (ill.length) return `${count(ill.length, "member")} ${ill[0].health}: ${ill[0].detail || "see below"}`;
   if (pending.length) return `next: ${pending[0].step}`;
   return service.status.conditions.find((one) => one.status !== "True")?.message ?? "";
 }

@@ -297,6 +297,7 @@ fn row(outside: &Outside) -> ServiceRow {
         source_ranges: Vec::new(),
         publish_not_ready: false,
         allocate_node_ports: true,
+        node_fields: BTreeMap::new(),
         status: outside.status.clone(),
         source: None,
     }

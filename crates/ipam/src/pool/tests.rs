@@ -91,7 +91,7 @@ fn entries_of_one_pool_must_not_overlap() {
             "pool a, entry \"10.0.1.0/24\" overlaps entry \"10.0.0.255-10.0.1.0\" of pool a",
         ]
     );
-    assert!(Pool::parse(&pool("a", "10.0.0.0/24, 10.0.1.0/24, 0.0.0.0/8, ::/0")).is_ok());
+    assert!(Pool::parse(&pool("a", "10.0.0.0/24, 10.0.1.0/24, 11.0.0.0/8, 2000::/3")).is_ok());
 }
 
 #[test]
@@ -125,4 +125,27 @@ fn selectors_must_be_valid_and_different() {
             },
         ]
     );
+}
+
+#[test]
+fn addresses_that_no_load_balancer_can_have_are_refused_with_what_they_are() {
+    let refused = |text: &str| {
+        let errors = Pool::parse(&pool("a", text)).err()?;
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Some(errors.join("; "))
+    };
+    for (text, kind) in [
+        ("224.0.0.0/30", "multicast"),
+        ("223.255.255.255-224.0.0.0", "multicast"),
+        ("0.0.0.0/30", "unspecified"),
+        ("255.255.255.255/32", "broadcast"),
+        ("::/126", "unspecified"),
+        ("ff02::/64", "multicast"),
+    ] {
+        let told = refused(text).unwrap_or_default();
+        assert!(told.contains(kind), "{text}: {told:?}");
+    }
+    for text in ["127.0.0.0/8", "::1/128", "192.0.2.0/24", "240.0.0.0/24"] {
+        assert_eq!(refused(text), None, "{text}");
+    }
 }

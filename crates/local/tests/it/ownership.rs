@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_engine::{World, resolve};
 use landfall_local::Local;
 use landfall_model::intent::Intent;
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::{Applied, Provider};
+use landfall_model::reason::Code;
 use landfall_model::rows::{PoolRow, ServiceRow};
+use landfall_model::view::Health;
 use landfall_model::{Protocol, Uid};
 use landfall_proxy::{ListenerId, Proxy, ProxyConfig};
 use landfall_testkit::svc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A provider with a data plane, and a pool of one loopback address that no other test uses.
 pub struct Machine {
@@ -163,9 +167,74 @@ async fn a_listener_that_another_service_has_is_named_by_the_audit() {
     assert!(shown[0].members.is_empty(), "traffic of another: {shown:?}");
 }
 
+#[tokio::test]
+async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() {
+    let machine = Machine::start("127.78.1.4");
+    // A port on which nothing listens.
+    let dead = {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.local_addr().unwrap()
+    };
+    let row = svc("web")
+        .port(8081)
+        .annotated("landfall.dev/endpoints", &dead.to_string())
+        .row();
+    let web = machine.wish(&row);
+    machine.settle(&web).await;
+    let seen = || {
+        let member = &machine.local.live(&web.uid)[0].members[0];
+        (member.health, member.detail.clone())
+    };
+    assert_eq!(seen(), (Health::Unchecked, String::new()));
+    let mut changes = machine.proxy.changes();
+    let failing = async {
+        while seen().0 != Health::Failing {
+            let socket = machine.id(8081).socket_address();
+            let mut client = tokio::net::TcpStream::connect(socket).await.unwrap();
+            // The listener ends it: there is no member to give it to.
+            let _ = client.read(&mut [0]).await;
+        }
+        changes.changed().await.unwrap();
+    };
+    let failing = tokio::time::timeout(Duration::from_secs(30), failing).await;
+    assert!(failing.is_ok(), "{:?}", seen());
+    let why = "connections fail: connection refused".to_owned();
+    assert_eq!(seen(), (Health::Failing, why));
+    let observed = machine.local.observe(&web).await.unwrap();
+    let waiting = machine.local.standing(&web, &observed).waiting;
+    let told: Vec<_> = waiting.iter().map(|reason| reason.code).collect();
+    assert_eq!(told, [Code::NoHealthyMembers]);
+    assert!(
+        waiting[0].message.contains("connection refused"),
+        "{waiting:?}"
+    );
+}
+
+#[tokio::test]
+async fn members_of_a_listener_that_can_not_open_are_shown_as_down() {
+    let machine = Machine::start("127.78.1.5");
+    let taken = machine.id(8081).socket_address();
+    let _other = std::net::TcpListener::bind(taken).unwrap();
+    let row = svc("web")
+        .port(8081)
+        .annotated("landfall.dev/endpoints", "10.0.0.1:80,10.0.0.2:80")
+        .row();
+    let web = machine.wish(&row);
+    let observed = machine.local.observe(&web).await.unwrap();
+    let mut failed = Vec::new();
+    for planned in &machine.local.plan(&web, &observed).unwrap().steps {
+        failed.extend(machine.local.apply(&planned.step).await.err());
+    }
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].reason.code, Code::PortInUse);
+    let live = machine.local.live(&web.uid);
+    assert!(live[0].problem.is_some());
+    let healths: Vec<_> = live[0].members.iter().map(|member| member.health).collect();
+    assert_eq!(healths, [Health::Down, Health::Down]);
+}
+
 /// Answers every connection with a name. Ends with the test.
 pub async fn server(name: &'static str) -> SocketAddr {
-    use tokio::io::AsyncWriteExt;
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {

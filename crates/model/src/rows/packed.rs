@@ -88,6 +88,7 @@ impl PackedService {
             source_ranges,
             publish_not_ready,
             allocate_node_ports,
+            node_fields,
             status,
             source,
         } = row;
@@ -122,6 +123,7 @@ impl PackedService {
         to.option(*affinity, Writer::duration);
         to.option(load_balancer_ip.as_deref(), Writer::text);
         to.list(source_ranges, |to, range| to.text(range));
+        to.map(node_fields);
         pack_status(&mut to, status);
         Self {
             bytes: to.finish(),
@@ -171,6 +173,7 @@ impl PackedService {
             source_ranges: from.list(Reader::string)?,
             publish_not_ready,
             allocate_node_ports,
+            node_fields: from.map()?,
             status: unpack_status(&mut from)?,
             source: self.source.clone(),
         })

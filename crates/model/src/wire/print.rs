@@ -97,6 +97,13 @@ fn spec(row: &ServiceRow) -> ServiceSpec {
         } else {
             Vec::new()
         },
+        external_ips: row
+            .node_fields
+            .get("externalIPs")
+            .map(|addresses| addresses.split(',').map(str::to_owned).collect())
+            .unwrap_or_default(),
+        internal_traffic_policy: row.node_fields.get("internalTrafficPolicy").cloned(),
+        traffic_distribution: row.node_fields.get("trafficDistribution").cloned(),
         external_traffic_policy: matches!(kind, "LoadBalancer" | "NodePort")
             .then(|| traffic_policy.to_owned()),
         health_check_node_port: row.health_check_node_port.map(|port| port.get().into()),

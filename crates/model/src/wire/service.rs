@@ -47,6 +47,16 @@ pub struct ServiceSpec {
     #[serde(rename = "clusterIPs", skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "lenient::or_default")]
     pub cluster_ips: Vec<String>,
+    /// Further addresses that nodes accept.
+    #[serde(rename = "externalIPs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub external_ips: Vec<String>,
+    /// `Cluster` or `Local`, for traffic to the cluster IP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal_traffic_policy: Option<String>,
+    /// Which endpoints nodes prefer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_distribution: Option<String>,
     /// `Cluster` or `Local`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<String>,
@@ -179,6 +189,7 @@ impl Service {
         let mut status = status.into_status();
         status.marks = marks_of(&metadata.annotations);
 
+        let node_fields = spec.node_fields();
         findings.finish(|| ServiceRow {
             key: ServiceKey::new(&namespace, &name),
             uid: Uid::new(metadata.uid.as_deref().unwrap_or_default()),
@@ -203,6 +214,7 @@ impl Service {
             source_ranges: spec.load_balancer_source_ranges,
             publish_not_ready: spec.publish_not_ready_addresses,
             allocate_node_ports: spec.allocate_load_balancer_node_ports.unwrap_or(true),
+            node_fields,
             status,
             source: None,
         })

@@ -319,7 +319,7 @@ impl Connection {
     }
 
     fn note_failure(&mut self, lease: &Lease, error: &io::Error) {
-        lease.failed();
+        lease.failed(error);
         self.tried.push(lease.address());
         self.listener.counters().mine().connect_failed();
         let (listener, member) = (self.listener.id(), lease.address());

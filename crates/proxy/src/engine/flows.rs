@@ -431,7 +431,7 @@ impl Flow {
     }
 
     fn fail(&self, error: &io::Error) {
-        self.lease.failed();
+        self.lease.failed(error);
         self.listener.counters().mine().connect_failed();
         let (listener, member) = (self.listener.id(), self.lease.address());
         tracing::debug!(%listener, %member, %error, "member takes no datagrams");
@@ -456,7 +456,7 @@ fn reach(listener: &ListenerState, client: SocketAddr, bytes: &[u8]) -> Option<(
                 return Some((lease, socket));
             }
             Err(error) => {
-                lease.failed();
+                lease.failed(&error);
                 listener.counters().mine().connect_failed();
                 tracing::debug!(member = %lease.address(), %error, "member takes no datagrams");
                 tried.push(lease.address());

@@ -135,7 +135,7 @@ impl Front {
 
     /// Counts a member that could not be reached, and tells what that means for the client.
     pub(super) fn connect_failed(&self, lease: &Lease, error: &io::Error) -> Refusal {
-        lease.failed();
+        lease.failed(error);
         self.listener.counters().mine().connect_failed();
         let (listener, member) = (self.listener.id(), lease.address());
         tracing::debug!(%listener, %member, %error, "connect failed");

@@ -1,15 +1,16 @@
 //! The live side of a member: health, open connections, counters, and the cut that ends what it still
 //! has when its drain time is over. Outlives changes of the pool: found again by its address.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use landfall_sys::address::RawAddress;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use super::rendezvous;
+use super::{lock, rendezvous};
 use crate::counters::{MemberCounters, Shards};
 
 /// What the monitor says about a member.
@@ -24,6 +25,13 @@ pub enum Health {
     /// Does not serve.
     Down = 2,
 }
+
+/// So many connections in a row that could not be made say that a member fails.
+const FAILING_AFTER: u32 = 3;
+
+/// A member that fails does so until it is reached and nothing failed for so long: under load one
+/// that answers now and then would turn many times a second.
+const FAILING_FOR: Duration = Duration::from_secs(10);
 
 /// How long a member that could not be reached is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(2);
@@ -45,6 +53,13 @@ pub struct MemberState {
     /// End of the time in which it is asked last, in milliseconds after `born`; zero: not suspect.
     suspect_until: AtomicU64,
     born: Instant,
+    /// Connections in a row that could not be made; the last of them in milliseconds after `born`,
+    /// and why.
+    failures: AtomicU32,
+    failed_at: AtomicU64,
+    failure: Mutex<Arc<str>>,
+    failing: AtomicBool,
+    changes: watch::Sender<u64>,
     /// Raised by each cut; a lease from before a cut is cut.
     cuts: AtomicU32,
     cut: Notify,
@@ -68,8 +83,14 @@ impl Health {
 // === impl MemberState ===
 
 impl MemberState {
-    pub(super) fn new(address: SocketAddr, workers: usize) -> Self {
+    /// `changes` is raised when connections begin to fail, and when they no longer do.
+    pub(super) fn new(address: SocketAddr, workers: usize, changes: watch::Sender<u64>) -> Self {
         Self {
+            failures: AtomicU32::new(0),
+            failed_at: AtomicU64::new(0),
+            failure: Mutex::new(Arc::from("")),
+            failing: AtomicBool::new(false),
+            changes,
             address,
             raw: RawAddress::new(address),
             hash: rendezvous::of_socket(address),
@@ -161,15 +182,56 @@ impl MemberState {
         self.serves.store(serves, Ordering::Relaxed);
     }
 
-    pub(super) fn suspect(&self, now: Instant) {
-        let until = now.saturating_duration_since(self.born) + SUSPECT_FOR;
-        self.suspect_until
-            .store(until.as_millis() as u64, Ordering::Relaxed);
+    /// Why connections to it fail, if they do.
+    pub fn failing(&self) -> Option<Arc<str>> {
+        let failing = self.failing.load(Ordering::Relaxed);
+        failing.then(|| lock(&self.failure).clone())
     }
 
-    pub(super) fn trust(&self) {
+    /// Notes a connection that could not be made.
+    pub(super) fn suspect(&self, now: Instant, error: &io::Error) {
+        let age = now.saturating_duration_since(self.born);
+        let until = age + SUSPECT_FOR;
+        self.suspect_until
+            .store(until.as_millis() as u64, Ordering::Relaxed);
+        self.failed_at
+            .store(age.as_millis() as u64, Ordering::Relaxed);
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+        if failures + 1 < FAILING_AFTER {
+            return;
+        }
+        let why = match error.raw_os_error() {
+            Some(_) => error.kind().to_string(),
+            None => error.to_string(),
+        };
+        {
+            let mut failure = lock(&self.failure);
+            if **failure != *why {
+                *failure = Arc::from(why);
+            }
+        }
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            self.changes.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Notes a connection that was made.
+    pub(super) fn trust(&self, now: impl FnOnce() -> Instant) {
         if self.suspect_until.load(Ordering::Relaxed) != 0 {
             self.suspect_until.store(0, Ordering::Relaxed);
+        }
+        if self.failures.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if self.failing.load(Ordering::Relaxed) {
+            let failed_at = Duration::from_millis(self.failed_at.load(Ordering::Relaxed));
+            if now().saturating_duration_since(self.born) < failed_at + FAILING_FOR {
+                return;
+            }
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        if self.failing.swap(false, Ordering::Relaxed) {
+            self.changes.send_modify(|version| *version += 1);
         }
     }
 

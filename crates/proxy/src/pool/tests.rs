@@ -184,7 +184,7 @@ fn a_tried_member_is_left_out_and_one_that_failed_comes_last() {
             ..wanted(&[1, 1, 1])
         });
         let first = pool.pick(CLIENT, &[]).unwrap();
-        first.failed();
+        first.failed(&refused());
         let failed = first.address();
         let second = pool.pick(CLIENT, &[failed]).unwrap().address();
         assert_ne!(second, failed);
@@ -292,4 +292,45 @@ fn health_changes_are_counted_and_told() {
         (row.health, &*row.cause, row.transitions),
         (Health::Down, "connection refused", 1)
     );
+}
+
+fn refused() -> io::Error {
+    io::ErrorKind::ConnectionRefused.into()
+}
+
+#[test]
+fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
+    let changes = watch::Sender::new(0);
+    let mut raised = changes.subscribe();
+    let pool = PoolState::new(1, changes);
+    pool.update(&wanted(&[1]));
+    raised.mark_unchanged();
+    let fail = || pool.pick(CLIENT, &[]).unwrap().failed(&refused());
+    fail();
+    pool.pick(CLIENT, &[]).unwrap().connected();
+    fail();
+    fail();
+    assert_eq!(pool.status()[0].failing, None, "never three in a row");
+    assert!(!raised.has_changed().unwrap());
+    fail();
+    let status = &pool.status()[0];
+    assert_eq!(status.failing.as_deref(), Some("connection refused"));
+    assert!(status.serves && !status.checked);
+    assert!(raised.has_changed().unwrap());
+}
+
+#[test]
+fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
+    let (changes, start) = (watch::Sender::new(0), Instant::now());
+    let member = MemberState::new(CLIENT, 1, changes);
+    let at = |seconds| start + Duration::from_secs(seconds);
+    for second in 0..3 {
+        member.suspect(at(second), &refused());
+    }
+    member.trust(|| at(5));
+    assert!(member.failing().is_some(), "it failed just now");
+    member.trust(|| at(13));
+    assert_eq!(member.failing(), None);
+    member.suspect(at(14), &refused());
+    assert_eq!(member.failing(), None, "it is counted from nothing again");
 }

@@ -36,7 +36,14 @@ type Counted<View> = (&'static Metric, fn(&View) -> u64);
 /// Writes metrics one after the other.
 struct Page<'a>(DescriptorEncoder<'a>);
 
-const HEALTHS: [Health; 4] = [Health::Up, Health::Unknown, Health::Down, Health::Draining];
+const HEALTHS: [Health; 6] = [
+    Health::Up,
+    Health::Unknown,
+    Health::Unchecked,
+    Health::Failing,
+    Health::Down,
+    Health::Draining,
+];
 
 const CONDITIONS: [(ConditionType, &str); 3] = [
     (ConditionType::Accepted, "Accepted"),
@@ -162,7 +169,7 @@ impl Snapshot {
         };
         let counted: [Counted<MemberView>; 5] = [
             (&table::MEMBER_UP, |member| {
-                u64::from(matches!(member.health, Health::Up | Health::Unknown))
+                u64::from(member.health.serves())
             }),
             (&table::MEMBER_OPEN, |member| member.traffic.open),
             (&table::MEMBER_CONNECTIONS, |member| {

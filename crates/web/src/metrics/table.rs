@@ -76,7 +76,7 @@ metrics! {
         "1 while the listener serves.";
     LISTENER_MEMBERS = Gauge "landfall_listener_members"
         ["namespace", "service", "listener", "health"]
-        "Members of the listener's pool by health (up, unknown, down, draining).";
+        "Members of the listener's pool by health (up, unknown, unchecked, failing, down, draining).";
     LISTENER_OPEN = Gauge "landfall_listener_connections_open" ["namespace", "service", "listener"]
         "Connections (UDP: flows) that are open now.";
     LISTENER_CONNECTIONS = Counter "landfall_listener_connections"

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use landfall_model::dialect::{DIALECTS, Effect};
 
 use super::*;
@@ -111,4 +113,49 @@ fn several_forwarded_headers_of_openstack_count_as_one_option() {
     let listener = listener(service);
     let http = listener.mode.http().unwrap();
     assert!(http.forwarded_for && http.forwarded_proto && !http.forwarded_port);
+}
+
+#[test]
+fn what_is_asked_of_the_nodes_is_remarked_on_where_the_provider_does_without() {
+    let without = Capability::LeftOut {
+        why: "it has one node",
+        remedy: "write Cluster",
+    };
+    let capabilities = Capabilities {
+        provider: "test",
+        exceptions: vec![
+            ("external-traffic-policy", without.clone()),
+            ("externalIPs", without),
+            (
+                "internalTrafficPolicy",
+                Capability::Emulated { how: "nodes do" },
+            ),
+        ],
+        ..Capabilities::default()
+    };
+    let plain = svc("web").port(80);
+    let asking = plain.clone().local().with(|row| {
+        row.node_fields = [
+            ("externalIPs", "192.0.2.1"),
+            ("internalTrafficPolicy", "Local"),
+        ]
+        .map(|(field, value)| (field.to_owned(), value.to_owned()))
+        .into();
+    });
+    let remarks = |row: &ServiceRow| {
+        let intent = resolve(row, &World::default(), &capabilities).unwrap();
+        let remarks = intent.remarks.into_iter();
+        remarks
+            .filter(|remark| remark.code == Code::OptionNotSupported)
+            .map(|remark| (remark.field.unwrap_or_default(), remark.severity))
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(remarks(&plain.row()), BTreeSet::new());
+    let expected = [
+        ("spec.externalIPs", Severity::Warning),
+        ("spec.externalTrafficPolicy", Severity::Warning),
+        ("spec.internalTrafficPolicy", Severity::Info),
+    ];
+    let expected = expected.map(|(field, severity)| (field.to_owned(), severity));
+    assert_eq!(remarks(&asking.row()), expected.into());
 }

@@ -86,3 +86,35 @@ fn entries_are_used_in_the_order_in_which_they_are_listed() {
         ]
     );
 }
+
+#[test]
+fn what_a_service_moved_away_from_is_given_to_no_other_until_it_is_freed() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/31")]);
+    allocator.give(&svc("web"));
+    let moved = svc("web").asks("10.0.0.1");
+    let proposal = allocator.propose(&moved).unwrap();
+    allocator.claim(&moved, &proposal).unwrap();
+    assert_eq!(allocator.leaving(moved.uid()), [ip("10.0.0.0")]);
+    assert!(allocator.propose(&svc("other")).is_err());
+    allocator.free(moved.uid());
+    assert_eq!(allocator.leaving(moved.uid()), [] as [std::net::IpAddr; 0]);
+    assert_eq!(allocator.give(&svc("other")), ips("10.0.0.0"));
+    assert_eq!(allocator.holds(&moved), ips("10.0.0.1"));
+}
+
+#[test]
+fn a_service_may_come_back_to_what_it_gave_up() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/31")]);
+    allocator.give(&svc("web"));
+    allocator.retire(svc("web").uid());
+    assert_eq!(allocator.held(svc("web").uid()), None);
+    let counters = allocator.counters();
+    let again = svc("web").asks("10.0.0.0").ports(&[443]);
+    let proposal = allocator.propose(&again).unwrap();
+    allocator.claim(&again, &proposal).unwrap();
+    assert_eq!(allocator.leaving(again.uid()), [] as [std::net::IpAddr; 0]);
+    allocator.free(again.uid());
+    assert_eq!(allocator.holds(&again), ips("10.0.0.0"));
+    assert_eq!(allocator.counters(), counters);
+    assert_eq!(allocator.holders(ip("10.0.0.0")).len(), 1);
+}

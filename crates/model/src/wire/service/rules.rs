@@ -3,7 +3,7 @@
 //! Each function judges one subject, tells everything that is wrong with it, and answers with the
 //! best reading, so that later rules still have something to go by.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -265,6 +265,24 @@ impl ServiceSpec {
                 false
             }
         }
+    }
+
+    /// What is asked of the nodes and differs from the default.
+    pub(super) fn node_fields(&self) -> BTreeMap<String, String> {
+        let internal = self.internal_traffic_policy.as_deref();
+        let fields = [
+            (
+                "internalTrafficPolicy",
+                internal.filter(|policy| *policy != "Cluster"),
+            ),
+            ("trafficDistribution", self.traffic_distribution.as_deref()),
+            ("externalIPs", Some(&*self.external_ips.join(","))),
+        ];
+        let fields = fields.into_iter().filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_empty())?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        fields.collect()
     }
 
     pub(super) fn judge_health_check_port(

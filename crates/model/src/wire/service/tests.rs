@@ -74,6 +74,7 @@ fn minimal() -> ServiceRow {
         source_ranges: Vec::new(),
         publish_not_ready: false,
         allocate_node_ports: true,
+        node_fields: BTreeMap::new(),
         status: ServiceStatus::default(),
         source: None,
     }
@@ -506,4 +507,31 @@ fn a_service_prints_as_kubectl_prints_it() {
             "items": [expected],
         })
     );
+}
+
+#[test]
+fn what_is_asked_of_the_nodes_is_kept_where_it_is_not_the_default() {
+    let node_fields = |spec: serde_json::Value| {
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+            "spec": spec,
+        });
+        let service: Service = serde_json::from_value(object).unwrap();
+        service.into_row().unwrap().node_fields
+    };
+    let asked = node_fields(json!({
+        "type": "LoadBalancer", "ports": [{"port": 80}], "internalTrafficPolicy": "Local",
+        "trafficDistribution": "PreferClose", "externalIPs": ["192.0.2.1", "192.0.2.2"],
+    }));
+    let expected = [
+        ("externalIPs", "192.0.2.1,192.0.2.2"),
+        ("internalTrafficPolicy", "Local"),
+        ("trafficDistribution", "PreferClose"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(asked, expected.into());
+    let usual = node_fields(json!({
+        "type": "LoadBalancer", "ports": [{"port": 80}], "internalTrafficPolicy": "Cluster",
+    }));
+    assert_eq!(usual, BTreeMap::new());
 }
