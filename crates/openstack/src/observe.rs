@@ -31,6 +31,7 @@ use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::Record;
+use crate::refusal::Refusals;
 use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
@@ -95,6 +96,7 @@ impl OpenStack {
             resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
             listener_tags: Vec::new(),
+            refusals: Refusals::default(),
             names,
         };
         let mut port = None;
@@ -270,6 +272,10 @@ impl OpenStack {
             resting: None,
             leaving: HashSet::new(),
             listener_tags: Vec::new(),
+            refusals: balancer
+                .as_ref()
+                .map(|it| self.memory().refusals(&it.id, Instant::now()))
+                .unwrap_or_default(),
         };
         if matches!(have.found, Found::Nothing) {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
