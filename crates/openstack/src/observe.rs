@@ -36,7 +36,8 @@ use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
 use notices::{
-    no_nodes_notice, notices_of, other_named, resting, strangers_notice, unknown_method,
+    exposed_by_owner, no_nodes_notice, notices_of, other_named, resting, strangers_notice,
+    unknown_method,
 };
 
 impl OpenStack {
@@ -165,6 +166,10 @@ impl OpenStack {
             Found::One { balancer, .. } => Some(balancer.clone()),
             _ => None,
         };
+        // It would be reached from outside all the same, by the owner's floating IP.
+        let shares = matches!(found, Found::One { owner: false, .. });
+        let exposed = (choice.internal && shares).then(|| exposed_by_owner(balancer.as_deref()));
+        choice.internal &= !shares;
         let provider = balancer
             .as_ref()
             .map_or_else(|| choice.provider.clone(), |it| it.provider.clone());
@@ -195,6 +200,7 @@ impl OpenStack {
         if let (Found::One { owner: true, .. }, Some(balancer), None) = (&found, &balancer, place) {
             reasons.extend(fixed::fixed(intent, wish, &choice, balancer));
         }
+        reasons.extend(exposed);
         notices_of(&mut reasons, &mut notices);
         notices.extend(intent.remarks.iter().filter_map(unknown_method));
         if choice.zone.is_some() && !features.zones() && balancer.is_none() {

@@ -170,7 +170,7 @@ fn wish(
         }
     }
     if !owner {
-        join(have, target, balancer, settings)?;
+        join(have, balancer, settings)?;
     }
     if *owner && would_be_ours(&have.names, &settings.cluster, balancer) {
         rename(have, balancer, settings, &mut plan);
@@ -368,12 +368,7 @@ fn create(
 }
 
 /// Whether a Service may use a load balancer that is not its own.
-fn join(
-    have: &Observed,
-    target: &Target,
-    balancer: &LoadBalancer,
-    settings: &Settings,
-) -> Result<(), Vec<Reason>> {
+fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result<(), Vec<Reason>> {
     let refuse = |message: String, remedy: &str| {
         let reason = Reason::error(Code::NotOurs, message)
             .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
@@ -403,12 +398,6 @@ fn join(
         return refuse(
             format!("{services} Services use the load balancer, and at most {most} may"),
             "choose another load balancer, or raise max-shared-lb",
-        );
-    }
-    if target.choice.internal {
-        return refuse(
-            "an internal Service can't share the load balancer of another".to_owned(),
-            "remove one of the two annotations",
         );
     }
     Ok(())
