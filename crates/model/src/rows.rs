@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
-use crate::reason::Origin;
+use crate::reason::{Origin, Reason};
 use crate::status::ServiceStatus;
 
 pub use packed::{Affiliation, PackedService, PackedSlice};
@@ -73,6 +73,9 @@ pub struct ServiceRow {
     pub allocate_node_ports: bool,
     /// What the Service's status says now: the durable record of its claim.
     pub status: ServiceStatus,
+    /// What can't be read of it, where the source has to take it as it is: the API server has
+    /// admitted it. A Service with any is not served as it stands.
+    pub faults: Vec<Reason>,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
 }

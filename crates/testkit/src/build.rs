@@ -56,6 +56,7 @@ pub fn svc(name: &str) -> ServiceBuilder {
         publish_not_ready: false,
         allocate_node_ports: true,
         status: ServiceStatus::default(),
+        faults: Vec::new(),
         source: None,
     })
 }

@@ -298,6 +298,7 @@ fn row(outside: &Outside) -> ServiceRow {
         publish_not_ready: false,
         allocate_node_ports: true,
         status: outside.status.clone(),
+        faults: Vec::new(),
         source: None,
     }
 }

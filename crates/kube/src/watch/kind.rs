@@ -7,8 +7,8 @@ use landfall_model::dialect::DIALECTS;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::wire::{self, ObjectMeta, SERVICE_NAME_LABEL};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// A kind of object that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) struct Object {
     /// Its `resourceVersion` as written: a watch can go on from there.
     pub(crate) resume_from: String,
     pub(crate) outcome: Outcome,
+    /// What was left out of the fact because it can't be read.
+    pub(crate) left_out: Vec<Reason>,
 }
 
 /// A `resourceVersion`, only good for telling whether two are the same.
@@ -124,71 +126,73 @@ impl Kind {
 
     /// Judges one object as the API server sent it.
     pub(crate) fn judge(&self, json: &str) -> Result<Object, serde_json::Error> {
+        let whole = |fact: Fact| Ok((Outcome::Row(fact), Vec::new()));
         match self {
             Self::Services => judge(
                 json,
                 |it: &wire::Service| &it.metadata,
-                |it| it.into_row().map(service),
+                |it| Ok((service(it.into_admitted_row()), Vec::new())),
+                |object| wire::Service::salvage(object).map_or_else(Outcome::Refused, service),
             ),
             Self::Slices => judge(
                 json,
                 |it: &wire::EndpointSlice| &it.metadata,
                 |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Slice(Arc::new(row))))
+                    let (row, left_out) = it.into_admitted_row()?;
+                    Ok((Outcome::Row(Fact::Slice(Arc::new(row))), left_out))
                 },
+                unreadable,
             ),
             Self::Nodes => judge(
                 json,
                 |it: &wire::Node| &it.metadata,
                 |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Node(Arc::new(row))))
+                    let (row, left_out) = it.into_admitted_row();
+                    Ok((Outcome::Row(Fact::Node(Arc::new(row))), left_out))
                 },
+                unreadable,
             ),
             Self::Namespaces => judge(
                 json,
                 |it: &wire::Namespace| &it.metadata,
                 |it| {
-                    it.into_row().map(|mut row| {
-                        keep_ours(&mut row.annotations);
-                        Outcome::Row(Fact::Namespace(Arc::new(row)))
-                    })
+                    let mut row = it.into_admitted_row();
+                    keep_ours(&mut row.annotations);
+                    whole(Fact::Namespace(Arc::new(row)))
                 },
+                unreadable,
             ),
             Self::Pools { .. } => judge(
                 json,
                 |it: &wire::IpAddressPool| &it.metadata,
-                |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Pool(Arc::new(row))))
-                },
+                |it| whole(Fact::Pool(Arc::new(it.into_admitted_row()))),
+                unreadable,
             ),
             Self::Secret(_) => judge(
                 json,
                 |it: &wire::Secret| &it.metadata,
-                |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Secret(Arc::new(row))))
-                },
+                |it| whole(Fact::Secret(Arc::new(it.into_admitted_row()))),
+                unreadable,
             ),
         }
     }
 }
 
+/// A row (or nothing of interest), and what was left out of it.
+type Read = Result<(Outcome, Vec<Reason>), Vec<Reason>>;
+
+/// Judges one object; `salvage` does it where the object has not the shape that its kind promises.
 fn judge<T: DeserializeOwned>(
     json: &str,
     metadata: impl FnOnce(&T) -> &ObjectMeta,
-    into_outcome: impl FnOnce(T) -> Result<Outcome, Vec<Reason>>,
+    read: impl FnOnce(T) -> Read,
+    salvage: impl FnOnce(Value) -> Outcome,
 ) -> Result<Object, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Nameable {
-        metadata: ObjectMeta,
-    }
     match serde_json::from_str::<T>(json) {
         Ok(shape) => {
             let object = unjudged(metadata(&shape))?;
-            let outcome = into_outcome(shape).unwrap_or_else(Outcome::Refused);
+            let (outcome, left_out) =
+                read(shape).unwrap_or_else(|reasons| (Outcome::Refused(reasons), Vec::new()));
             // One text for everybody who remembers the object.
             let key = match &outcome {
                 Outcome::Row(Fact::Service(row)) => row.key.clone(),
@@ -198,19 +202,36 @@ fn judge<T: DeserializeOwned>(
             Ok(Object {
                 key,
                 outcome,
+                left_out,
                 ..object
             })
         }
         // A field of a type that no API server lets through for its own kinds, but may for others.
         Err(error) => {
-            let Nameable { metadata } = serde_json::from_str(json)?;
-            let reason = Reason::error(landfall_model::Code::InvalidManifest, error.to_string());
-            Ok(Object {
-                outcome: Outcome::Refused(vec![reason]),
-                ..unjudged(&metadata)?
-            })
+            let object: Value = serde_json::from_str(json)?;
+            let text = |field| object["metadata"][field].as_str().map(str::to_owned);
+            let metadata = ObjectMeta {
+                name: text("name"),
+                namespace: text("namespace"),
+                resource_version: text("resourceVersion"),
+                ..ObjectMeta::default()
+            };
+            let named = unjudged(&metadata)?;
+            let outcome = match salvage(object) {
+                Outcome::Refused(reasons) if reasons.is_empty() => {
+                    let code = landfall_model::Code::InvalidManifest;
+                    Outcome::Refused(vec![Reason::error(code, error.to_string())])
+                }
+                outcome => outcome,
+            };
+            Ok(Object { outcome, ..named })
         }
     }
+}
+
+/// Returns that nothing can be made of an object, for the reason that its shape is wrong.
+fn unreadable(_: Value) -> Outcome {
+    Outcome::Refused(Vec::new())
 }
 
 /// What the metadata says of an object that is yet to be judged.
@@ -225,6 +246,7 @@ fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
         version: Version::of(&resume_from),
         resume_from,
         outcome: Outcome::Nothing,
+        left_out: Vec::new(),
     })
 }
 

@@ -89,6 +89,7 @@ impl PackedService {
             publish_not_ready,
             allocate_node_ports,
             status,
+            faults,
             source,
         } = row;
         let mut to = Writer::default();
@@ -123,6 +124,11 @@ impl PackedService {
         to.option(load_balancer_ip.as_deref(), Writer::text);
         to.list(source_ranges, |to, range| to.text(range));
         pack_status(&mut to, status);
+        // Hardly any Service has one.
+        to.text(&match faults.as_slice() {
+            [] => String::new(),
+            faults => serde_json::to_string(faults).unwrap_or_default(),
+        });
         Self {
             bytes: to.finish(),
             source: source.clone(),
@@ -172,6 +178,10 @@ impl PackedService {
             publish_not_ready,
             allocate_node_ports,
             status: unpack_status(&mut from)?,
+            faults: match from.text()? {
+                "" => Vec::new(),
+                text => serde_json::from_str(text).ok()?,
+            },
             source: self.source.clone(),
         })
     }

@@ -75,6 +75,7 @@ fn minimal() -> ServiceRow {
         publish_not_ready: false,
         allocate_node_ports: true,
         status: ServiceStatus::default(),
+        faults: Vec::new(),
         source: None,
     }
 }
@@ -277,10 +278,6 @@ fn each_broken_rule_is_told_with_its_field() {
         (
             json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 70000}]}),
             "spec.ports[0].nodePort",
-        ),
-        (
-            json!({"type": "LoadBalancer", "ports": [{"port": 10250}]}),
-            "spec.ports[0].port",
         ),
         (
             json!({"ports": [{"name": "a", "port": 80}, {"name": "a", "port": 81}]}),
