@@ -119,7 +119,7 @@ fn plan_addresses(
                 .unwrap_or_default(),
             grant: Arc::new((request.clone(), proposal.clone())),
         };
-        plan.push(step, because);
+        plan.push_claim(step, because);
     }
     Ok(addresses)
 }
@@ -157,16 +157,19 @@ fn plan_listeners(
                     continue;
                 }
                 let changes = difference::between(&opened.listener, &listener);
-                plan.push(
-                    Step::Change {
-                        uid,
-                        service,
-                        id,
-                        changes,
-                        listener,
-                    },
-                    "the Service or its endpoints changed",
-                );
+                let members_only = difference::of_members_only(&opened.listener, &listener);
+                let step = Step::Change {
+                    uid,
+                    service,
+                    id,
+                    changes,
+                    listener,
+                };
+                if members_only {
+                    plan.push_members(step, "its endpoints changed");
+                } else {
+                    plan.push(step, "the Service or its endpoints changed");
+                }
             }
             Some(_) => opening.push(
                 Step::Open {
