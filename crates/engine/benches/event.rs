@@ -22,7 +22,7 @@ use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::wire;
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
@@ -91,7 +91,7 @@ impl Report for Unread {
     async fn add_finalizer(
         &self,
         _: &ServiceRow,
-        _: Option<&Condition>,
+        _: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
         Ok(())
     }

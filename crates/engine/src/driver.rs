@@ -240,7 +240,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
                 Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
-                _ = beat.tick() => self.handle.pulse.beat(clock()),
+                _ = beat.tick() => {
+                    self.handle.pulse.beat(clock());
+                    self.handle.metrics.events(self.reporter.event_counts());
+                }
                 _ = audit.tick(), if self.at_work => self.start_audit(),
                 Some(end) = self.audits.join_next(), if !self.audits.is_empty() => {
                     self.take_audit(end);

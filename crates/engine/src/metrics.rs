@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use landfall_model::view::{HistogramView, MetricsView};
 
+use crate::report::EventCounts;
+
 /// What passes cost and how they ended.
 #[derive(Debug)]
 pub struct Metrics {
@@ -65,6 +67,13 @@ impl Metrics {
     /// Notes how many Services wait for a pass.
     pub fn queued(&self, depth: usize) {
         self.lock().queued = depth as u64;
+    }
+
+    /// Notes how many events did not become events of their own.
+    pub fn events(&self, counts: EventCounts) {
+        let mut view = self.lock();
+        view.events_aggregated = counts.aggregated;
+        view.events_dropped = counts.dropped;
     }
 
     /// All counters now.

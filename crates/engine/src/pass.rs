@@ -10,14 +10,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use landfall_model::intent::Intent;
 use landfall_model::plan::{Plan, PlannedStep};
-use landfall_model::provider::{Applied, Provider, ProviderError, Retry, Scope, Standing};
+use landfall_model::provider::{
+    Applied, Provider, ProviderError, Published, Retry, Scope, Standing,
+};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{ConditionType, ServiceStatus};
 
 use crate::metrics::Metrics;
 use crate::report::{Event, Report, ReportError};
-use crate::status::{Facts, addresses, begun, compose};
+use crate::status::{Facts, addresses, compose};
 
 /// How often one pass may observe anew after carrying out a plan. Two suffice for a provider whose
 /// plans do what they say; the third is for one lost race.
@@ -49,6 +51,9 @@ pub struct Telling {
     pub announced: Option<Announced>,
     /// Notices that were told and still hold.
     pub notices: Vec<String>,
+    /// Whether a pass of this process has looked at the Service. Until then what is found is what
+    /// an earlier process told of, unless the status says otherwise.
+    pub looked: bool,
 }
 
 /// What is going on, as it was announced.
@@ -81,6 +86,8 @@ pub struct PassEnd {
     pub changed: bool,
     /// What became of the status.
     pub(crate) writing: Writing,
+    /// Whether the finalizer is on the Service by now.
+    finalized: bool,
 }
 
 /// What became of the status in a pass.
@@ -140,6 +147,7 @@ impl PassEnd {
             telling: job.telling.clone(),
             changed: false,
             writing: Writing::Nothing,
+            finalized: job.row.as_ref().is_some_and(|row| row.finalized),
         }
     }
 }
@@ -200,6 +208,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.reasons.push(reason);
         }
         self.tell_of_failure(&job, &end).await;
+        end.telling.looked = true;
         // A failure is told once, however often the provider is busy with mending it in between.
         if matches!(end.outcome, Outcome::Busy(_)) && end.failure.is_none() {
             end.failure.clone_from(&job.last_failure);
@@ -225,15 +234,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
-        if let (Some(row), Some(_)) = (&job.row, &intent.load_balancer)
-            && !row.finalized
-        {
-            let anonymous = row.status.conditions.is_empty();
-            let begun = anonymous.then(|| begun((self.now)()));
-            self.reporter.add_finalizer(row, begun.as_ref()).await?;
-        }
         let said = end.reasons.len();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             // What was noticed before the last plan was carried out need not hold any more.
             end.reasons.truncate(said);
             let observed = match self.provider.observe(intent).await {
@@ -241,7 +243,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 Err(error) => return self.report_failed(job, end, None, &[error]).await,
             };
             let standing = job.placed(self.provider.standing(intent, &observed));
-            self.tell_notices(job, end, &standing).await;
+            let found = round == 0 && !job.telling.looked && was_reported(&job.status);
+            self.tell_notices(job, end, &standing, found).await;
             let plan = match self.provider.plan(intent, &observed) {
                 Ok(plan) => plan,
                 Err(mut reasons) => {
@@ -260,18 +263,16 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
                 return self.settle(job, end, intent, &standing).await;
             }
-            self.announce(job, end, intent, &plan).await;
-            let carried = self.carry_out(job, end, &plan).await?;
+            announce(end, intent, &plan);
+            self.begin(job, end, intent, &standing, &plan).await?;
+            let carried = self.carry_out(job, end, &standing, &plan).await?;
             end.pending
                 .drain(..carried.stopped_at.min(end.pending.len()));
             if let Some(after) = carried.busy {
                 end.outcome = Outcome::Busy(after);
                 end.reasons
                     .push(Reason::info(Code::Progressing, "changes are under way"));
-                // What is published goes on to be true; the next status is that of the end.
-                if end.status.ingress.is_empty() {
-                    self.report(job, end, &standing, &[]).await?;
-                }
+                self.report_busy(job, end, &standing).await?;
                 return Ok(());
             }
             if carried
@@ -293,6 +294,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
+        observed: &Standing,
         plan: &Plan<P::Step>,
     ) -> Result<Carried, ReportError> {
         let mut carried = Carried {
@@ -315,14 +317,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     match applied {
                         Applied::Done => {}
                         Applied::Addressed(published) => {
-                            let standing = Standing {
-                                marks: published.marks(&end.status.marks),
-                                ingress: published.ingress,
-                                ..Standing::default()
-                            };
-                            let progressing =
-                                Reason::info(Code::Progressing, "listeners are being opened");
-                            self.report(job, end, &standing, &[progressing]).await?;
+                            self.report_claim(job, end, observed, published).await?;
                             if let Some(intent) = &job.intent {
                                 self.provider.recorded(&intent.uid);
                             }
@@ -371,18 +366,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.failure = refusal.map(ToString::to_string);
             self.report(job, end, standing, &[]).await?;
             if end.outcome == Outcome::Settled {
-                let event = match end.telling.announced.take() {
-                    Some(Announced::Change | Announced::Removal) => Event::normal(
-                        "EnsuredLoadBalancer",
-                        format!("Ensured load balancer at {}", addresses(&standing.ingress)),
-                    ),
-                    Some(Announced::Members) => Event::normal(
-                        "UpdatedLoadBalancer",
-                        "Updated load balancer with new hosts",
-                    ),
-                    None => return Ok(()),
-                };
-                self.tell(job, event).await;
+                self.tell_of_success(job, end, standing).await;
             }
             return Ok(());
         }
@@ -391,21 +375,94 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
-        // The status tells whose the finalizer is: should it stay, it is found again.
+        // One write for both: whatever a crash leaves, the status tells whose the finalizer is.
         if row.finalized {
+            end.writing = Writing::Unsure;
             self.reporter.remove_finalizer(row).await?;
-            self.tell(
-                job,
-                Event::normal("DeletedLoadBalancer", "Deleted load balancer"),
-            )
-            .await;
-        }
-        let empty = ServiceStatus::default();
-        if end.status != empty && !row.deleting {
-            self.write(row, end, empty).await?;
+            end.writing = Writing::Done;
+            let event = Event::normal("DeletedLoadBalancer", "Deleted load balancer");
+            self.tell(job, event).await;
+        } else if end.status != ServiceStatus::default() {
+            let cleared = self.write(row, end, ServiceStatus::default(), false).await;
+            match cleared {
+                // Nobody else held it back, so that it is gone by now.
+                Err(ReportError::Conflict { .. }) if row.deleting => {}
+                outcome => outcome?,
+            }
         }
         end.status = ServiceStatus::default();
         Ok(())
+    }
+
+    /// Puts the finalizer on before anything is made outside, with a status that tells that it is
+    /// ours. A plan that begins with a claim makes nothing before the claim is on record, and the
+    /// finalizer goes there in the same write.
+    async fn begin(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        intent: &Intent,
+        standing: &Standing,
+        plan: &Plan<P::Step>,
+    ) -> Result<(), ReportError> {
+        let claims = plan.steps.first().is_some_and(|planned| planned.claims);
+        let Some(row) = &job.row else {
+            return Ok(());
+        };
+        if intent.load_balancer.is_none() || end.finalized || claims {
+            return Ok(());
+        }
+        let status = if end.status.conditions.is_empty() {
+            let standing = Standing {
+                ingress: end.status.ingress.clone(),
+                marks: end.status.marks.clone(),
+                ..standing.clone()
+            };
+            self.compose(job, end, &standing, &progress(&end.status, &standing))
+        } else {
+            end.status.clone()
+        };
+        self.write(row, end, status, true).await
+    }
+
+    /// Puts an address on record before anything is served there.
+    async fn report_claim(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        observed: &Standing,
+        published: Published,
+    ) -> Result<(), ReportError> {
+        let standing = Standing {
+            marks: published.marks(&end.status.marks),
+            ingress: published.ingress,
+            ..observed.clone()
+        };
+        let progress = progress(&end.status, &standing);
+        self.report(job, end, &standing, &progress).await
+    }
+
+    /// Says that the provider is at it. What is published goes on to be true, and marks are written
+    /// with the status of the end.
+    async fn report_busy(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        standing: &Standing,
+    ) -> Result<(), ReportError> {
+        let removal = Some(Announced::Removal);
+        if end.telling.announced == removal && job.telling.announced != removal {
+            let event = Event::normal("DeletingLoadBalancer", "Deleting load balancer");
+            self.tell(job, event).await;
+        }
+        if !end.status.ingress.is_empty() {
+            return Ok(());
+        }
+        let standing = Standing {
+            marks: end.status.marks.clone(),
+            ..standing.clone()
+        };
+        self.report(job, end, &standing, &[]).await
     }
 
     /// Reports failures together with what stands nevertheless.
@@ -451,18 +508,32 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         {
             return Ok(());
         }
-        let status = compose(&Facts {
+        let status = self.compose(job, end, standing, refused);
+        // Somebody may have taken the finalizer off.
+        let holds =
+            job.intent.is_some() && (end.outcome == Outcome::Settled || !status.ingress.is_empty());
+        let finalize = holds && !end.finalized;
+        if status != end.status || finalize {
+            self.write(row, end, status, finalize).await?;
+        }
+        Ok(())
+    }
+
+    fn compose(
+        &self,
+        job: &Job,
+        end: &PassEnd,
+        standing: &Standing,
+        refused: &[Reason],
+    ) -> ServiceStatus {
+        compose(&Facts {
             errors: &job.errors,
             refused,
             standing,
             before: &end.status,
-            generation: row.generation,
+            generation: job.row.as_ref().and_then(|row| row.generation),
             now: (self.now)(),
-        });
-        if status != end.status {
-            self.write(row, end, status).await?;
-        }
-        Ok(())
+        })
     }
 
     async fn write(
@@ -470,47 +541,51 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         row: &ServiceRow,
         end: &mut PassEnd,
         status: ServiceStatus,
+        finalize: bool,
     ) -> Result<(), ReportError> {
         // Until there is an answer, it may be there or not.
         end.writing = Writing::Unsure;
-        self.reporter.write_status(row, &status).await?;
+        if finalize {
+            self.reporter.add_finalizer(row, Some(&status)).await?;
+            end.finalized = true;
+        } else {
+            self.reporter.write_status(row, &status).await?;
+        }
         end.writing = Writing::Done;
         end.status = status;
         Ok(())
     }
 
-    /// Says what begins, unless that was said by an earlier pass, or is no more than members that
-    /// follow the nodes.
-    async fn announce(&self, job: &Job, end: &mut PassEnd, intent: &Intent, plan: &Plan<P::Step>) {
-        let members_only = plan.steps.iter().all(|planned| planned.members_only);
-        let begun = match &intent.load_balancer {
-            None => Announced::Removal,
-            Some(_) if members_only => Announced::Members,
-            Some(_) => Announced::Change,
-        };
-        let event = match (begun, end.telling.announced) {
-            (Announced::Members, Some(Announced::Change)) => return,
-            (begun, Some(before)) if begun == before => return,
-            (Announced::Members, _) => None,
-            (Announced::Change, _) => Some(("EnsuringLoadBalancer", "Ensuring load balancer")),
-            (Announced::Removal, _) => Some(("DeletingLoadBalancer", "Deleting load balancer")),
-        };
-        end.telling.announced = Some(begun);
-        if let Some((name, message)) = event {
-            self.tell(job, Event::normal(name, message)).await;
+    /// Tells that a change is done. Members that follow the nodes are worth a line in the log, and
+    /// what a process finds at its start as its predecessor reported it was told then.
+    async fn tell_of_success(&self, job: &Job, end: &mut PassEnd, standing: &Standing) {
+        let at = addresses(&standing.ingress);
+        let service = job.row.as_ref().map(|row| row.key.to_string());
+        let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
+        match end.telling.announced.take() {
+            Some(Announced::Change | Announced::Removal) if job.telling.looked || !reported => {
+                let message = format!("Ensured load balancer at {at}");
+                self.tell(job, Event::normal("EnsuredLoadBalancer", message))
+                    .await;
+            }
+            Some(Announced::Change | Announced::Removal) => {
+                tracing::debug!(service, at, "serves again as before");
+            }
+            Some(Announced::Members) => tracing::info!(service, "the members are up to date"),
+            None => {}
         }
     }
 
-    /// Tells of what has become true since the last pass: what the provider notices, and what holds otherwise than
-    /// it is written.
-    async fn tell_notices(&self, job: &Job, end: &mut PassEnd, standing: &Standing) {
+    /// Tells of what has become true since the last pass: what the provider notices, and what holds
+    /// otherwise than it is written. `found`: it was true before this process looked.
+    async fn tell_notices(&self, job: &Job, end: &mut PassEnd, standing: &Standing, found: bool) {
         let told = std::mem::take(&mut end.telling.notices);
         end.reasons
             .extend(standing.notices.iter().map(|(_, reason)| reason.clone()));
         let remarks = job.intent.iter().flat_map(|intent| &intent.remarks);
         let warnings = remarks.chain(&standing.remarks).filter(|remark| {
             let noticed = standing.notices.iter().any(|(_, reason)| reason == *remark);
-            remark.severity == Severity::Warning && !noticed
+            remark.severity == Severity::Warning && !noticed && !follows_members(remark.code)
         });
         let notices = standing
             .notices
@@ -518,7 +593,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             .map(|(name, reason)| (*name, reason));
         for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
             let text = format!("{name}: {reason}");
-            if !told.contains(&text) && !end.telling.notices.contains(&text) {
+            if !found && !told.contains(&text) && !end.telling.notices.contains(&text) {
                 self.tell(job, Event::warning(name, reason.to_string()))
                     .await;
             }
@@ -535,6 +610,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 error = failure,
                 "the Service is not as wanted"
             );
+            if !job.telling.looked && is_on_record(&job.status, failure) {
+                return;
+            }
             let message = format!("Error syncing load balancer: {failure}");
             self.tell(job, Event::warning("SyncLoadBalancerFailed", message))
                 .await;
@@ -566,6 +644,57 @@ impl Event {
             message: message.into(),
         }
     }
+}
+
+/// Returns whether a warning comes and goes with the members. The condition tells of it; an event for
+/// each rollout would tell nobody anything.
+fn follows_members(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NoEndpoints
+            | Code::NoReadyEndpoints
+            | Code::NoHealthyMembers
+            | Code::NoEligibleNodes
+            | Code::EndpointIgnored
+    )
+}
+
+/// Notes what begins, unless an earlier pass began it.
+fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
+    let members_only = plan.steps.iter().all(|planned| planned.members_only);
+    let begun = match &intent.load_balancer {
+        None => Announced::Removal,
+        Some(_) if members_only => Announced::Members,
+        Some(_) => Announced::Change,
+    };
+    if (begun, end.telling.announced) != (Announced::Members, Some(Announced::Change)) {
+        end.telling.announced = Some(begun);
+    }
+}
+
+/// Returns what to say of a Service whose listeners are about to be opened: nothing where traffic
+/// flows already or is known to wait for something else, so that the status of the end is no other
+/// one than this.
+fn progress(before: &ServiceStatus, standing: &Standing) -> Vec<Reason> {
+    let programmed = before.condition(ConditionType::Programmed);
+    if programmed.is_some_and(|condition| condition.status) || !standing.waiting.is_empty() {
+        return Vec::new();
+    }
+    vec![Reason::info(
+        Code::Progressing,
+        "the load balancer is being made",
+    )]
+}
+
+/// Returns whether a pass over this Service has come to an end before.
+fn was_reported(status: &ServiceStatus) -> bool {
+    status.condition(ConditionType::Accepted).is_some()
+}
+
+/// Returns whether a condition tells of a failure.
+fn is_on_record(status: &ServiceStatus, failure: &str) -> bool {
+    let unmet = status.conditions.iter().filter(|it| !it.status);
+    unmet.into_iter().any(|it| it.message.starts_with(failure))
 }
 
 /// The soonest promise of any failure decides; one that time can heal outweighs those that it can't.

@@ -3,20 +3,21 @@
 use std::future::Future;
 
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
-    /// Puts the finalizer on a Service, and in the same write the condition, where one is given:
-    /// the finalizer is everybody's, and the condition tells after a crash that it came from us.
-    /// Returns when it is durable.
+    /// Puts the finalizer on a Service, and in the same write replaces our part of its status, where
+    /// one is given: the finalizer is everybody's, and the status tells after a crash that it came
+    /// from us. Returns when it is durable.
     fn add_finalizer(
         &self,
         service: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
-    /// Takes the finalizer off. A Service that is gone already is a success.
+    /// Takes the finalizer off, and our part of the status away. A Service that is gone already is
+    /// a success.
     fn remove_finalizer(
         &self,
         service: &ServiceRow,
@@ -31,6 +32,20 @@ pub trait Report: Send + Sync + 'static {
 
     /// Tells people that something happened. Best effort: a lost event changes nothing.
     fn event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
+
+    /// Returns how many events did not become events of their own since the start.
+    fn event_counts(&self) -> EventCounts {
+        EventCounts::default()
+    }
+}
+
+/// Events that did not become events of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Those told by the count of another one.
+    pub aggregated: u64,
+    /// Those told nowhere but in the log.
+    pub dropped: u64,
 }
 
 /// Something that happened to a Service, for people.

@@ -86,6 +86,7 @@ pub fn resolve_previous(
         dialect::read(&service.annotations, &service.ports)
     };
     let mut findings = Findings::new(service, reading.reasons.clone());
+    findings.extend(service.faults.iter().cloned());
     findings.extend(if capabilities.openstack {
         reading.cloud_reasons.clone()
     } else {

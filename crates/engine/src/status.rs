@@ -22,11 +22,6 @@ pub struct Facts<'a> {
     pub now: Timestamp,
 }
 
-/// What is said of a Service before the first write to the outside.
-pub fn begun(now: Timestamp) -> Condition {
-    unmet_or_progressing(ConditionType::Programmed, &[], now)
-}
-
 /// The status of a Service that wants a load balancer. Equal facts give a status equal to the one
 /// before, so that nothing is written.
 pub fn compose(facts: &Facts<'_>) -> ServiceStatus {

@@ -2,7 +2,7 @@
 
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::{ConditionType, ServiceStatus};
 
 use crate::store::{ManifestStore, StoreError};
 
@@ -10,15 +10,28 @@ impl Report for ManifestStore {
     async fn add_finalizer(
         &self,
         service: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
+        // The condition tells whose the finalizer is, should only the first write be done.
+        let begun = status.and_then(|status| status.condition(ConditionType::Programmed));
+        let begun = begun.filter(|_| service.status.conditions.is_empty());
         let result = Self::add_finalizer(self, &service.key, &service.uid, begun).await;
-        result.map_err(|error| report_error("finalizer", &error))
+        result.map_err(|error| report_error("finalizer", &error))?;
+        match status {
+            Some(status) => Report::write_status(self, service, status).await,
+            None => Ok(()),
+        }
     }
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
         let result = Self::remove_finalizer(self, &service.key, &service.uid).await;
-        result.map_err(|error| report_error("finalizer", &error))
+        result.map_err(|error| report_error("finalizer", &error))?;
+        // The status goes last: by it the Service is found again, should only the first be done.
+        let empty = ServiceStatus::default();
+        match Self::write_status(self, &service.key, &service.uid, &empty).await {
+            Err(StoreError::Outdated { .. }) => Ok(()),
+            result => result.map_err(|error| report_error("status", &error)),
+        }
     }
 
     async fn write_status(

@@ -105,6 +105,9 @@ pub(crate) struct StatusDetails {
     pub(crate) retry_after_seconds: u64,
 }
 
+/// One odd answer, of the API server or of a proxy before it, must not stop anything for long.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
 /// More of an error answer is not worth reading.
 const LONGEST_ERROR: usize = 64 * 1024;
 
@@ -272,7 +275,7 @@ pub(crate) fn of_status_shape(what: String, shape: StatusShape) -> ApiError {
             retry_after: details
                 .map(|details| details.retry_after_seconds)
                 .filter(|seconds| *seconds > 0)
-                .map(Duration::from_secs),
+                .map(|seconds| Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER)),
         },
     }
 }
@@ -412,5 +415,9 @@ mod tests {
         let body = br#"{"kind": "Status", "details": {"retryAfterSeconds": 7}, "reason": "TooManyRequests"}"#;
         let error = of_status("list nodes".to_owned(), StatusCode::TOO_MANY_REQUESTS, body);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        // However odd the answer, nothing waits for days.
+        let body = br#"{"kind": "Status", "details": {"retryAfterSeconds": 1000000}}"#;
+        let error = of_status("list nodes".to_owned(), StatusCode::TOO_MANY_REQUESTS, body);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
     }
 }

@@ -12,9 +12,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use http::Method;
-use landfall_engine::report::{Event, Report, ReportError};
+use landfall_engine::report::{Event, EventCounts, Report, ReportError};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid, wire};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,15 @@ enum Now {
     /// It is the same Service, and looks like this.
     Same { live: Box<Live>, deleting: bool },
     /// It is gone, or another one of its name is there.
+    Gone,
+}
+
+/// What became of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// It is as it says.
+    Done,
+    /// The Service is gone, or another one of its name is there.
     Gone,
 }
 
@@ -91,11 +100,6 @@ impl KubeReports {
         }
     }
 
-    /// Events that were dropped because the API server was too slow for them.
-    pub fn dropped_events(&self) -> u64 {
-        self.events.dropped()
-    }
-
     async fn patch(&self, service: &ServiceRow, body: &Value) -> Result<Live, ApiError> {
         let patience = self
             .guard
@@ -126,6 +130,47 @@ impl KubeReports {
         })
     }
 
+    /// Sends the patch that `patch` makes of the Service as it is known, and once more over what
+    /// somebody else wrote in between: what they put there has to stay, too. `adds`: it puts
+    /// something on that nothing which is being deleted may get.
+    async fn send(
+        &self,
+        service: &ServiceRow,
+        what: &'static str,
+        adds: bool,
+        patch: impl Fn(&Live) -> Option<Value>,
+    ) -> Result<Sent, ReportError> {
+        let mut live = self.live(service);
+        for _ in 0..ATTEMPTS {
+            let Some(body) = patch(&live) else {
+                return Ok(Sent::Done);
+            };
+            let error = match self.patch(service, &body).await {
+                Ok(live) => {
+                    self.remember(service, live);
+                    return Ok(Sent::Done);
+                }
+                Err(error) => error,
+            };
+            if !may_be_another(&error) {
+                return Err(failed(what, &error));
+            }
+            let now = self.look(service).await;
+            match now.map_err(|error| failed(what, &error))? {
+                Now::Gone => return Ok(Sent::Gone),
+                Now::Same { deleting: true, .. } if adds => break,
+                Now::Same { live: newer, .. } => {
+                    self.remember(service, (*newer).clone());
+                    if !error.is_conflict() && !error.is_not_found() {
+                        return Err(failed(what, &error));
+                    }
+                    live = *newer;
+                }
+            }
+        }
+        Err(ReportError::Conflict { what })
+    }
+
     fn live(&self, service: &ServiceRow) -> Live {
         let told = Live::of_row(service);
         match self.recent.lock() {
@@ -151,63 +196,23 @@ impl Report for KubeReports {
     async fn add_finalizer(
         &self,
         service: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
-        const WHAT: &str = "finalizer";
-        if self.live(service).finalized {
-            return Ok(());
-        }
-        let error = match self
-            .patch(service, &finalizer_patch(service.uid.as_str(), begun))
-            .await
-        {
-            Ok(live) => {
-                self.remember(service, live);
-                return Ok(());
-            }
-            Err(error) if error.is_not_found() => return Err(ReportError::Conflict { what: WHAT }),
-            Err(error) => error,
-        };
-        if !may_be_another(&error) {
-            return Err(failed(WHAT, &error));
-        }
-        match self.look(service).await {
-            // Nothing may be added to what is being deleted.
-            Ok(Now::Gone | Now::Same { deleting: true, .. }) => {
-                Err(ReportError::Conflict { what: WHAT })
-            }
-            Ok(Now::Same { live, .. }) => {
-                self.remember(service, *live);
-                Err(failed(WHAT, &error))
-            }
-            Err(error) => Err(failed(WHAT, &error)),
+        let what = "finalizer";
+        let uid = service.uid.as_str();
+        let patch = |live: &Live| finalizer_patch(uid, live, status);
+        match self.send(service, what, true, patch).await? {
+            Sent::Done => Ok(()),
+            Sent::Gone => Err(ReportError::Conflict { what }),
         }
     }
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        const WHAT: &str = "finalizer";
-        let error = match self
-            .patch(service, &release_patch(service.uid.as_str()))
-            .await
-        {
-            Ok(_) => {
-                self.forget(service);
-                return Ok(());
-            }
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => error,
-        };
-        if !may_be_another(&error) {
-            return Err(failed(WHAT, &error));
-        }
-        match self.look(service).await {
-            Ok(Now::Gone) => Ok(()),
-            Ok(Now::Same { live, .. }) => {
-                self.remember(service, *live);
-                Err(failed(WHAT, &error))
-            }
-            Err(error) => Err(failed(WHAT, &error)),
-        }
+        let uid = service.uid.as_str();
+        let patch = |live: &Live| release_patch(uid, live);
+        self.send(service, "finalizer", false, patch).await?;
+        self.forget(service);
+        Ok(())
     }
 
     async fn write_status(
@@ -215,41 +220,21 @@ impl Report for KubeReports {
         service: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
-        const WHAT: &str = "status";
-        let mut live = self.live(service);
-        for _ in 0..ATTEMPTS {
-            let Some(body) = status_patch(service.uid.as_str(), &live, status) else {
-                return Ok(());
-            };
-            let error = match self.patch(service, &body).await {
-                Ok(live) => {
-                    self.remember(service, live);
-                    return Ok(());
-                }
-                Err(error) if error.is_not_found() => {
-                    return Err(ReportError::Conflict { what: WHAT });
-                }
-                Err(error) => error,
-            };
-            if !may_be_another(&error) {
-                return Err(failed(WHAT, &error));
-            }
-            match self.look(service).await {
-                Ok(Now::Gone) => return Err(ReportError::Conflict { what: WHAT }),
-                Ok(Now::Same { live: newer, .. }) if error.is_conflict() => {
-                    // Somebody wrote in between: what they put there has to stay, too.
-                    self.remember(service, (*newer).clone());
-                    live = *newer;
-                }
-                Ok(Now::Same { .. }) => return Err(failed(WHAT, &error)),
-                Err(error) => return Err(failed(WHAT, &error)),
-            }
+        let what = "status";
+        let uid = service.uid.as_str();
+        let patch = |live: &Live| status_patch(uid, live, status);
+        match self.send(service, what, false, patch).await? {
+            Sent::Done => Ok(()),
+            Sent::Gone => Err(ReportError::Conflict { what }),
         }
-        Err(ReportError::Conflict { what: WHAT })
     }
 
     async fn event(&self, service: &ServiceRow, event: &Event) {
         self.events.announce(Occurrence::now(service, event));
+    }
+
+    fn event_counts(&self) -> EventCounts {
+        self.events.counts()
     }
 }
 
@@ -258,7 +243,7 @@ fn may_be_another(error: &ApiError) -> bool {
     matches!(
         error,
         ApiError::Refused {
-            code: 409 | 422,
+            code: 404 | 409 | 422,
             ..
         }
     )

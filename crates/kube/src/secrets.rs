@@ -3,13 +3,15 @@
 //! Service facts pass through here. One that names a Secret of which nothing is known yet waits until
 //! it is, so that nobody is told that a certificate is missing while it is still on its way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::ServiceKey;
 use landfall_model::dialect;
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::rows::{Fact, ServicePort, ServiceRow};
+use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::wire;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +31,12 @@ struct Wishes {
 /// What one Service names.
 #[derive(Debug, Default)]
 struct Named {
+    /// By the newest version.
     now: BTreeSet<ServiceKey>,
+    /// By the version that is on record as the one being served, because later ones are invalid.
+    accepted: BTreeSet<ServiceKey>,
     /// By the version before. An invalid version leaves that one being served, with its
-    /// certificates.
+    /// certificates, until it is on record.
     before: BTreeSet<ServiceKey>,
 }
 
@@ -85,7 +90,7 @@ impl Wishes {
         let key = match &fact {
             Fact::Service(row) => {
                 let names = secrets_named_by(row);
-                self.name(&row.key, names, &mut orders);
+                self.name(&row.key, names, secrets_accepted_of(row), &mut orders);
                 row.key.clone()
             }
             Fact::ServiceGone(key) => {
@@ -157,16 +162,24 @@ impl Wishes {
         })
     }
 
-    fn name(&mut self, service: &ServiceKey, names: BTreeSet<ServiceKey>, orders: &mut Vec<Order>) {
+    fn name(
+        &mut self,
+        service: &ServiceKey,
+        names: BTreeSet<ServiceKey>,
+        accepted: BTreeSet<ServiceKey>,
+        orders: &mut Vec<Order>,
+    ) {
         let old = self.named.remove(service).unwrap_or_default();
         let held = old.all();
-        let new = if names == old.now {
-            old
+        let before = if names == old.now {
+            old.before
         } else {
-            Named {
-                now: names,
-                before: old.now,
-            }
+            old.now
+        };
+        let new = Named {
+            now: names,
+            accepted,
+            before,
         };
         let wanted = new.all();
         for secret in wanted.difference(&held) {
@@ -197,18 +210,37 @@ impl Wishes {
 
 impl Named {
     fn all(&self) -> BTreeSet<ServiceKey> {
-        self.now.union(&self.before).cloned().collect()
+        let all = self.now.iter().chain(&self.accepted).chain(&self.before);
+        all.cloned().collect()
     }
 }
 
 fn secrets_named_by(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    if row.annotations.is_empty() {
+    secrets_of(row, &row.annotations, &row.ports)
+}
+
+/// Returns the Secrets of the version that is on record as the one being served.
+fn secrets_accepted_of(row: &ServiceRow) -> BTreeSet<ServiceKey> {
+    let record = row.status.marks.get(ACCEPTED_VERSION);
+    let version = record.and_then(|text| serde_json::from_str::<wire::Service>(text).ok());
+    let version = version.map(wire::Service::into_admitted_row);
+    version.map_or_else(BTreeSet::new, |version| {
+        secrets_of(row, &version.annotations, &version.ports)
+    })
+}
+
+fn secrets_of(
+    service: &ServiceRow,
+    annotations: &BTreeMap<String, String>,
+    ports: &[ServicePort],
+) -> BTreeSet<ServiceKey> {
+    if annotations.is_empty() {
         return BTreeSet::new();
     }
-    let options = dialect::read(&row.annotations, &row.ports).options;
+    let options = dialect::read(annotations, ports).options;
     options
         .secrets()
-        .map(|name| ServiceKey::new(row.key.namespace(), name))
+        .map(|name| ServiceKey::new(service.key.namespace(), name))
         .collect()
 }
 

@@ -201,6 +201,7 @@ fn of<S>(plan: Plan<S>, wrap: impl Fn(S) -> Step) -> Plan<Step> {
         step: wrap(planned.step),
         because: planned.because,
         members_only: planned.members_only,
+        claims: planned.claims,
     });
     Plan {
         steps: steps.collect(),

@@ -68,6 +68,13 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
     changes
 }
 
+/// Returns whether two versions of a listener differ in nothing but their members.
+pub fn of_members_only(before: &Listener, after: &Listener) -> bool {
+    let mut same = before.clone();
+    same.pool.members.clone_from(&after.pool.members);
+    same == *after
+}
+
 fn members(before: &[Member], after: &[Member]) -> Vec<String> {
     let index = |members: &[Member]| -> BTreeMap<SocketAddr, Member> {
         members

@@ -174,7 +174,10 @@ fn plan_addresses(
             publish: standing::published(wish, &addresses),
             grant: Arc::new((request.clone(), proposal.clone())),
         };
-        planned(step, because)
+        Planned {
+            claims: true,
+            ..planned(step, because)
+        }
     });
     Ok((addresses, step))
 }
@@ -184,6 +187,7 @@ fn planned(step: Step, because: String) -> Planned<Step> {
         step,
         because,
         members_only: false,
+        claims: false,
     }
 }
 
@@ -220,16 +224,19 @@ fn plan_listeners(
                     continue;
                 }
                 let changes = difference::between(&opened.listener, &listener);
-                plan.push(
-                    Step::Change {
-                        uid,
-                        service,
-                        id,
-                        changes,
-                        listener,
-                    },
-                    "the Service or its endpoints changed",
-                );
+                let members_only = difference::of_members_only(&opened.listener, &listener);
+                let step = Step::Change {
+                    uid,
+                    service,
+                    id,
+                    changes,
+                    listener,
+                };
+                if members_only {
+                    plan.push_members(step, "its endpoints changed");
+                } else {
+                    plan.push(step, "the Service or its endpoints changed");
+                }
             }
             Some(_) => opening.push(
                 Step::Open {

@@ -20,6 +20,9 @@ pub struct Planned<S> {
     pub because: String,
     /// Whether it only follows the members: a node came or went.
     pub members_only: bool,
+    /// Whether it makes nothing outside this process until the address that it is answered with is
+    /// on record.
+    pub claims: bool,
 }
 
 /// A step as people and programs read it, with the provider's own type gone.
@@ -48,6 +51,18 @@ impl<S> Plan<S> {
             step,
             because: because.into(),
             members_only: false,
+            claims: false,
+        });
+    }
+
+    /// Appends a step that makes nothing outside this process until the address that it is answered
+    /// with is on record.
+    pub fn push_claim(&mut self, step: S, because: impl Into<String>) {
+        self.steps.push(Planned {
+            step,
+            because: because.into(),
+            members_only: false,
+            claims: true,
         });
     }
 
@@ -57,6 +72,7 @@ impl<S> Plan<S> {
             step,
             because: because.into(),
             members_only: true,
+            claims: false,
         });
     }
 

@@ -194,6 +194,9 @@ codes! {
     Accepted,
     /// The Service holds its addresses.
     Assigned,
+    /// A newer version wrote a code that this one does not know. It is written over as soon as the
+    /// Service is looked at.
+    Unknown,
 }
 
 // === impl Reason ===

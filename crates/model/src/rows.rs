@@ -76,6 +76,9 @@ pub struct ServiceRow {
     pub node_fields: BTreeMap<String, String>,
     /// What the Service's status says now: the durable record of its claim.
     pub status: ServiceStatus,
+    /// What can't be read of it, where the source has to take it as it is: the API server has
+    /// admitted it. A Service with any is not served as it stands.
+    pub faults: Vec<Reason>,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
 }

@@ -198,6 +198,12 @@ pub struct MetricsView {
     pub failed_steps: BTreeMap<String, u64>,
     /// Services that wait for a pass now.
     pub queued: u64,
+    /// Events that are told by the count of another one.
+    #[serde(default)]
+    pub events_aggregated: u64,
+    /// Events that were not sent.
+    #[serde(default)]
+    pub events_dropped: u64,
     /// What was asked of clouds.
     #[serde(default)]
     pub cloud_calls: Vec<CloudCallsView>,

@@ -15,6 +15,10 @@
 //! marked where it stands: Service names may begin with a digit, and endpoints may be loopback
 //! addresses.
 //!
+//! That is for manifests, which no API server has seen. What an API server has admitted becomes a
+//! row by `into_admitted_row` whatever these rules say: its own may be newer, and an object that is
+//! not read can be neither served nor let go of. Fields that can't be read are told.
+//!
 //! Nothing here reads files or knows a client, and nothing here puts Secret data into a message.
 
 mod findings;
@@ -53,7 +57,7 @@ pub use status::{
     ConditionShape, IngressShape, LoadBalancerShape, PortStatusShape, ServiceStatusShape,
 };
 
-use findings::Findings;
+use findings::{Findings, strictly};
 
 /// The namespace of objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -146,14 +150,23 @@ impl ObjectMeta {
 impl Namespace {
     /// The row, or everything that is wrong with the object.
     pub fn into_row(self) -> Result<NamespaceRow, Vec<Reason>> {
-        let mut findings = Findings::default();
+        strictly(self.judged(Findings::default()))
+    }
+
+    /// Returns the row of a Namespace that the API server has admitted.
+    pub fn into_admitted_row(self) -> NamespaceRow {
+        self.judged(Findings::of_admitted()).0
+    }
+
+    fn judged(self, mut findings: Findings) -> (NamespaceRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_label);
         findings.metadata(&self.metadata);
-        findings.finish(|| NamespaceRow {
+        let row = NamespaceRow {
             name: name.as_str().into(),
             labels: self.metadata.labels,
             annotations: self.metadata.annotations,
-        })
+        };
+        (row, findings.reasons())
     }
 }
 

@@ -57,6 +57,7 @@ pub fn svc(name: &str) -> ServiceBuilder {
         allocate_node_ports: true,
         node_fields: BTreeMap::new(),
         status: ServiceStatus::default(),
+        faults: Vec::new(),
         source: None,
     })
 }

@@ -53,6 +53,8 @@ fn differs_in_writing(before: &ServiceRow, now: &ServiceRow) -> bool {
     let mut same = before.clone();
     same.resource_version.clone_from(&now.resource_version);
     same.status.clone_from(&now.status);
+    // The finalizer comes with the first status. That it goes is never ours alone to know.
+    same.finalized |= now.finalized;
     for mark in MARKS {
         match now.annotations.get(mark) {
             Some(value) => same.annotations.insert(mark.to_owned(), value.clone()),

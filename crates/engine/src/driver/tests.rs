@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
@@ -62,6 +62,8 @@ struct Source {
     loses_answer: AtomicBool,
     /// Warnings.
     warnings: Mutex<Vec<String>>,
+    /// Events, warnings or not.
+    events: AtomicUsize,
 }
 
 struct Lab {
@@ -137,7 +139,7 @@ impl Provider for Shelf {
         let mut plan = Plan::default();
         match (&want.load_balancer, held, free) {
             (Some(_), None, Some(free)) => {
-                plan.push(Step::Take(want.uid.clone(), *free), "it has none");
+                plan.push_claim(Step::Take(want.uid.clone(), *free), "it has none");
             }
             (Some(_), None, None) => {
                 return Err(vec![Reason::error(
@@ -253,18 +255,23 @@ impl Report for Source {
     async fn add_finalizer(
         &self,
         row: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
         let finalize = |row: &mut ServiceRow| {
             row.finalized = true;
-            row.status.conditions.extend(begun.cloned());
+            if let Some(status) = status {
+                row.status = status.clone();
+            }
         };
         self.change("finalize", &row.key, finalize).await
     }
 
     async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        self.change("unfinalize", &row.key, |row| row.finalized = false)
-            .await
+        self.change("unfinalize", &row.key, |row| {
+            row.finalized = false;
+            row.status = ServiceStatus::default();
+        })
+        .await
     }
 
     async fn write_status(
@@ -286,6 +293,7 @@ impl Report for Source {
     }
 
     async fn event(&self, row: &ServiceRow, event: &Event) {
+        self.events.fetch_add(1, Ordering::Relaxed);
         if event.warning {
             let told = format!("{}: {}: {}", row.key, event.reason, event.message);
             self.warnings.lock().unwrap().push(told);
@@ -336,6 +344,7 @@ impl Lab {
             writes: Mutex::default(),
             loses_answer: AtomicBool::default(),
             warnings: Mutex::default(),
+            events: AtomicUsize::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
@@ -636,6 +645,7 @@ async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first(
         writes: Mutex::default(),
         loses_answer: AtomicBool::default(),
         warnings: Mutex::default(),
+        events: AtomicUsize::default(),
     });
     let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
     let providers = vec![edge.clone(), inner.clone()];

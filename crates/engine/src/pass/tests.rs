@@ -8,7 +8,7 @@ use landfall_model::intent::{AddressWish, LoadBalancerWish};
 use landfall_model::listener::{Listener, Protocol};
 use landfall_model::provider::Capabilities;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{Condition, ConditionType, FINALIZER, IngressAddress};
+use landfall_model::status::{ConditionType, FINALIZER, IngressAddress};
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
@@ -37,6 +37,8 @@ struct Lab {
     broken_port: Option<u16>,
     /// Changes of ports are no more than members that follow the nodes.
     members_only: bool,
+    /// An address is made in a cloud, rather than taken from a shelf of our own.
+    claims_outside: bool,
     notices: Vec<(&'static str, Reason)>,
     marks: BTreeMap<String, String>,
 }
@@ -161,7 +163,11 @@ impl Provider for Lab {
             .map(|listener| listener.key.port.get())
             .collect();
         if want.load_balancer.is_some() && have.address.is_none() {
-            plan.push(Step::Claim, "it has no address");
+            if self.claims_outside {
+                plan.push(Step::Claim, "it has no address");
+            } else {
+                plan.push_claim(Step::Claim, "it has no address");
+            }
         }
         for port in ports.difference(&have.ports) {
             if self.members_only {
@@ -229,15 +235,28 @@ impl Report for Lab {
     async fn add_finalizer(
         &self,
         _: &ServiceRow,
-        _: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
-        self.write("finalize".to_owned(), |outside| outside.finalized = true)
-            .map_err(|Crashed| lost("finalizer"))
+        let name = if status.is_some() {
+            "finalize+status"
+        } else {
+            "finalize"
+        };
+        self.write(name.to_owned(), |outside| {
+            outside.finalized = true;
+            if let Some(status) = status {
+                outside.status = status.clone();
+            }
+        })
+        .map_err(|Crashed| lost("finalizer"))
     }
 
     async fn remove_finalizer(&self, _: &ServiceRow) -> Result<(), ReportError> {
-        self.write("unfinalize".to_owned(), |outside| outside.finalized = false)
-            .map_err(|Crashed| lost("finalizer"))
+        self.write("unfinalize".to_owned(), |outside| {
+            outside.finalized = false;
+            outside.status = ServiceStatus::default();
+        })
+        .map_err(|Crashed| lost("finalizer"))
     }
 
     async fn write_status(
@@ -299,6 +318,7 @@ fn row(outside: &Outside) -> ServiceRow {
         allocate_node_ports: true,
         node_fields: BTreeMap::new(),
         status: outside.status.clone(),
+        faults: Vec::new(),
         source: None,
     }
 }
@@ -352,15 +372,87 @@ async fn the_finalizer_comes_first_and_the_claim_is_reported_before_anything_lis
     assert_eq!(end.outcome, Outcome::Settled);
     assert_eq!(
         *lab.writes.lock().unwrap(),
-        [
-            "finalize", "claim", "status", "open 80", "open 443", "status"
-        ]
+        ["claim", "finalize+status", "open 80", "open 443", "status"]
     );
     assert_eq!(truths(&end.status), [true, true, true]);
+    assert_eq!(*lab.events.lock().unwrap(), ["EnsuredLoadBalancer"]);
+}
+
+#[tokio::test]
+async fn what_is_made_outside_is_made_after_the_finalizer() {
+    let lab = Lab {
+        claims_outside: true,
+        ..Lab::default()
+    };
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Settled);
     assert_eq!(
-        *lab.events.lock().unwrap(),
-        ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
+        *lab.writes.lock().unwrap(),
+        ["finalize+status", "claim", "status", "open 80", "status"]
     );
+}
+
+#[tokio::test]
+async fn an_edit_costs_an_event_and_what_only_follows_the_members_not_even_that() {
+    let lab = Lab::default();
+    let made = lab.run(wish(&[80])).await;
+    for (members_only, events) in [(false, vec!["EnsuredLoadBalancer"]), (true, vec![])] {
+        let edited = Lab {
+            members_only,
+            ..Lab::over(lab.outside())
+        };
+        let end = edited
+            .run_told(wish(&[80, 443]), made.telling.clone())
+            .await;
+        assert_eq!(end.outcome, Outcome::Settled);
+        assert_eq!(*edited.writes.lock().unwrap(), ["open 443"]);
+        assert_eq!(*edited.events.lock().unwrap(), events);
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_finds_what_was_reported_tells_nobody() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let restarted = Lab::over(Outside {
+        ports: BTreeSet::new(),
+        ..lab.outside()
+    });
+    let end = restarted.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Settled);
+    assert_eq!(*restarted.writes.lock().unwrap(), ["open 80"]);
+    assert!(restarted.events.lock().unwrap().is_empty());
+    // What is no longer as it was reported is news.
+    let broken = Lab {
+        broken_port: Some(80),
+        ..Lab::over(Outside {
+            ports: BTreeSet::new(),
+            ..lab.outside()
+        })
+    };
+    broken.run(wish(&[80])).await;
+    assert_eq!(*broken.events.lock().unwrap(), ["SyncLoadBalancerFailed"]);
+    // And that is told once, too, whichever process finds it.
+    let again = Lab {
+        broken_port: Some(80),
+        ..Lab::over(broken.outside())
+    };
+    again.run(wish(&[80])).await;
+    assert!(again.events.lock().unwrap().is_empty());
+    assert!(again.writes.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_finalizer_that_somebody_took_off_is_put_back() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let bare = Lab::over(Outside {
+        finalized: false,
+        ..lab.outside()
+    });
+    bare.run(wish(&[80])).await;
+    assert_eq!(*bare.writes.lock().unwrap(), ["finalize+status"]);
+    assert_eq!(bare.outside(), lab.outside());
 }
 
 #[tokio::test]
@@ -375,7 +467,7 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 }
 
 #[tokio::test]
-async fn the_status_goes_last_for_it_tells_whose_the_finalizer_is() {
+async fn the_status_goes_with_the_finalizer_whose_owner_it_tells() {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;
     let leaving = Lab::over(lab.outside());
@@ -383,7 +475,7 @@ async fn the_status_goes_last_for_it_tells_whose_the_finalizer_is() {
     assert_eq!(end.outcome, Outcome::Removed);
     assert_eq!(
         *leaving.writes.lock().unwrap(),
-        ["close 80", "release", "unfinalize", "status"]
+        ["close 80", "release", "unfinalize"]
     );
     assert_eq!(leaving.outside(), Outside::default());
 }

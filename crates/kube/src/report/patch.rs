@@ -139,25 +139,33 @@ fn marks_patch(live: &Live, wanted: &ServiceStatus) -> serde_json::Map<String, V
     patch
 }
 
-/// The patch that puts our finalizer beside others', and the condition that tells that it is ours.
-pub(super) fn finalizer_patch(uid: &str, begun: Option<&Condition>) -> Value {
-    let metadata = json!({"uid": uid, "finalizers": [landfall_model::status::FINALIZER]});
-    let Some(begun) = begun else {
-        return json!({"metadata": metadata});
-    };
-    let status = ServiceStatus {
-        conditions: vec![begun.clone()],
-        ..ServiceStatus::default()
-    };
-    let conditions = ServiceStatusShape::of(&status).conditions;
-    json!({"metadata": metadata, "status": {"conditions": conditions}})
+/// The patch that puts our finalizer beside others', with a status where one is given; `None`: both
+/// are there already.
+pub(super) fn finalizer_patch(
+    uid: &str,
+    live: &Live,
+    status: Option<&ServiceStatus>,
+) -> Option<Value> {
+    let patch = status.and_then(|status| status_patch(uid, live, status));
+    if live.finalized {
+        return patch;
+    }
+    let mut patch = patch.unwrap_or_else(|| json!({"metadata": {"uid": uid}}));
+    patch["metadata"]["finalizers"] = json!([landfall_model::status::FINALIZER]);
+    Some(patch)
 }
 
-/// The patch that takes ours away from among others'.
-pub(super) fn release_patch(uid: &str) -> Value {
-    json!({"metadata": {
-        "uid": uid, "$deleteFromPrimitiveList/finalizers": [landfall_model::status::FINALIZER],
-    }})
+/// The patch that takes ours away from among others', and our part of the status; `None`: there is
+/// nothing of ours.
+pub(super) fn release_patch(uid: &str, live: &Live) -> Option<Value> {
+    let patch = status_patch(uid, live, &ServiceStatus::default());
+    if !live.finalized {
+        return patch;
+    }
+    let mut patch = patch.unwrap_or_else(|| json!({"metadata": {"uid": uid}}));
+    patch["metadata"]["$deleteFromPrimitiveList/finalizers"] =
+        json!([landfall_model::status::FINALIZER]);
+    Some(patch)
 }
 
 /// What is wanted, with what others put beside it, and then what is others' altogether.

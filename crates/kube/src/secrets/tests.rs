@@ -115,3 +115,42 @@ fn a_secret_of_two_services_is_watched_once() {
     let gone = take(&mut wishes, Fact::ServiceGone(key("api")), now);
     assert_eq!(gone, ["unwatch shop/tls", "gone shop/api"]);
 }
+
+#[test]
+fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_follow() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    take(&mut wishes, naming("web", "a"), now);
+    wishes.know(&key("a"));
+    let invalid = |name: &str| {
+        let service = svc("web").in_namespace("shop").port(443);
+        let service = service.annotated("landfall.dev/tls-secret", name);
+        let accepted = serde_json::json!({
+            "metadata": {"annotations": {"landfall.dev/tls-secret": "a"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]},
+        });
+        Fact::Service(
+            service
+                .with(|row| {
+                    let marks = &mut row.status.marks;
+                    marks.insert(ACCEPTED_VERSION.to_owned(), accepted.to_string());
+                })
+                .row(),
+        )
+    };
+    assert_eq!(take(&mut wishes, invalid("b"), now), ["watch shop/b"]);
+    wishes.know(&key("b"));
+    assert_eq!(take(&mut wishes, invalid("c"), now), ["watch shop/c"]);
+    wishes.know(&key("c"));
+    // The one in between is followed no longer, and the one that is served is.
+    assert_eq!(
+        take(&mut wishes, invalid("d"), now),
+        ["watch shop/d", "unwatch shop/b"]
+    );
+    // Accepted: its own is all that it needs, as soon as the version before is forgotten, too.
+    wishes.know(&key("d"));
+    assert_eq!(
+        take(&mut wishes, naming("web", "d"), now),
+        ["unwatch shop/a", "tell shop/web"]
+    );
+}

@@ -7,8 +7,8 @@ use landfall_model::dialect::DIALECTS;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::wire::{self, ObjectMeta, SERVICE_NAME_LABEL};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// A kind of object that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) struct Object {
     /// Its `resourceVersion` as written: a watch can go on from there.
     pub(crate) resume_from: String,
     pub(crate) outcome: Outcome,
+    /// What was left out of the fact because it can't be read.
+    pub(crate) left_out: Vec<Reason>,
 }
 
 /// A `resourceVersion`, only good for telling whether two are the same.
@@ -124,71 +126,73 @@ impl Kind {
 
     /// Judges one object as the API server sent it.
     pub(crate) fn judge(&self, json: &str) -> Result<Object, serde_json::Error> {
+        let whole = |fact: Fact| Ok((Outcome::Row(fact), Vec::new()));
         match self {
             Self::Services => judge(
                 json,
                 |it: &wire::Service| &it.metadata,
-                |it| it.into_row().map(service),
+                |it| Ok((service(it.into_admitted_row()), Vec::new())),
+                |object| wire::Service::salvage(object).map_or_else(Outcome::Refused, service),
             ),
             Self::Slices => judge(
                 json,
                 |it: &wire::EndpointSlice| &it.metadata,
                 |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Slice(Arc::new(row))))
+                    let (row, left_out) = it.into_admitted_row()?;
+                    Ok((Outcome::Row(Fact::Slice(Arc::new(row))), left_out))
                 },
+                unreadable,
             ),
             Self::Nodes => judge(
                 json,
                 |it: &wire::Node| &it.metadata,
                 |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Node(Arc::new(row))))
+                    let (row, left_out) = it.into_admitted_row();
+                    Ok((Outcome::Row(Fact::Node(Arc::new(row))), left_out))
                 },
+                unreadable,
             ),
             Self::Namespaces => judge(
                 json,
                 |it: &wire::Namespace| &it.metadata,
                 |it| {
-                    it.into_row().map(|mut row| {
-                        keep_ours(&mut row.annotations);
-                        Outcome::Row(Fact::Namespace(Arc::new(row)))
-                    })
+                    let mut row = it.into_admitted_row();
+                    keep_ours(&mut row.annotations);
+                    whole(Fact::Namespace(Arc::new(row)))
                 },
+                unreadable,
             ),
             Self::Pools { .. } => judge(
                 json,
                 |it: &wire::IpAddressPool| &it.metadata,
-                |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Pool(Arc::new(row))))
-                },
+                |it| whole(Fact::Pool(Arc::new(it.into_admitted_row()))),
+                unreadable,
             ),
             Self::Secret(_) => judge(
                 json,
                 |it: &wire::Secret| &it.metadata,
-                |it| {
-                    it.into_row()
-                        .map(|row| Outcome::Row(Fact::Secret(Arc::new(row))))
-                },
+                |it| whole(Fact::Secret(Arc::new(it.into_admitted_row()))),
+                unreadable,
             ),
         }
     }
 }
 
+/// A row (or nothing of interest), and what was left out of it.
+type Read = Result<(Outcome, Vec<Reason>), Vec<Reason>>;
+
+/// Judges one object; `salvage` does it where the object has not the shape that its kind promises.
 fn judge<T: DeserializeOwned>(
     json: &str,
     metadata: impl FnOnce(&T) -> &ObjectMeta,
-    into_outcome: impl FnOnce(T) -> Result<Outcome, Vec<Reason>>,
+    read: impl FnOnce(T) -> Read,
+    salvage: impl FnOnce(Value) -> Outcome,
 ) -> Result<Object, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Nameable {
-        metadata: ObjectMeta,
-    }
     match serde_json::from_str::<T>(json) {
         Ok(shape) => {
             let object = unjudged(metadata(&shape))?;
-            let outcome = into_outcome(shape).unwrap_or_else(Outcome::Refused);
+            let (outcome, left_out) =
+                read(shape).unwrap_or_else(|reasons| (Outcome::Refused(reasons), Vec::new()));
             // One text for everybody who remembers the object.
             let key = match &outcome {
                 Outcome::Row(Fact::Service(row)) => row.key.clone(),
@@ -198,19 +202,36 @@ fn judge<T: DeserializeOwned>(
             Ok(Object {
                 key,
                 outcome,
+                left_out,
                 ..object
             })
         }
         // A field of a type that no API server lets through for its own kinds, but may for others.
         Err(error) => {
-            let Nameable { metadata } = serde_json::from_str(json)?;
-            let reason = Reason::error(landfall_model::Code::InvalidManifest, error.to_string());
-            Ok(Object {
-                outcome: Outcome::Refused(vec![reason]),
-                ..unjudged(&metadata)?
-            })
+            let object: Value = serde_json::from_str(json)?;
+            let text = |field| object["metadata"][field].as_str().map(str::to_owned);
+            let metadata = ObjectMeta {
+                name: text("name"),
+                namespace: text("namespace"),
+                resource_version: text("resourceVersion"),
+                ..ObjectMeta::default()
+            };
+            let named = unjudged(&metadata)?;
+            let outcome = match salvage(object) {
+                Outcome::Refused(reasons) if reasons.is_empty() => {
+                    let code = landfall_model::Code::InvalidManifest;
+                    Outcome::Refused(vec![Reason::error(code, error.to_string())])
+                }
+                outcome => outcome,
+            };
+            Ok(Object { outcome, ..named })
         }
     }
+}
+
+/// Returns that nothing can be made of an object, for the reason that its shape is wrong.
+fn unreadable(_: Value) -> Outcome {
+    Outcome::Refused(Vec::new())
 }
 
 /// What the metadata says of an object that is yet to be judged.
@@ -225,6 +246,7 @@ fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
         version: Version::of(&resume_from),
         resume_from,
         outcome: Outcome::Nothing,
+        left_out: Vec::new(),
     })
 }
 
@@ -265,6 +287,8 @@ impl Version {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn service(spec: &str, more: &str) -> Object {
@@ -300,15 +324,195 @@ mod tests {
         assert!(matches!(service(spec, held).outcome, Outcome::Row(_)));
     }
 
+    fn row(object: Object) -> ServiceRow {
+        match object.outcome {
+            Outcome::Row(Fact::Service(row)) => ServiceRow::clone(&row),
+            other => panic!("no row: {other:?}"),
+        }
+    }
+
     #[test]
-    fn an_object_with_a_field_of_a_wrong_type_is_refused_by_name() {
-        let object = service(r#"{"type": "LoadBalancer", "ports": "none"}"#, "");
-        assert_eq!(object.key, ServiceKey::new("shop", "web"));
-        let Outcome::Refused(reasons) = object.outcome else {
-            panic!("not refused")
+    fn what_the_api_server_admits_is_a_row_whatever_our_own_rules_say() {
+        // Each of them is an error in a manifest, and nothing that keeps a Service from being read.
+        for spec in [
+            r#"{"type": "LoadBalancer", "ports": [{"port": 10250}]}"#,
+            r#"{"type": "LoadBalancer", "ports": [{"port": 80, "name": "Web_1"}]}"#,
+            r#"{"type": "LoadBalancer", "ports": [{"port": 80, "appProtocol": "a b"}]}"#,
+            r#"{"type": "LoadBalancer", "ports": [{"port": 80}], "healthCheckNodePort": 31000}"#,
+            r#"{"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a b"}}"#,
+            r#"{"type": "LoadBalancer", "ports": [{"port": 80}], "sessionAffinityConfig": {}}"#,
+        ] {
+            assert_eq!(row(service(spec, "")).faults, [], "{spec}");
+        }
+        // As the API server fills it in where there are external addresses.
+        let spec = r#"{"type": "ClusterIP", "externalIPs": ["192.0.2.1"],
+            "externalTrafficPolicy": "Cluster", "ports": [{"port": 80}]}"#;
+        assert!(matches!(service(spec, "").outcome, Outcome::Nothing));
+        let held = r#", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]"#;
+        let row = row(service(spec, held));
+        assert!(row.finalized && !row.wants_load_balancer && row.faults.is_empty());
+    }
+
+    #[test]
+    fn what_cant_be_read_is_a_fault_of_the_service_and_hides_nothing_else() {
+        let fields = |row: &ServiceRow| {
+            let fields = row.faults.iter().filter_map(|fault| fault.field.clone());
+            fields.collect::<Vec<_>>()
         };
-        assert_eq!(reasons.len(), 1);
+        let spec = r#"{"type": "LoadBalancer", "ipFamilies": ["IPv9"],
+            "ports": [{"port": 80, "protocol": "QUIC", "name": "a"}, {"port": 81, "name": "b"}]}"#;
+        let read = row(service(spec, ""));
+        assert_eq!(
+            fields(&read),
+            ["spec.ports[0].protocol", "spec.ipFamilies[0]"]
+        );
+        assert_eq!(read.ports.len(), 1);
+        let spec = r#"{"type": "LoadBalancer", "ports": [{"port": "none"}, {"port": 81}]}"#;
+        let more = r#", "deletionTimestamp": "some day", "labels": {"a": 1, "b": "2"},
+            "finalizers": [1, "service.kubernetes.io/load-balancer-cleanup"]"#;
+        let read = row(service(spec, more));
+        assert_eq!(fields(&read), ["metadata.labels.a", "spec.ports[0]"]);
+        assert!(read.deleting && read.finalized && read.wants_load_balancer);
+        assert_eq!((read.ports.len(), read.labels.len()), (1, 1));
+        assert_eq!(read.uid.as_str(), "u");
+    }
+
+    #[test]
+    fn a_service_of_which_nobody_can_tell_whose_it_is_stays_as_it_was_until_it_is_deleted() {
+        for spec in [
+            r#""LoadBalancer""#,
+            r#"{"type": 7}"#,
+            r#"{"type": "LoadBalancer", "loadBalancerClass": []}"#,
+        ] {
+            let object = service(spec, "");
+            assert_eq!(object.key, ServiceKey::new("shop", "web"));
+            assert!(matches!(object.outcome, Outcome::Refused(_)), "{spec}");
+            let leaving = r#", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]"#;
+            let row = row(service(spec, leaving));
+            assert!(row.deleting && row.finalized && !row.wants_load_balancer);
+        }
         assert!(Kind::Services.judge("[]").is_err());
+    }
+
+    #[test]
+    fn a_node_with_an_entry_that_cant_be_read_is_a_node_without_that_entry() {
+        let node = Kind::Nodes.judge(
+            r#"{"metadata": {"name": "n1", "resourceVersion": "3"}, "spec": {"podCIDR": "10.1.0.0/33"},
+                "status": {"addresses": [{"type": "InternalIP", "address": "n1"},
+                    {"type": "InternalIP", "address": "192.0.2.1"}]}}"#,
+        );
+        let node = node.unwrap();
+        let Outcome::Row(Fact::Node(row)) = node.outcome else {
+            panic!("no row")
+        };
+        assert_eq!(
+            row.addresses,
+            ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]
+        );
+        assert_eq!(node.left_out.len(), 2);
+    }
+
+    /// A Service with everything, of which we hold something.
+    fn full() -> Value {
+        serde_json::json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+                "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": "2026-01-02T00:00:00Z",
+                "finalizers": ["service.kubernetes.io/load-balancer-cleanup", "example.com/other"],
+                "labels": {"app": "web"}, "annotations": {"landfall.dev/drain": "5s"},
+            },
+            "spec": {
+                "type": "LoadBalancer", "loadBalancerClass": "landfall.dev/local",
+                "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080,
+                    "protocol": "TCP", "appProtocol": "http"}],
+                "selector": {"app": "web"}, "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": 31000, "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
+                "loadBalancerSourceRanges": ["10.0.0.0/8"],
+                "allocateLoadBalancerNodePorts": true, "publishNotReadyAddresses": false,
+            },
+            "status": {
+                "loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP",
+                    "ports": [{"port": 80, "protocol": "TCP"}]}]},
+                "conditions": [{"type": "landfall.dev/Programmed", "status": "True",
+                    "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            },
+        })
+    }
+
+    /// The places of an object whose value may be any other one.
+    fn places(value: &Value, here: &str, all: &mut Vec<String>) {
+        let children: Vec<(String, &Value)> = match value {
+            Value::Object(map) => map.iter().map(|(key, it)| (key.clone(), it)).collect(),
+            Value::Array(list) => (0..)
+                .zip(list)
+                .map(|(at, it): (u32, _)| (at.to_string(), it))
+                .collect(),
+            _ => Vec::new(),
+        };
+        for (key, child) in children {
+            let place = format!("{here}/{}", key.replace('~', "~0").replace('/', "~1"));
+            all.push(place.clone());
+            places(child, &place, all);
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        proptest::sample::select(vec![
+            serde_json::json!(null),
+            serde_json::json!(true),
+            serde_json::json!(-1),
+            serde_json::json!(10250),
+            serde_json::json!(1e300),
+            serde_json::json!(""),
+            serde_json::json!("ClusterIP"),
+            serde_json::json!("\u{0}é"),
+            serde_json::json!([]),
+            serde_json::json!([null, 1, "x", {}]),
+            serde_json::json!({}),
+            serde_json::json!({"x": {"y": []}}),
+        ])
+    }
+
+    proptest! {
+        /// Whatever stands in an object that we hold something of, it is not lost, and it can be
+        /// let go of.
+        #[test]
+        fn no_service_is_lost_and_each_can_be_let_go_of(
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any_value()), 1..6),
+            leaving: bool,
+        ) {
+            let mut object = full();
+            let mut all = Vec::new();
+            places(&object, "", &mut all);
+            // Who it is, and that it leaves, is the API server's own.
+            all.retain(|place| !matches!(place.as_str(), "/metadata" | "/metadata/name"
+                | "/metadata/namespace" | "/metadata/deletionTimestamp" | "/metadata/finalizers"
+                | "/metadata/finalizers/0"));
+            for (place, value) in changes {
+                if let Some(there) = object.pointer_mut(place.get(&all[..]).as_str()) {
+                    *there = value;
+                }
+            }
+            if !leaving {
+                object["metadata"]["deletionTimestamp"] = Value::Null;
+            }
+            let judged = Kind::Services.judge(&object.to_string()).unwrap();
+            prop_assert_eq!(&judged.key, &ServiceKey::new("shop", "web"));
+            match judged.outcome {
+                Outcome::Row(Fact::Service(row)) => {
+                    prop_assert!(row.finalized);
+                    prop_assert_eq!(row.deleting, leaving);
+                }
+                // What was known of it goes on to hold.
+                Outcome::Refused(reasons) => prop_assert!(!leaving && !reasons.is_empty()),
+                other => prop_assert!(false, "lost: {:?}", other),
+            }
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Known {
             key,
             version,
             outcome,
+            left_out,
             ..
         } = object;
         let before = self.objects.get(&key).copied();
@@ -106,6 +107,13 @@ impl Known {
                     reasons,
                 });
             }
+        }
+        if !left_out.is_empty() {
+            entry.refused = true;
+            tell(Fact::SourceProblems {
+                part: self.kind.part(&key),
+                reasons: left_out,
+            });
         }
         if was_refused && !entry.refused {
             self.clear_problems(&key, &mut tell);
@@ -176,6 +184,7 @@ mod tests {
             version: Version::of(&version),
             resume_from: version,
             outcome,
+            left_out: Vec::new(),
         }
     }
 

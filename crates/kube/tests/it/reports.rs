@@ -555,5 +555,6 @@ async fn events_are_seen_by_kubectl_and_repeated_ones_counted() {
             ),
         ]
     );
-    assert_eq!(desk.reports.dropped_events(), 0);
+    let counts = desk.reports.event_counts();
+    assert_eq!((counts.aggregated, counts.dropped), (2, 0));
 }

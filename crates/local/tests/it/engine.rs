@@ -65,32 +65,43 @@ impl Source {
         self.facts.send(fact).await.unwrap();
         Ok(())
     }
+
+    /// Fails, and counts it, where the test says so.
+    fn fail(&self, key: &ServiceKey, what: &'static str) -> Result<(), ReportError> {
+        if !self.failing.lock().unwrap().contains(key) {
+            return Ok(());
+        }
+        let mut failed = self.failed.lock().unwrap();
+        *failed.entry(key.clone()).or_default() += 1;
+        Err(ReportError::Failed {
+            what,
+            why: "the test says so".to_owned(),
+        })
+    }
 }
 
 impl Report for Source {
     async fn add_finalizer(
         &self,
         row: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
-        let begun = begun.cloned();
+        self.fail(&row.key, "finalizer")?;
+        if let Some(status) = status {
+            let written = (row.key.clone(), status.clone());
+            self.statuses.lock().unwrap().push(written);
+        }
         self.change(&row.key, |row| {
             row.finalized = true;
-            row.status.conditions.extend(begun);
+            if let Some(status) = status {
+                put_status(row, status);
+            }
         })
         .await
     }
 
     async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        if self.failing.lock().unwrap().contains(&row.key) {
-            *self
-                .failed
-                .lock()
-                .unwrap()
-                .entry(row.key.clone())
-                .or_default() += 1;
-            return Err(failure("finalizer"));
-        }
+        self.fail(&row.key, "finalizer")?;
         self.change(&row.key, |row| row.finalized = false).await
     }
 
@@ -99,35 +110,21 @@ impl Report for Source {
         row: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
-        if self.failing.lock().unwrap().contains(&row.key) {
-            *self
-                .failed
-                .lock()
-                .unwrap()
-                .entry(row.key.clone())
-                .or_default() += 1;
-            return Err(failure("status"));
-        }
+        self.fail(&row.key, "status")?;
         let written = (row.key.clone(), status.clone());
         self.statuses.lock().unwrap().push(written);
-        self.change(&row.key, |row| {
-            for mark in MARKS {
-                row.annotations.remove(mark);
-            }
-            row.annotations.extend(status.marks.clone());
-            row.status = status.clone();
-        })
-        .await
+        self.change(&row.key, |row| put_status(row, status)).await
     }
 
     async fn event(&self, _row: &ServiceRow, _event: &Event) {}
 }
 
-fn failure(what: &'static str) -> ReportError {
-    ReportError::Failed {
-        what,
-        why: "the test says so".to_owned(),
+fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
+    for mark in MARKS {
+        row.annotations.remove(mark);
     }
+    row.annotations.extend(status.marks.clone());
+    row.status = status.clone();
 }
 
 impl Lab {

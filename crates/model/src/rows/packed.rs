@@ -90,6 +90,7 @@ impl PackedService {
             allocate_node_ports,
             node_fields,
             status,
+            faults,
             source,
         } = row;
         let mut to = Writer::default();
@@ -125,6 +126,11 @@ impl PackedService {
         to.list(source_ranges, |to, range| to.text(range));
         to.map(node_fields);
         pack_status(&mut to, status);
+        // Hardly any Service has one.
+        to.text(&match faults.as_slice() {
+            [] => String::new(),
+            faults => serde_json::to_string(faults).unwrap_or_default(),
+        });
         Self {
             bytes: to.finish(),
             source: source.clone(),
@@ -175,6 +181,10 @@ impl PackedService {
             allocate_node_ports,
             node_fields: from.map()?,
             status: unpack_status(&mut from)?,
+            faults: match from.text()? {
+                "" => Vec::new(),
+                text => serde_json::from_str(text).ok()?,
+            },
             source: self.source.clone(),
         })
     }

@@ -10,11 +10,43 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// The errors found so far.
 #[derive(Debug, Default)]
-pub(super) struct Findings(Vec<Reason>);
+pub(super) struct Findings {
+    reasons: Vec<Reason>,
+    /// The API server has admitted the object: its rules of form hold by its own judgement, which
+    /// may be newer than what is written here.
+    admitted: bool,
+}
 
 // === impl Findings ===
 
 impl Findings {
+    /// Returns findings about an object that the API server has admitted: only what can't be read
+    /// is found, never a rule that is broken.
+    pub(super) fn of_admitted() -> Self {
+        Self {
+            reasons: Vec::new(),
+            admitted: true,
+        }
+    }
+
+    /// Returns whether the API server has admitted the object.
+    pub(super) fn admitted(&self) -> bool {
+        self.admitted
+    }
+
+    /// Adds a rule that a readable value breaks, unless the API server has judged it.
+    pub(super) fn forbid(
+        &mut self,
+        field: impl Into<String>,
+        value: impl ToString,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        if !self.admitted {
+            self.refuse(field, value, message, remedy);
+        }
+    }
+
     /// A value that can't be, quoted.
     #[expect(
         clippy::needless_pass_by_value,
@@ -27,7 +59,7 @@ impl Findings {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.0.push(
+        self.reasons.push(
             Reason::error(Code::InvalidField, message)
                 .at(field)
                 .value(value.to_string())
@@ -42,20 +74,23 @@ impl Findings {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.0.push(
+        self.reasons.push(
             Reason::error(Code::InvalidField, message)
                 .at(field)
                 .remedy(remedy),
         );
     }
 
-    /// A text that must keep a rule about names.
+    /// A text that must keep a rule about names, unless the API server has judged it.
     pub(super) fn check(
         &mut self,
         field: impl Into<String>,
         text: &str,
         rule: fn(&str) -> Result<(), Rule>,
     ) {
+        if self.admitted {
+            return;
+        }
         if let Err(rule) = rule(text) {
             self.refuse(field, text, rule, "");
         }
@@ -99,7 +134,7 @@ impl Findings {
             });
             size += key.len() + value.len();
         }
-        if size > ANNOTATIONS_LIMIT {
+        if size > ANNOTATIONS_LIMIT && !self.admitted {
             self.missing(
                 "metadata.annotations",
                 format!("{size} bytes of annotations are more than Kubernetes keeps"),
@@ -121,12 +156,17 @@ impl Findings {
         }
     }
 
-    /// The row if nothing was wrong.
-    pub(super) fn finish<R>(self, row: impl FnOnce() -> R) -> Result<R, Vec<Reason>> {
-        if self.0.is_empty() {
-            Ok(row())
-        } else {
-            Err(self.0)
-        }
+    /// Everything that was found.
+    pub(super) fn reasons(self) -> Vec<Reason> {
+        self.reasons
+    }
+}
+
+/// Returns the row of an object with which nothing is wrong.
+pub(super) fn strictly<R>((row, reasons): (R, Vec<Reason>)) -> Result<R, Vec<Reason>> {
+    if reasons.is_empty() {
+        Ok(row)
+    } else {
+        Err(reasons)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::reason::Reason;
 use crate::rows::NodeRow;
 
-use super::findings::Findings;
+use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
 
 /// The taint that the cluster autoscaler puts on a node before it removes the machine.
@@ -97,7 +97,16 @@ pub struct NodeCondition {
 impl Node {
     /// The row, or everything that is wrong with the object.
     pub fn into_row(self) -> Result<NodeRow, Vec<Reason>> {
-        let mut findings = Findings::default();
+        strictly(self.judged(Findings::default()))
+    }
+
+    /// Returns the row of a Node that the API server has admitted, and what of it is left out
+    /// because it can't be read.
+    pub fn into_admitted_row(self) -> (NodeRow, Vec<Reason>) {
+        self.judged(Findings::of_admitted())
+    }
+
+    fn judged(self, mut findings: Findings) -> (NodeRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
         let pod_prefixes = self.spec.judge_pod_prefixes(&mut findings);
@@ -121,7 +130,7 @@ impl Node {
                 }
             }
         }
-        findings.finish(|| NodeRow {
+        let row = NodeRow {
             name: name.as_str().into(),
             deleting: self.metadata.deletion_timestamp.is_some(),
             labels: self.metadata.labels,
@@ -142,7 +151,8 @@ impl Node {
                 .iter()
                 .any(|condition| condition.kind == "Ready" && condition.status == "True"),
             pod_prefixes,
-        })
+        };
+        (row, findings.reasons())
     }
 }
 

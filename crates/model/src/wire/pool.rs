@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::reason::Reason;
 use crate::rows::{PoolAllocation, PoolRow, Selector};
 
-use super::findings::Findings;
+use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
 
 /// `metallb.io/v1beta1` `IPAddressPool`.
@@ -87,10 +87,18 @@ pub struct ExpressionShape {
 impl IpAddressPool {
     /// The row, or everything that is wrong with the object's metadata.
     pub fn into_row(self) -> Result<PoolRow, Vec<Reason>> {
-        let mut findings = Findings::default();
+        strictly(self.judged(Findings::default()))
+    }
+
+    /// Returns the row of a pool that the API server has admitted.
+    pub fn into_admitted_row(self) -> PoolRow {
+        self.judged(Findings::of_admitted()).0
+    }
+
+    fn judged(self, mut findings: Findings) -> (PoolRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
-        findings.finish(|| PoolRow {
+        let row = PoolRow {
             name,
             instance: None,
             labels: self.metadata.labels,
@@ -99,7 +107,8 @@ impl IpAddressPool {
             avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
             source: None,
-        })
+        };
+        (row, findings.reasons())
     }
 }
 

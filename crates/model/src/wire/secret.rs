@@ -15,7 +15,7 @@ use crate::listener::Certificate;
 use crate::reason::Reason;
 use crate::rows::SecretRow;
 
-use super::findings::Findings;
+use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
 
 /// The type of Secrets that hold a certificate and its key.
@@ -56,18 +56,25 @@ impl Secret {
     /// The row, or what is wrong with its metadata. What is wrong with the certificate is part of
     /// the row, so that the Services that use it can say so.
     pub fn into_row(self) -> Result<SecretRow, Vec<Reason>> {
-        let mut findings = Findings::default();
+        strictly(self.judged(Findings::default()))
+    }
+
+    /// Returns the row of a Secret that the API server has admitted.
+    pub fn into_admitted_row(self) -> SecretRow {
+        self.judged(Findings::of_admitted()).0
+    }
+
+    fn judged(self, mut findings: Findings) -> (SecretRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         let namespace = findings.namespace(&self.metadata);
         findings.metadata(&self.metadata);
-        findings.finish(|| {
-            let key = ServiceKey::new(&namespace, &name);
-            SecretRow {
-                certificate: self.certificate(&key).map(Arc::new),
-                key,
-                source: None,
-            }
-        })
+        let key = ServiceKey::new(&namespace, &name);
+        let row = SecretRow {
+            certificate: self.certificate(&key).map(Arc::new),
+            key,
+            source: None,
+        };
+        (row, findings.reasons())
     }
 
     fn certificate(&self, key: &ServiceKey) -> Result<Certificate, String> {

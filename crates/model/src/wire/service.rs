@@ -1,6 +1,7 @@
 //! `v1` Service: its shape and its row. What a `spec` may say is judged in `rules`.
 
 pub(super) mod rules;
+mod salvage;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::reason::Reason;
 use crate::rows::ServiceRow;
 use crate::status::{FINALIZER, marks_of};
 
-use super::findings::Findings;
+use super::findings::{Findings, strictly};
 use super::status::ServiceStatusShape;
 use super::{ObjectMeta, lenient, names};
 
@@ -160,19 +161,30 @@ impl Service {
     /// The row, or everything that is wrong with the object. The file and line are the source's to
     /// add.
     pub fn into_row(self) -> Result<ServiceRow, Vec<Reason>> {
+        strictly(self.judged(Findings::default()))
+    }
+
+    /// Returns the row of an object that the API server has admitted. What can't be read of it
+    /// stands in [`ServiceRow::faults`].
+    pub fn into_admitted_row(self) -> ServiceRow {
+        let (mut row, faults) = self.judged(Findings::of_admitted());
+        row.faults = faults;
+        row
+    }
+
+    fn judged(self, mut findings: Findings) -> (ServiceRow, Vec<Reason>) {
         let Self {
             metadata,
             spec,
             status,
         } = self;
-        let mut findings = Findings::default();
 
         // A DNS label may begin with a digit, which older API servers refuse for Services and newer
         // ones allow; nothing here depends on it.
         let name = findings.name(&metadata, names::dns_label);
         let namespace = findings.namespace(&metadata);
         findings.metadata(&metadata);
-        if metadata.uid.as_deref().is_none_or(str::is_empty) {
+        if metadata.uid.as_deref().is_none_or(str::is_empty) && !findings.admitted() {
             findings.missing("metadata.uid", "the object has no identity", "");
         }
 
@@ -190,7 +202,7 @@ impl Service {
         status.marks = marks_of(&metadata.annotations);
 
         let node_fields = spec.node_fields();
-        findings.finish(|| ServiceRow {
+        let row = ServiceRow {
             key: ServiceKey::new(&namespace, &name),
             uid: Uid::new(metadata.uid.as_deref().unwrap_or_default()),
             generation: metadata.generation,
@@ -216,8 +228,10 @@ impl Service {
             allocate_node_ports: spec.allocate_load_balancer_node_ports.unwrap_or(true),
             node_fields,
             status,
+            faults: Vec::new(),
             source: None,
-        })
+        };
+        (row, findings.reasons())
     }
 }
 

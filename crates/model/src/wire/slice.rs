@@ -10,7 +10,7 @@ use crate::listener::Protocol;
 use crate::reason::{Code, Reason};
 use crate::rows::{Endpoint, Family, SlicePort, SliceRow};
 
-use super::findings::Findings;
+use super::findings::{Findings, strictly};
 use super::service::rules::judge_port;
 use super::status::protocol;
 use super::{ObjectMeta, lenient, names};
@@ -101,7 +101,19 @@ impl EndpointSlice {
     /// The row, or everything that is wrong with the object. A slice that belongs to no Service has
     /// no row either, and no more than a warning for a reason.
     pub fn into_row(self) -> Result<SliceRow, Vec<Reason>> {
-        let mut findings = Findings::default();
+        self.judged(Findings::default()).and_then(strictly)
+    }
+
+    /// Returns the row of a slice that the API server has admitted, and what of it is left out
+    /// because it can't be read or used.
+    ///
+    /// # Errors
+    /// It belongs to no Service.
+    pub fn into_admitted_row(self) -> Result<(SliceRow, Vec<Reason>), Vec<Reason>> {
+        self.judged(Findings::of_admitted())
+    }
+
+    fn judged(self, mut findings: Findings) -> Result<(SliceRow, Vec<Reason>), Vec<Reason>> {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         let namespace = findings.namespace(&self.metadata);
         findings.metadata(&self.metadata);
@@ -116,22 +128,26 @@ impl EndpointSlice {
             .labels
             .get(SERVICE_NAME_LABEL)
             .filter(|service| !service.is_empty());
-        let row = findings.finish(|| (family, service))?;
-        let (Some(family), Some(service)) = row else {
+        let reasons = findings.reasons();
+        let Some(service) = service else {
+            if !reasons.is_empty() {
+                return Err(reasons);
+            }
             return Err(vec![
                 Reason::warning(Code::EndpointIgnored, "the slice belongs to no Service")
                     .at(format!("metadata.labels[{SERVICE_NAME_LABEL}]"))
                     .remedy("name the Service in this label"),
             ]);
         };
-        Ok(SliceRow {
+        let row = SliceRow {
             service: ServiceKey::new(&namespace, service),
             key: ServiceKey::new(&namespace, &name),
-            family,
+            family: family.flatten(),
             ports,
             endpoints,
             source: None,
-        })
+        };
+        Ok((row, reasons))
     }
 
     /// The family; inner `None` for names instead of addresses; outer `None` where it is no type.
@@ -167,7 +183,7 @@ impl EndpointSlice {
                 findings.check(format!("{field}.name"), &name, names::dns_label);
             }
             if !taken.insert(name.clone()) {
-                findings.refuse(
+                findings.forbid(
                     format!("{field}.name"),
                     &name,
                     "an earlier port has this name already",

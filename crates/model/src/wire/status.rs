@@ -1,7 +1,7 @@
 //! `status` of a Service: addresses and conditions, to and from our own words.
 //!
-//! Reading is forgiving, because others write there too: conditions of other types, addresses that
-//! are none and codes of a newer Landfall are skipped, never refused.
+//! Reading is forgiving, because others write there too: conditions of other types and addresses
+//! that are none are skipped, never refused. A condition of our types is ours with any code.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -191,11 +191,16 @@ impl ConditionShape {
         let kind = ConditionType::ALL
             .into_iter()
             .find(|kind| kind.as_str() == self.kind)?;
+        // The type tells that it is ours, whatever a newer version says in it.
         let reason = Code::ALL
             .iter()
             .copied()
-            .find(|code| code.as_str() == self.reason)?;
-        let last_transition_time: Timestamp = self.last_transition_time?.parse().ok()?;
+            .find(|code| code.as_str() == self.reason)
+            .unwrap_or(Code::Unknown);
+        let since = self.last_transition_time.as_deref();
+        let last_transition_time: Timestamp = since
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(Timestamp::UNIX_EPOCH);
         Some(Condition {
             kind,
             status: self.status == "True",
@@ -233,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_into_the_status_is_skipped() {
+    fn what_others_wrote_into_the_status_is_skipped_and_what_a_newer_version_wrote_is_ours() {
         let shape: ServiceStatusShape = serde_json::from_value(serde_json::json!({
             "loadBalancer": {"ingress": [
                 {"ip": "no address"},
@@ -271,14 +276,24 @@ mod tests {
                         ..IngressAddress::default()
                     },
                 ],
-                conditions: vec![Condition {
-                    kind: ConditionType::Accepted,
-                    status: true,
-                    reason: Code::Accepted,
-                    message: "fine".to_owned(),
-                    last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
-                    observed_generation: Some(3),
-                }],
+                conditions: vec![
+                    Condition {
+                        kind: ConditionType::Accepted,
+                        status: true,
+                        reason: Code::Accepted,
+                        message: "fine".to_owned(),
+                        last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
+                        observed_generation: Some(3),
+                    },
+                    Condition {
+                        kind: ConditionType::Addressed,
+                        status: true,
+                        reason: Code::Unknown,
+                        message: String::new(),
+                        last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
+                        observed_generation: None,
+                    },
+                ],
                 ..ServiceStatus::default()
             }
         );

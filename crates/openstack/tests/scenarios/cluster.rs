@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
 use landfall_model::rows::{Fact, NodeRow, ServiceRow};
-use landfall_model::status::{Condition, MARKS, ServiceStatus};
+use landfall_model::status::{MARKS, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -254,18 +254,24 @@ impl Report for Cluster {
     async fn add_finalizer(
         &self,
         service: &ServiceRow,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
         let finalize = |row: &mut ServiceRow| {
             row.finalized = true;
-            row.status.conditions.extend(begun.cloned());
+            if let Some(status) = status {
+                publish(row, status);
+            }
         };
         self.write(|| self.update(service, "finalizer", finalize))
             .await
     }
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
-        let write = || self.update(service, "finalizer", |row| row.finalized = false);
+        let release = |row: &mut ServiceRow| {
+            row.finalized = false;
+            publish(row, &ServiceStatus::default());
+        };
+        let write = || self.update(service, "finalizer", release);
         match self.write(write).await {
             Err(ReportError::Conflict { .. }) => Ok(()),
             outcome => outcome,
@@ -288,15 +294,7 @@ impl Report for Cluster {
                 });
             }
         }
-        let change = |row: &mut ServiceRow| {
-            for key in row.status.marks.keys() {
-                row.annotations.remove(key);
-            }
-            for (key, value) in &status.marks {
-                row.annotations.insert(key.clone(), value.clone());
-            }
-            row.status = status.clone();
-        };
+        let change = |row: &mut ServiceRow| publish(row, status);
         self.write(|| self.update(service, "status", change)).await
     }
 
@@ -304,6 +302,16 @@ impl Report for Cluster {
         let name = service.key.name().to_owned();
         self.state().events.push((name, event.clone()));
     }
+}
+
+fn publish(row: &mut ServiceRow, status: &ServiceStatus) {
+    for key in row.status.marks.keys() {
+        row.annotations.remove(key);
+    }
+    for (key, value) in &status.marks {
+        row.annotations.insert(key.clone(), value.clone());
+    }
+    row.status = status.clone();
 }
 
 /// The UID that the builders give a Service.

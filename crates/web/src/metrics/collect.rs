@@ -219,6 +219,12 @@ impl Snapshot {
         page.histogram(&table::RECONCILE, &self.engine.reconcile_seconds)?;
         page.series(&table::PASSES, by_name(&self.engine.passes))?;
         page.one(&table::QUEUED, self.engine.queued)?;
+        let suppressed = [
+            ("aggregated", self.engine.events_aggregated),
+            ("dropped", self.engine.events_dropped),
+        ];
+        let suppressed = suppressed.map(|(how, count)| (labels([&how]), count));
+        page.series(&table::EVENTS_SUPPRESSED, suppressed)?;
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)?;

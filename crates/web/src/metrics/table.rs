@@ -115,6 +115,8 @@ metrics! {
         "Passes over one Service, by outcome.";
     QUEUED = Gauge "landfall_reconcile_queue" []
         "Services that wait for a pass now.";
+    EVENTS_SUPPRESSED = Counter "landfall_events_suppressed" ["how"]
+        "Events that are no Kubernetes events of their own: `aggregated` into the count of another one, or `dropped`.";
     STEPS = Counter "landfall_plan_steps" ["kind"]
         "Steps that were carried out, by kind.";
     STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]

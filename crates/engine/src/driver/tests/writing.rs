@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// What is on a Service from before the first write to the outside.
+fn begun() -> Condition {
+    let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+    Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_ours_goes_after_a_crash_before_the_first_status() {
     let stopped = |name: &str, conditions: Vec<Condition>| {
@@ -12,7 +18,7 @@ async fn a_finalizer_of_ours_goes_after_a_crash_before_the_first_status() {
         });
         service.row()
     };
-    let begun = crate::status::begun(Timestamp::UNIX_EPOCH);
+    let begun = begun();
     let lab = Lab::start(
         9,
         vec![stopped("ours", vec![begun]), stopped("theirs", Vec::new())],
@@ -29,7 +35,7 @@ async fn a_finalizer_of_ours_goes_after_a_crash_before_the_first_status() {
 async fn a_status_of_ours_goes_after_a_crash_that_followed_the_finalizer() {
     let service = svc("ours").port(80).with(|row| {
         row.wants_load_balancer = false;
-        row.status.conditions = vec![crate::status::begun(Timestamp::UNIX_EPOCH)];
+        row.status.conditions = vec![begun()];
     });
     let lab = Lab::start(9, vec![service.row()]).await;
     lab.until("nothing of ours is on it", |rows| {
@@ -100,4 +106,73 @@ async fn a_status_whose_answer_was_lost_is_not_taken_to_be_unwritten() {
     lab.until("a programmed again", |rows| programmed(rows, "a"))
         .await;
     lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_cant_be_read_is_refused_on_itself_keeps_its_address_and_can_be_deleted() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut odd = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    odd.ports.clear();
+    let fault = Reason::error(Code::InvalidField, "not a port").at("spec.ports[0].port");
+    odd.faults = vec![fault];
+    lab.apply(Arc::new(odd)).await;
+    lab.until("refused on itself", |rows| {
+        let status = &rows[&key("a")].status;
+        let accepted = status.condition(ConditionType::Accepted).unwrap();
+        let told = accepted.reason == Code::InvalidField && accepted.message.contains("ports[0]");
+        assert_eq!(status.ingress, ingress(1));
+        !accepted.status && told
+    })
+    .await;
+    let warned = lab.source.warnings.lock().unwrap().clone();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("SyncLoadBalancerFailed"), "{warned:?}");
+    lab.delete(&key("a")).await;
+    lab.until("gone", |rows| !rows.contains_key(&key("a")))
+        .await;
+    assert!(lab.shelf.held.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_service_costs_two_writes_and_a_restart_none() {
+    let lab = Lab::start(99, Vec::new()).await;
+    for number in 0..50 {
+        lab.apply(web(&format!("s{number}"))).await;
+    }
+    lab.until("all programmed", |rows| {
+        (0..50).all(|number| programmed(rows, &format!("s{number}")))
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(lab.writes().len(), 100, "{:?}", lab.writes());
+    let events = || lab.source.events.load(Ordering::Relaxed);
+    assert_eq!(events(), 50);
+
+    let rows: Vec<_> = lab.source.rows.lock().unwrap().values().cloned().collect();
+    let restarted = Lab::start(99, rows.into_iter().map(Arc::new).collect()).await;
+    restarted.until_ready().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(restarted.writes(), [] as [String; 0]);
+    assert_eq!(restarted.source.events.load(Ordering::Relaxed), 0);
+
+    // A label is nobody's business.
+    let mut labelled = lab.source.rows.lock().unwrap()[&key("s7")].clone();
+    labelled.labels.insert("team".to_owned(), "shop".to_owned());
+    lab.apply(Arc::new(labelled)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((lab.writes().len(), events()), (100, 50));
+
+    // And what leaves costs one write, which takes everything off at once.
+    lab.delete(&key("s7")).await;
+    lab.until("gone", |rows| !rows.contains_key(&key("s7")))
+        .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let ours = lab.writes().split_off(100);
+    assert_eq!(ours, ["delete default/s7", "unfinalize default/s7"]);
+    lab.stop().await;
+    restarted.stop().await;
 }

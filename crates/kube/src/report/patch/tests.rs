@@ -226,17 +226,43 @@ fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted()
 }
 
 #[test]
-fn the_finalizer_comes_with_what_tells_that_it_is_ours() {
-    let reason = Reason::info(Code::Progressing, "it is being made");
-    let begun = Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH);
-    let patch = finalizer_patch("u", Some(&begun));
+fn the_finalizer_comes_with_the_status_and_goes_with_it() {
+    let bare = Live {
+        finalized: false,
+        ..live(json!([]), vec![])
+    };
+    let wanted = wanting(vec![at("192.0.2.1")], vec![addressed("x")]);
+    let put = finalizer_patch("u", &bare, Some(&wanted)).unwrap();
+    let finalizer = json!(["service.kubernetes.io/load-balancer-cleanup"]);
     assert_eq!(
-        patch["metadata"],
-        json!({"uid": "u", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]})
+        put["metadata"],
+        json!({"uid": "u", "resourceVersion": "7", "finalizers": finalizer})
     );
-    let conditions = patch["status"]["conditions"].as_array().unwrap();
-    assert_eq!(conditions.len(), 1);
-    assert_eq!(conditions[0]["type"], "landfall.dev/Programmed");
-    assert_eq!(conditions[0]["status"], "False");
-    assert_eq!(finalizer_patch("u", None).get("status"), None);
+    assert_eq!(
+        put["status"]["loadBalancer"]["ingress"],
+        json!([{"ip": "192.0.2.1"}])
+    );
+    assert_eq!(
+        put["status"]["conditions"][0]["type"],
+        "landfall.dev/Addressed"
+    );
+    assert_eq!(
+        finalizer_patch("u", &bare, None).unwrap(),
+        json!({"metadata": {"uid": "u", "finalizers": finalizer}})
+    );
+
+    let there = live(json!([{"ip": "192.0.2.1"}]), vec![addressed("x")]);
+    assert_eq!(finalizer_patch("u", &there, Some(&wanted)), None);
+    assert_eq!(
+        release_patch("u", &there).unwrap(),
+        json!({
+            "metadata": {"uid": "u", "resourceVersion": "7",
+                "$deleteFromPrimitiveList/finalizers": finalizer},
+            "status": {
+                "loadBalancer": {"ingress": null},
+                "conditions": [{"$patch": "delete", "type": "landfall.dev/Addressed"}],
+            },
+        })
+    );
+    assert_eq!(release_patch("u", &bare), None, "nothing of ours");
 }

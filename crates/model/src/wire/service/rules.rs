@@ -1,7 +1,8 @@
 //! What the API server accepts in a Service's `spec`, and what it fills in.
 //!
 //! Each function judges one subject, tells everything that is wrong with it, and answers with the
-//! best reading, so that later rules still have something to go by.
+//! best reading, so that later rules still have something to go by. What the API server has admitted
+//! is read by the same functions, which then find only what can't be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,9 +29,6 @@ pub(super) enum Kind {
 const AFFINITY_FIELD: &str = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
 const LONGEST_AFFINITY: i64 = 86_400;
 
-/// The kubelet's own port, which the API server lets no load balancer expose.
-const KUBELET_PORT: u16 = 10_250;
-
 // === impl ServiceSpec ===
 
 impl ServiceSpec {
@@ -40,6 +38,8 @@ impl ServiceSpec {
             Some("NodePort") => Kind::NodePort,
             Some("LoadBalancer") => Kind::LoadBalancer,
             Some("ExternalName") => Kind::ExternalName,
+            // A type of the future is none of those that want a load balancer.
+            Some(_) if findings.admitted() => Kind::ClusterIp,
             Some(other) => {
                 findings.refuse(
                     "spec.type",
@@ -61,7 +61,7 @@ impl ServiceSpec {
         {
             findings.check("spec.loadBalancerClass", class, names::qualified);
         }
-        if kind == Kind::LoadBalancer {
+        if kind == Kind::LoadBalancer || findings.admitted() {
             return;
         }
         let present = [
@@ -105,7 +105,7 @@ impl ServiceSpec {
                 );
             }
         } else if text.parse::<IpAddr>().is_err() {
-            findings.refuse(
+            findings.forbid(
                 "spec.clusterIP",
                 text,
                 "not an IP address",
@@ -121,7 +121,12 @@ impl ServiceSpec {
         headless: bool,
         findings: &mut Findings,
     ) -> Vec<ServicePort> {
-        if self.ports.is_empty() && !headless && kind != Kind::ExternalName {
+        let needs_one = match kind {
+            Kind::LoadBalancer => true,
+            Kind::ClusterIp | Kind::NodePort => !headless && !findings.admitted(),
+            Kind::ExternalName => false,
+        };
+        if self.ports.is_empty() && needs_one {
             findings.missing("spec.ports", "there is no port", "list at least one");
         }
         let mut taken = Taken::default();
@@ -150,7 +155,7 @@ impl ServiceSpec {
                 }
             };
             if families.contains(&family) {
-                findings.refuse(field, text, "this family stands there already", "remove it");
+                findings.forbid(field, text, "this family stands there already", "remove it");
             } else {
                 families.push(family);
             }
@@ -170,7 +175,7 @@ impl ServiceSpec {
             }
         };
         if policy == FamilyPolicy::SingleStack && families.len() > 1 {
-            findings.refuse(
+            findings.forbid(
                 "spec.ipFamilyPolicy",
                 self.ip_family_policy.as_deref().unwrap_or_default(),
                 "two families are listed, which SingleStack does not allow",
@@ -214,7 +219,7 @@ impl ServiceSpec {
             .and_then(|config| config.client_ip.as_ref())
             .and_then(|client_ip| client_ip.timeout_seconds);
         if !wanted {
-            if config.is_some() {
+            if config.is_some() && !findings.admitted() {
                 findings.missing(
                     "spec.sessionAffinityConfig",
                     "is only allowed with sessionAffinity: ClientIP",
@@ -246,7 +251,7 @@ impl ServiceSpec {
             None | Some("") => false,
             Some(policy @ ("Cluster" | "Local")) => {
                 if !matches!(kind, Kind::LoadBalancer | Kind::NodePort) {
-                    findings.refuse(
+                    findings.forbid(
                         field,
                         policy,
                         "is only allowed in a Service of type LoadBalancer or NodePort",
@@ -295,7 +300,7 @@ impl ServiceSpec {
         let number = self.health_check_node_port.filter(|number| *number != 0)?;
         let port = judge_port(field, number, findings);
         if kind != Kind::LoadBalancer || !external_local {
-            findings.refuse(
+            findings.forbid(
                 field,
                 number,
                 "is only allowed with type LoadBalancer and externalTrafficPolicy: Local",
@@ -348,19 +353,11 @@ impl ServicePortShape {
         if let (Some(protocol), Some(port)) = (protocol, port)
             && !taken.fronts.insert((protocol, port))
         {
-            findings.refuse(
+            findings.forbid(
                 format!("{field}.port"),
                 port,
                 format!("an earlier port is {port}/{protocol} already"),
                 "remove one of them",
-            );
-        }
-        if kind == Kind::LoadBalancer && port.is_some_and(|port| port.get() == KUBELET_PORT) {
-            findings.refuse(
-                format!("{field}.port"),
-                KUBELET_PORT,
-                "the API server exposes the kubelet's port to nobody",
-                "choose another one",
             );
         }
         let target = self.judge_target(field, port, findings);
@@ -388,13 +385,13 @@ impl ServicePortShape {
         let field = format!("{field}.name");
         let name = self.name.clone().unwrap_or_default();
         if name.is_empty() {
-            if several {
+            if several && !findings.admitted() {
                 findings.missing(field, "with several ports each needs a name", "give it one");
             }
         } else {
             findings.check(field.as_str(), &name, names::dns_label);
             if !taken.names.insert(name.clone()) {
-                findings.refuse(
+                findings.forbid(
                     field,
                     &name,
                     "an earlier port has this name already",
@@ -419,7 +416,7 @@ impl ServicePortShape {
             }
             Some(IntOrText::Text(name)) if name.is_empty() => port.map(TargetPort::Number),
             Some(IntOrText::Text(name)) => {
-                if let Err(rule) = names::port_name(name) {
+                if let (Err(rule), false) = (names::port_name(name), findings.admitted()) {
                     let remedy = if name.parse::<u16>().is_ok() {
                         "write the number without quotes"
                     } else {
@@ -444,7 +441,7 @@ impl ServicePortShape {
         let field = format!("{field}.nodePort");
         let number = self.node_port.filter(|number| *number != 0)?;
         if !matches!(kind, Kind::LoadBalancer | Kind::NodePort) {
-            findings.refuse(
+            findings.forbid(
                 field,
                 number,
                 "is only allowed in a Service of type LoadBalancer or NodePort",
@@ -454,7 +451,7 @@ impl ServicePortShape {
         }
         let port = judge_port(&field, number, findings)?;
         if !taken.nodes.insert((protocol?, port)) {
-            findings.refuse(
+            findings.forbid(
                 field,
                 number,
                 "an earlier port has this node port already",

@@ -76,6 +76,7 @@ fn minimal() -> ServiceRow {
         allocate_node_ports: true,
         node_fields: BTreeMap::new(),
         status: ServiceStatus::default(),
+        faults: Vec::new(),
         source: None,
     }
 }
@@ -278,10 +279,6 @@ fn each_broken_rule_is_told_with_its_field() {
         (
             json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 70000}]}),
             "spec.ports[0].nodePort",
-        ),
-        (
-            json!({"type": "LoadBalancer", "ports": [{"port": 10250}]}),
-            "spec.ports[0].port",
         ),
         (
             json!({"ports": [{"name": "a", "port": 80}, {"name": "a", "port": 81}]}),
