@@ -16,6 +16,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
 use crate::metrics::Metrics;
+use crate::progress::Progress;
 use crate::report::{Event, Report, ReportError};
 use crate::status::{Facts, addresses, begun, compose};
 
@@ -38,6 +39,8 @@ pub struct Job {
     pub last_failure: Option<String>,
     /// What people were told of the change that is under way.
     pub telling: Telling,
+    /// What was carried out since the Service was last settled.
+    pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
     pub last_of_row: bool,
 }
@@ -79,8 +82,12 @@ pub struct PassEnd {
     pub telling: Telling,
     /// Whether it changed anything outside.
     pub changed: bool,
+    /// What was carried out since the Service was last settled.
+    pub progress: Progress,
     /// What became of the status.
     pub(crate) writing: Writing,
+    /// The statuses that were written, in this order.
+    pub(crate) wrote: Vec<ServiceStatus>,
 }
 
 /// What became of the status in a pass.
@@ -107,6 +114,12 @@ pub enum Outcome {
     Failed,
     /// To be taken up again after this long.
     Busy(Duration),
+    /// The provider asks to be left alone for this long, whatever happens.
+    Paused(Duration),
+    /// What it rested on changed meanwhile; to be tried again after a short pause.
+    Outdated,
+    /// The same writes would be repeated without end.
+    Stuck,
 }
 
 /// The means of a pass.
@@ -139,7 +152,30 @@ impl PassEnd {
             failure: None,
             telling: job.telling.clone(),
             changed: false,
+            progress: job.progress.clone(),
             writing: Writing::Nothing,
+            wrote: Vec::new(),
+        }
+    }
+
+    /// The end of a pass that took too long: nothing is known of what it did.
+    pub(crate) fn broken_off(job: &Job, limit: Duration) -> Self {
+        let minutes = limit.as_secs() / 60;
+        let reason = Reason::error(
+            Code::ProviderFailed,
+            format!("no answer came within {minutes} minutes, so the attempt was broken off"),
+        );
+        tracing::error!(
+            service = job.row.as_ref().map(|row| row.key.to_string()),
+            %reason,
+            "the Service is not as wanted"
+        );
+        Self {
+            outcome: Outcome::Failed,
+            failure: Some(reason.to_string()),
+            reasons: std::iter::once(reason).chain(job.errors.clone()).collect(),
+            writing: Writing::Unsure,
+            ..Self::nothing(job)
         }
     }
 }
@@ -180,6 +216,9 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Busy(_) => "busy",
+            Self::Paused(_) => "paused",
+            Self::Outdated => "outdated",
+            Self::Stuck => "stuck",
         }
     }
 }
@@ -191,17 +230,26 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
     pub(crate) async fn run(&self, job: Job) -> PassEnd {
         let mut end = PassEnd::nothing(&job);
         if let Err(error) = self.converge(&job, &mut end).await {
-            let reason = Reason::error(Code::ProviderFailed, error.to_string());
-            end.outcome = match error {
-                ReportError::Conflict { .. } => Outcome::Busy(Duration::ZERO),
-                ReportError::Failed { .. } => Outcome::Failed,
+            let reason = match error {
+                // No failure yet, and none to tell people of.
+                ReportError::Conflict { .. } => {
+                    end.outcome = Outcome::Outdated;
+                    end.failure = None;
+                    Reason::info(Code::Progressing, error.to_string())
+                }
+                ReportError::Failed { .. } => {
+                    end.outcome = Outcome::Failed;
+                    let reason = Reason::error(Code::ProviderFailed, error.to_string());
+                    end.failure = Some(reason.to_string());
+                    reason
+                }
             };
-            end.failure = Some(reason.to_string());
             end.reasons.push(reason);
         }
         self.tell_of_failure(&job, &end).await;
         // A failure is told once, however often the provider is busy with mending it in between.
-        if matches!(end.outcome, Outcome::Busy(_)) && end.failure.is_none() {
+        let goes_on = matches!(end.outcome, Outcome::Busy(_) | Outcome::Outdated);
+        if goes_on && end.failure.is_none() {
             end.failure.clone_from(&job.last_failure);
         }
         end.reasons
@@ -231,7 +279,13 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             let anonymous = row.status.conditions.is_empty();
             let begun = anonymous.then(|| begun((self.now)()));
             self.reporter.add_finalizer(row, begun.as_ref()).await?;
+            if let Some(begun) = begun {
+                end.status.conditions.push(begun);
+                end.writing = Writing::Done;
+                end.wrote.push(end.status.clone());
+            }
         }
+        end.progress.begin(intent);
         let said = end.reasons.len();
         for _ in 0..ROUNDS {
             // What was noticed before the last plan was carried out need not hold any more.
@@ -256,12 +310,19 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             };
             end.pending = plan.describe();
             if plan.is_empty() {
+                end.progress = Progress::default();
                 end.reasons
                     .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
                 return self.settle(job, end, intent, &standing).await;
             }
+            if let Some(reason) = end.progress.objection(&end.pending) {
+                end.outcome = Outcome::Stuck;
+                end.failure = Some(reason.to_string());
+                end.reasons.push(reason.clone());
+                return self.report(job, end, &standing, &[reason]).await;
+            }
             self.announce(job, end, intent, &plan).await;
-            let carried = self.carry_out(job, end, &plan).await?;
+            let carried = self.carry_out(job, end, intent, &plan).await?;
             end.pending
                 .drain(..carried.stopped_at.min(end.pending.len()));
             if let Some(after) = carried.busy {
@@ -293,6 +354,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
+        intent: &Intent,
         plan: &Plan<P::Step>,
     ) -> Result<Carried, ReportError> {
         let mut carried = Carried {
@@ -303,8 +365,17 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         for (index, planned) in plan.steps.iter().enumerate() {
             tracing::debug!(step = %planned.step, because = planned.because, "applying");
             match self.provider.apply(&planned.step).await {
+                Ok(Applied::Skipped) => {}
+                Ok(Applied::Later { after }) => {
+                    carried.busy = Some(after);
+                    carried.stopped_at = index;
+                    return Ok(carried);
+                }
                 Ok(applied) => {
                     end.changed = true;
+                    if let Some(step) = end.pending.get(index) {
+                        end.progress.count(intent, step);
+                    }
                     self.metrics.step(first_word(&planned.step.to_string()));
                     tracing::info!(
                         service = job.row.as_ref().map(|row| row.key.to_string()),
@@ -313,7 +384,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                         "applied"
                     );
                     match applied {
-                        Applied::Done => {}
+                        Applied::Done | Applied::Skipped | Applied::Later { .. } => {}
                         Applied::Addressed(ingress) => {
                             let standing = Standing {
                                 ingress,
@@ -468,9 +539,14 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         status: ServiceStatus,
     ) -> Result<(), ReportError> {
         // Until there is an answer, it may be there or not.
-        end.writing = Writing::Unsure;
-        self.reporter.write_status(row, &status).await?;
+        let before = std::mem::replace(&mut end.writing, Writing::Unsure);
+        let written = self.reporter.write_status(row, &status).await;
+        if matches!(written, Err(ReportError::Conflict { .. })) {
+            end.writing = before;
+        }
+        written?;
         end.writing = Writing::Done;
+        end.wrote.push(status.clone());
         end.status = status;
         Ok(())
     }
@@ -564,18 +640,20 @@ impl Event {
     }
 }
 
-/// The soonest promise of any failure decides; one that time can heal outweighs those that it can't.
+/// The longest pause that any failure asks for decides; then one that a new look heals, and one that
+/// time can heal outweighs those that it can't.
 fn outcome_of(failures: &[ProviderError]) -> Outcome {
-    let mut outcome = Outcome::Refused;
-    for failure in failures {
-        match failure.retry {
-            Retry::After(delay) => return Outcome::Busy(delay),
-            Retry::Now => return Outcome::Busy(Duration::ZERO),
-            Retry::Backoff => outcome = Outcome::Failed,
-            Retry::OnChange => {}
-        }
+    let pauses = failures.iter().filter_map(|failure| match failure.retry {
+        Retry::After(pause) => Some(pause),
+        Retry::Now | Retry::Backoff | Retry::OnChange => None,
+    });
+    let asks = |retry| failures.iter().any(|failure| failure.retry == retry);
+    match pauses.max() {
+        Some(pause) => Outcome::Paused(pause),
+        None if asks(Retry::Now) => Outcome::Outdated,
+        None if asks(Retry::Backoff) => Outcome::Failed,
+        None => Outcome::Refused,
     }
-    outcome
 }
 
 /// Where the provider can't be asked, what was last published still stands.

@@ -112,6 +112,13 @@ pub enum Applied {
         /// When to look again.
         after: Duration,
     },
+    /// There was nothing to do; the next step may follow.
+    Skipped,
+    /// Nothing was done, because it is not time for it yet. The pass ends as with `Busy`.
+    Later {
+        /// When to look again.
+        after: Duration,
+    },
 }
 
 /// A provider that failed.

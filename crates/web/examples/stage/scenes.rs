@@ -232,6 +232,8 @@ pub fn metrics() -> MetricsView {
         steps: counts(&[("assign", 4), ("listen", 7)]),
         failed_steps: counts(&[("listen", 1)]),
         queued: 1,
+        turns: 3600,
+        status_rewrites: 2,
         cloud_calls: vec![CloudCallsView {
             instance: "cloud".into(),
             method: "GET".into(),

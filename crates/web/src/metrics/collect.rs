@@ -212,6 +212,8 @@ impl Snapshot {
         page.histogram(&table::RECONCILE, &self.engine.reconcile_seconds)?;
         page.series(&table::PASSES, by_name(&self.engine.passes))?;
         page.one(&table::QUEUED, self.engine.queued)?;
+        page.one(&table::TURNS, self.engine.turns)?;
+        page.one(&table::REWRITES, self.engine.status_rewrites)?;
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)

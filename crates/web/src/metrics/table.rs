@@ -115,6 +115,10 @@ metrics! {
         "Passes over one Service, by outcome.";
     QUEUED = Gauge "landfall_reconcile_queue" []
         "Services that wait for a pass now.";
+    TURNS = Counter "landfall_reconcile_loop_turns" []
+        "Turns of the control loop: about one per second while nothing happens.";
+    REWRITES = Counter "landfall_status_rewrites" []
+        "Times that another program rewrote what this process had written on a Service.";
     STEPS = Counter "landfall_plan_steps" ["kind"]
         "Steps that were carried out, by kind.";
     STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]
