@@ -45,21 +45,29 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         on_files(options, files).await?
     };
     let stop = Stop::watch();
-    tokio::select! {
-        () = stop.asked() => {}
-        announced = announce(&instance) => {
-            announced?;
-            stop.asked().await;
+    let asked = async {
+        tokio::select! {
+            () = stop.asked() => Ok(()),
+            announced = announce(&instance) => {
+                announced?;
+                stop.asked().await;
+                Ok(())
+            }
         }
-    }
+    };
+    let outcome = tokio::select! {
+        biased;
+        outcome = asked => outcome,
+        () = instance.broken() => Err(controller::loop_ended()),
+    };
     instance.stop(grace).await;
-    Ok(())
+    outcome
 }
 
 /// Says what is served and where to look, once there is something to say.
 async fn announce(instance: &Instance) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
-    match instance.wait_until(START, |view| view.ready).await {
+    match instance.wait_ready(START).await {
         Ok(view) if view.services.is_empty() => {
             writeln!(
                 out,
