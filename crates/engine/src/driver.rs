@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use landfall_model::provider::{Provider, ProviderError};
+use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
@@ -20,21 +20,25 @@ use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::claims::{claims, lost};
 use crate::metrics::Metrics;
-use crate::pass::{Job, Outcome, Pass, PassEnd, Telling, Writing};
+use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
 use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::select::{Belongs, Classes};
 use crate::world::{Affected, World};
+use audits::Audits;
+use echo::Echo;
+use ends::{Course, Running};
 use lost::Lost;
 use tracked::Tracked;
+use waiting::Waiting;
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Whose Services.
     pub classes: Classes,
-    /// How many passes at the same time.
+    /// How many passes at the same time, per instance.
     pub concurrency: usize,
     /// Waits after failures.
     pub backoff: Backoff,
@@ -50,20 +54,21 @@ pub struct Engine<P, R> {
     config: EngineConfig,
     handle: EngineHandle<P>,
     reporter: Arc<R>,
-    world: World,
+    /// Shared with those who asked for a copy, until the next fact.
+    world: Arc<World>,
     queue: Queue,
+    waiting: Waiting,
     pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
     lost: Lost,
-    questions: mpsc::Receiver<oneshot::Sender<World>>,
+    questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     leading: watch::Receiver<bool>,
     /// Whether claims were recalled and passes are made.
     at_work: bool,
     passes: JoinSet<(Duration, PassEnd)>,
-    /// Looks at everything, one per instance. They may take a while, and nothing waits for them.
-    audits: JoinSet<Result<Vec<Uid>, ProviderError>>,
-    running: HashMap<task::Id, ServiceKey>,
+    audits: Audits,
+    running: HashMap<task::Id, Running>,
     /// Services of which something was told while a pass over them ran that may be the pass's own writing.
     heard: HashSet<ServiceKey>,
 }
@@ -79,7 +84,7 @@ pub struct EngineHandle<P> {
     pub pulse: Arc<Pulse>,
     /// The provider instances, in the order of their classes.
     pub providers: Arc<[Arc<P>]>,
-    questions: mpsc::Sender<oneshot::Sender<World>>,
+    questions: mpsc::Sender<oneshot::Sender<Arc<World>>>,
 }
 
 /// A pass to be made, and with which instances, one after the other.
@@ -98,6 +103,14 @@ const TOGETHER: Duration = Duration::from_millis(10);
 
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
+
+/// The longest that a pass may take. Requests end by their own time limits long before; a provider
+/// that never answers must not keep a slot for ever. What it leaves undone the next pass finds, as
+/// after a crash.
+const PASS_LIMIT: Duration = Duration::from_mins(15);
+
+/// How long running passes have to end when the engine stops.
+const LAST_CALL: Duration = Duration::from_secs(10);
 
 // === impl EngineConfig ===
 
@@ -139,7 +152,9 @@ impl<P> EngineHandle<P> {
     pub async fn world(&self) -> Option<World> {
         let (answer, world) = oneshot::channel();
         self.questions.send(answer).await.ok()?;
-        world.await.ok()
+        let world = world.await.ok()?;
+        // Copied here, where it holds up nobody.
+        Some(Arc::unwrap_or_clone(world))
     }
 }
 
@@ -149,6 +164,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// An engine that knows nothing yet.
     pub fn new(config: EngineConfig, providers: Vec<Arc<P>>, reporter: Arc<R>) -> Self {
         let (asking, questions) = mpsc::channel(8);
+        // One lane per instance, and one for removals that ask several.
+        let lanes = providers.len() + 1;
+        let queue = Queue::new(lanes, config.concurrency);
         let handle = EngineHandle {
             questions: asking,
             book: Arc::default(),
@@ -160,8 +178,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             config,
             handle,
             reporter,
-            world: World::default(),
-            queue: Queue::default(),
+            world: Arc::default(),
+            queue,
+            waiting: Waiting::default(),
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
@@ -170,7 +189,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             leading: watch::Sender::new(true).subscribe(),
             at_work: false,
             passes: JoinSet::new(),
-            audits: JoinSet::new(),
+            audits: Audits::default(),
             running: HashMap::new(),
             heard: HashSet::new(),
         }
@@ -206,7 +225,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             self.start_passes();
-            self.handle.metrics.queued(self.queue.depth());
+            self.handle.metrics.turn(self.queue.depth());
             let due = self.queue.next_due();
             tokio::select! {
                 () = cancel.cancelled() => break,
@@ -226,7 +245,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.begin();
                 }
                 Some(answer) = self.questions.recv() => {
-                    // Whoever asked may have gone away meanwhile.
+                    // Who asked may have gone away meanwhile.
                     let _ = answer.send(self.world.clone());
                 }
                 Some(uid) = wakes.recv() => {
@@ -245,47 +264,53 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.handle.metrics.events(self.reporter.event_counts());
                 }
                 _ = audit.tick(), if self.at_work => self.start_audit(),
-                Some(end) = self.audits.join_next(), if !self.audits.is_empty() => {
-                    self.take_audit(end);
-                }
+                end = self.audits.join_next() => self.take_audit(end),
             }
         }
-        while let Some(end) = self.passes.join_next_with_id().await {
-            self.take_end(end);
+        let ended = async {
+            while let Some(end) = self.passes.join_next_with_id().await {
+                self.take_end(end);
+            }
+        };
+        if tokio::time::timeout(LAST_CALL, ended).await.is_err() {
+            tracing::warn!("passes that did not end are broken off; the next start takes them up");
         }
     }
 
     fn take_facts(&mut self, batch: &mut Vec<Fact>) {
         let now = clock();
-        let mut of_note = false;
+        let (mut of_note, mut concerns_all) = (false, false);
         for fact in batch.drain(..) {
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
-            let may_be_echo = self.at_work && self.may_be_echo(&fact);
-            let affected = self.world.apply(fact);
+            let echo = self.at_work.then(|| self.echo_of(&fact)).flatten();
+            let affected = Arc::make_mut(&mut self.world).apply(fact);
             if !self.at_work {
                 continue;
             }
-            match affected {
-                Affected::Nobody => {}
-                Affected::Services(keys) if may_be_echo => {
+            match (affected, echo) {
+                (Affected::Nobody, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
+                (Affected::Services(keys), Some(Echo::Status)) => {
                     for key in &keys {
                         self.hear(key);
                     }
                 }
-                Affected::Services(keys) => {
+                (Affected::Services(keys), None) => {
                     for key in &keys {
                         if self.concerns_us(key) {
                             self.queue.push_after(key, TOGETHER, now);
                         }
                     }
                 }
-                Affected::All => self.push_all(),
-                Affected::Pools => {
+                (Affected::All, _) => concerns_all = true,
+                (Affected::Pools, _) => {
                     of_note = true;
                     self.set_pools();
-                    self.push_all();
+                    concerns_all = true;
                 }
             }
+        }
+        if concerns_all {
+            self.push_all();
         }
         // First everybody who is still to be handled is noted, and then that all is known: the book
         // must not say "ready" in between.
@@ -295,14 +320,26 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
+    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and a
+    /// change that is under way, are not disturbed, and who has just failed has a moment's rest: nodes
+    /// may come and go every second.
     fn push_all(&mut self) {
+        let now = clock();
         let ours: Vec<ServiceKey> = self
             .world
             .keys()
             .filter(|it| self.concerns_us(it))
             .collect();
         for key in &ours {
-            self.queue.push(key);
+            let course = self.tracked.get(key).map(|tracked| &tracked.course);
+            if course.is_some_and(Course::is_under_way) {
+                self.queue.push_unless_due(key);
+                continue;
+            }
+            match self.rest(key, now) {
+                Some(rest) => self.queue.push_after(key, rest, now),
+                None => self.queue.push(key),
+            }
         }
     }
 
@@ -391,8 +428,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn start_passes(&mut self) {
-        while self.at_work && self.passes.len() < self.config.concurrency {
-            let Some(key) = self.queue.take(clock()) else {
+        while self.at_work {
+            let Self {
+                queue,
+                tracked,
+                world,
+                config,
+                handle,
+                ..
+            } = self;
+            let several = handle.providers.len();
+            let lane_of =
+                |key: &ServiceKey| lane(key, tracked, world, &config.classes).unwrap_or(several);
+            let Some(key) = queue.take(clock(), lane_of) else {
                 return;
             };
             match self.prepare(&key) {
@@ -417,14 +465,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
+        let earlier = self.tracked.get(&row.key);
+        if earlier.is_some_and(|tracked| tracked.uid != row.uid) {
+            // One of the same name, of which nothing is held: nothing of it is handed down.
+            self.drop_tracked(&row.key);
+        }
         self.by_uid.insert(row.uid.clone(), row.key.clone());
-        let tracked = self
-            .tracked
+        self.tracked
             .entry(row.key.clone())
             .or_insert_with(|| Tracked {
                 uid: row.uid.clone(),
                 accepted: None,
-                changed: false,
+                gave_up: false,
                 written: None,
                 failures: 0,
                 last_failure: None,
@@ -432,22 +484,29 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 marks: row.status.marks.clone(),
                 holder: None,
                 replacing: false,
-            });
-        tracked.uid = row.uid.clone();
-        tracked
+                course: Course::default(),
+            })
     }
 
-    fn forget(&mut self, key: &ServiceKey) {
+    fn drop_tracked(&mut self, key: &ServiceKey) {
         if let Some(tracked) = self.tracked.remove(key) {
             self.by_uid.remove(&tracked.uid);
         }
+        self.waiting.leave(key);
+    }
+
+    fn forget(&mut self, key: &ServiceKey) {
+        self.drop_tracked(key);
         self.handle.book.write(|pages| {
             pages.records.remove(key);
         });
     }
 
     fn start(&mut self, key: ServiceKey, errand: Errand) {
-        let Errand { job, instances } = errand;
+        let Errand { mut job, instances } = errand;
+        if let Some(tracked) = self.tracked.get_mut(&key) {
+            tracked.course.begin(&mut job, clock());
+        }
         let providers: Vec<Arc<P>> = instances
             .iter()
             .filter_map(|instance| self.handle.providers.get(*instance).cloned())
@@ -455,30 +514,36 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let reporter = self.reporter.clone();
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
         self.note_start(&job, instances.first().copied().unwrap_or(0));
+        let running = Running::new(key, instances, &job);
         let task = self.passes.spawn(async move {
             let started = clock();
-            let mut end = PassEnd::nothing(&job);
-            for (position, provider) in providers.iter().enumerate() {
-                let pass = Pass {
-                    provider: &**provider,
-                    reporter: &*reporter,
-                    metrics: &metrics,
-                    now,
-                };
-                let last_of_row = position + 1 == providers.len();
-                end = pass
-                    .run(Job {
-                        last_of_row,
-                        ..job.clone()
-                    })
-                    .await;
-                if end.outcome != Outcome::Removed {
-                    break;
+            let passes = async {
+                let mut end = PassEnd::nothing(&job);
+                for (position, provider) in providers.iter().enumerate() {
+                    let pass = Pass {
+                        provider: &**provider,
+                        reporter: &*reporter,
+                        metrics: &metrics,
+                        now,
+                    };
+                    let last_of_row = position + 1 == providers.len();
+                    end = pass
+                        .run(Job {
+                            last_of_row,
+                            ..job.clone()
+                        })
+                        .await;
+                    if end.outcome != Outcome::Removed {
+                        break;
+                    }
                 }
-            }
+                end
+            };
+            let end = tokio::time::timeout(PASS_LIMIT, passes).await;
+            let end = end.unwrap_or_else(|_| PassEnd::broken_off(&job, PASS_LIMIT));
             (started.elapsed(), end)
         });
-        self.running.insert(task.id(), key);
+        self.running.insert(task.id(), running);
     }
 
     /// Keeps the row of the record current, so that the book never lags behind the source.
@@ -510,138 +575,25 @@ impl<P: Provider, R: Report> Engine<P, R> {
             record.left_out = left_out;
         });
     }
+}
 
-    fn take_end(&mut self, end: Result<(task::Id, (Duration, PassEnd)), task::JoinError>) {
-        let id = end.as_ref().map_or_else(task::JoinError::id, |(id, _)| *id);
-        let Some(key) = self.running.remove(&id) else {
-            return;
-        };
-        let heard = self.heard.remove(&key);
-        let (took, end) = match end {
-            Ok((_, end)) => end,
-            Err(error) => {
-                tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
-                self.queue.finish(&key);
-                self.fail(&key);
-                return;
-            }
-        };
-        self.handle.metrics.pass(took, end.outcome.as_str());
-        self.queue.finish(&key);
-        let Some(tracked) = self.tracked.get_mut(&key) else {
-            return;
-        };
-        tracked.last_failure.clone_from(&end.failure);
-        tracked.telling.clone_from(&end.telling);
-        tracked.marks.clone_from(&end.status.marks);
-        tracked.changed |= end.changed;
-        let settled = matches!(end.outcome, Outcome::Settled | Outcome::Removed);
-        let changed = settled && std::mem::take(&mut tracked.changed);
-        match end.outcome {
-            Outcome::Settled => {
-                tracked.failures = 0;
-                // What the status says by now is of this instance only.
-                for (index, provider) in self.handle.providers.iter().enumerate() {
-                    if tracked.holder != Some(index) {
-                        provider.forgotten(&tracked.uid);
-                    }
-                }
-            }
-            Outcome::Refused => tracked.failures = 0,
-            Outcome::Busy(after) => self.queue.push_after(&key, after, clock()),
-            Outcome::Failed => self.fail(&key),
-            Outcome::Removed => {
-                tracked.holder = None;
-                tracked.failures = 0;
-                let replacing = std::mem::take(&mut tracked.replacing);
-                let same = self
-                    .world
-                    .service(&key)
-                    .is_some_and(|row| row.uid == tracked.uid);
-                // A Service that passes to another instance is on record with the earlier one's
-                // addresses until that instance has settled it.
-                if !(replacing && same) {
-                    for provider in self.handle.providers.iter() {
-                        provider.forgotten(&tracked.uid);
-                    }
-                }
-                if replacing || !same {
-                    self.by_uid.remove(&tracked.uid);
-                    self.tracked.remove(&key);
-                    self.queue.push(&key);
-                    if self.world.service(&key).is_none() {
-                        self.forget(&key);
-                    }
-                    self.wake_waiting();
-                    return;
-                }
-            }
-        }
-        if let (Some(row), Some(tracked)) = (self.world.service(&key), self.tracked.get_mut(&key)) {
-            match end.writing {
-                Writing::Nothing => {}
-                Writing::Done => tracked.remember_written(&row, &end.status),
-                // The source will tell.
-                Writing::Unsure => tracked.written = None,
-            }
-            if heard && row.status != end.status {
-                self.queue.push_after(&key, TOGETHER, clock());
-            }
-        }
-        let removed = end.outcome == Outcome::Removed;
-        self.handle.book.write(|pages| {
-            if removed {
-                pages.records.remove(&key);
-            } else if let Some(record) = pages.records.get_mut(&key) {
-                record.status = end.status;
-                record.reasons = end.reasons;
-                record.pending = end.pending;
-                record.handled = true;
-            }
-        });
-        if changed {
-            self.wake_waiting();
-        }
+/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or that it
+/// is for; `None`: of several, perhaps.
+fn lane(
+    key: &ServiceKey,
+    tracked: &HashMap<ServiceKey, Tracked>,
+    world: &World,
+    classes: &Classes,
+) -> Option<usize> {
+    let holder = tracked.get(key).and_then(|tracked| tracked.holder);
+    if holder.is_some() {
+        return holder;
     }
-
-    fn fail(&mut self, key: &ServiceKey) {
-        if let Some(tracked) = self.tracked.get_mut(key) {
-            tracked.failures += 1;
-            let delay = self.config.backoff.delay(key, tracked.failures);
-            self.queue.push_after(key, delay, clock());
-        }
-    }
-
-    /// Something may have been given back: whoever was refused may have it now.
-    fn wake_waiting(&mut self) {
-        for (key, tracked) in &self.tracked {
-            if tracked.last_failure.is_some() {
-                self.queue.push(key);
-            }
-        }
-    }
-
-    /// Looks at everything, unless the last look is still going on.
-    fn start_audit(&mut self) {
-        if !self.audits.is_empty() {
-            return;
-        }
-        for provider in self.handle.providers.iter() {
-            let provider = provider.clone();
-            self.audits.spawn(async move { provider.audit().await });
-        }
-    }
-
-    fn take_audit(&mut self, end: Result<Result<Vec<Uid>, ProviderError>, task::JoinError>) {
-        let changed = match end {
-            Ok(Ok(changed)) => changed,
-            Ok(Err(error)) => return tracing::warn!(%error, "the audit failed"),
-            Err(error) => return tracing::error!(%error, "the audit panicked; this is a bug"),
-        };
-        for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
-            tracing::info!(service = %key, "the audit found a difference");
-            self.queue.push(key);
-        }
+    let affiliation = world.affiliation(key)?;
+    let namespace = world.namespace(key.namespace());
+    match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+        Belongs::Ours(instance) => Some(instance),
+        Belongs::NotOurs | Belongs::UnknownClass => None,
     }
 }
 
@@ -650,11 +602,15 @@ fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+mod audits;
+mod contest;
 mod echo;
+mod ends;
 mod lost;
 mod prepare;
 mod problems;
 mod tracked;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ pub mod dry_run;
 pub mod leadership;
 pub mod metrics;
 pub mod pass;
+pub mod progress;
 pub mod pulse;
 pub mod queue;
 pub mod report;

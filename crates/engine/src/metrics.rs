@@ -64,9 +64,16 @@ impl Metrics {
         *self.lock().failed_steps.entry(kind.to_owned()).or_default() += 1;
     }
 
-    /// Notes how many Services wait for a pass.
-    pub fn queued(&self, depth: usize) {
-        self.lock().queued = depth as u64;
+    /// Counts a turn of the loop, and notes how many Services wait for a pass.
+    pub fn turn(&self, depth: usize) {
+        let mut view = self.lock();
+        view.turns += 1;
+        view.queued = depth as u64;
+    }
+
+    /// Counts a status of ours that another program rewrote.
+    pub fn rewrite(&self) {
+        self.lock().status_rewrites += 1;
     }
 
     /// Notes how many events did not become events of their own.

@@ -18,6 +18,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::{ConditionType, ServiceStatus};
 
 use crate::metrics::Metrics;
+use crate::progress::Progress;
 use crate::report::{Event, Report, ReportError};
 use crate::status::{Facts, addresses, compose};
 
@@ -40,6 +41,8 @@ pub struct Job {
     pub last_failure: Option<String>,
     /// What people were told of the change that is under way.
     pub telling: Telling,
+    /// What was carried out since the Service was last settled.
+    pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
     pub last_of_row: bool,
 }
@@ -84,10 +87,14 @@ pub struct PassEnd {
     pub telling: Telling,
     /// Whether it changed anything outside.
     pub changed: bool,
+    /// What was carried out since the Service was last settled.
+    pub progress: Progress,
     /// What became of the status.
     pub(crate) writing: Writing,
     /// Whether the finalizer is on the Service by now.
     finalized: bool,
+    /// The statuses that were written, in this order.
+    pub(crate) wrote: Vec<ServiceStatus>,
 }
 
 /// What became of the status in a pass.
@@ -114,6 +121,12 @@ pub enum Outcome {
     Failed,
     /// To be taken up again after this long.
     Busy(Duration),
+    /// The provider asks to be left alone for this long, whatever happens.
+    Paused(Duration),
+    /// What it rested on changed meanwhile; to be tried again after a short pause.
+    Outdated,
+    /// The same writes would be repeated without end.
+    Stuck,
 }
 
 /// The means of a pass.
@@ -146,8 +159,31 @@ impl PassEnd {
             failure: None,
             telling: job.telling.clone(),
             changed: false,
+            progress: job.progress.clone(),
             writing: Writing::Nothing,
             finalized: job.row.as_ref().is_some_and(|row| row.finalized),
+            wrote: Vec::new(),
+        }
+    }
+
+    /// The end of a pass that took too long: nothing is known of what it did.
+    pub(crate) fn broken_off(job: &Job, limit: Duration) -> Self {
+        let minutes = limit.as_secs() / 60;
+        let reason = Reason::error(
+            Code::ProviderFailed,
+            format!("no answer came within {minutes} minutes, so the attempt was broken off"),
+        );
+        tracing::error!(
+            service = job.row.as_ref().map(|row| row.key.to_string()),
+            %reason,
+            "the Service is not as wanted"
+        );
+        Self {
+            outcome: Outcome::Failed,
+            failure: Some(reason.to_string()),
+            reasons: std::iter::once(reason).chain(job.errors.clone()).collect(),
+            writing: Writing::Unsure,
+            ..Self::nothing(job)
         }
     }
 }
@@ -188,6 +224,9 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Busy(_) => "busy",
+            Self::Paused(_) => "paused",
+            Self::Outdated => "outdated",
+            Self::Stuck => "stuck",
         }
     }
 }
@@ -199,18 +238,27 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
     pub(crate) async fn run(&self, job: Job) -> PassEnd {
         let mut end = PassEnd::nothing(&job);
         if let Err(error) = self.converge(&job, &mut end).await {
-            let reason = Reason::error(Code::ProviderFailed, error.to_string());
-            end.outcome = match error {
-                ReportError::Conflict { .. } => Outcome::Busy(Duration::ZERO),
-                ReportError::Failed { .. } => Outcome::Failed,
+            let reason = match error {
+                // No failure yet, and none to tell people of.
+                ReportError::Conflict { .. } => {
+                    end.outcome = Outcome::Outdated;
+                    end.failure = None;
+                    Reason::info(Code::Progressing, error.to_string())
+                }
+                ReportError::Failed { .. } => {
+                    end.outcome = Outcome::Failed;
+                    let reason = Reason::error(Code::ProviderFailed, error.to_string());
+                    end.failure = Some(reason.to_string());
+                    reason
+                }
             };
-            end.failure = Some(reason.to_string());
             end.reasons.push(reason);
         }
         self.tell_of_failure(&job, &end).await;
         end.telling.looked = true;
         // A failure is told once, however often the provider is busy with mending it in between.
-        if matches!(end.outcome, Outcome::Busy(_)) && end.failure.is_none() {
+        let goes_on = matches!(end.outcome, Outcome::Busy(_) | Outcome::Outdated);
+        if goes_on && end.failure.is_none() {
             end.failure.clone_from(&job.last_failure);
         }
         end.reasons
@@ -234,6 +282,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
+        end.progress.begin(intent);
         let said = end.reasons.len();
         for round in 0..ROUNDS {
             // What was noticed before the last plan was carried out need not hold any more.
@@ -259,13 +308,22 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             };
             end.pending = plan.describe();
             if plan.is_empty() {
+                end.progress = Progress::default();
                 end.reasons
                     .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
                 return self.settle(job, end, intent, &standing).await;
             }
+            if let Some(reason) = end.progress.objection(&end.pending) {
+                end.outcome = Outcome::Stuck;
+                end.failure = Some(reason.to_string());
+                end.reasons.push(reason.clone());
+                return self.report(job, end, &standing, &[reason]).await;
+            }
             announce(end, intent, &plan);
             self.begin(job, end, intent, &standing, &plan).await?;
-            let carried = self.carry_out(job, end, &standing, &plan).await?;
+            let carried = self
+                .carry_out(job, end, intent, &standing, &plan)
+                .await?;
             end.pending
                 .drain(..carried.stopped_at.min(end.pending.len()));
             if let Some(after) = carried.busy {
@@ -294,6 +352,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
+        intent: &Intent,
         observed: &Standing,
         plan: &Plan<P::Step>,
     ) -> Result<Carried, ReportError> {
@@ -305,8 +364,17 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         for (index, planned) in plan.steps.iter().enumerate() {
             tracing::debug!(step = %planned.step, because = planned.because, "applying");
             match self.provider.apply(&planned.step).await {
+                Ok(Applied::Skipped) => {}
+                Ok(Applied::Later { after }) => {
+                    carried.busy = Some(after);
+                    carried.stopped_at = index;
+                    return Ok(carried);
+                }
                 Ok(applied) => {
                     end.changed = true;
+                    if let Some(step) = end.pending.get(index) {
+                        end.progress.count(intent, step);
+                    }
                     self.metrics.step(first_word(&planned.step.to_string()));
                     tracing::info!(
                         service = job.row.as_ref().map(|row| row.key.to_string()),
@@ -315,12 +383,10 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                         "applied"
                     );
                     match applied {
-                        Applied::Done => {}
+                        Applied::Done | Applied::Skipped | Applied::Later { .. } => {}
                         Applied::Addressed(published) => {
                             self.report_claim(job, end, observed, published).await?;
-                            if let Some(intent) = &job.intent {
-                                self.provider.recorded(&intent.uid);
-                            }
+                            self.provider.recorded(&intent.uid);
                         }
                         Applied::Busy { after } => {
                             carried.busy = Some(after);
@@ -544,14 +610,19 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         finalize: bool,
     ) -> Result<(), ReportError> {
         // Until there is an answer, it may be there or not.
-        end.writing = Writing::Unsure;
-        if finalize {
-            self.reporter.add_finalizer(row, Some(&status)).await?;
-            end.finalized = true;
+        let before = std::mem::replace(&mut end.writing, Writing::Unsure);
+        let written = if finalize {
+            self.reporter.add_finalizer(row, Some(&status)).await
         } else {
-            self.reporter.write_status(row, &status).await?;
+            self.reporter.write_status(row, &status).await
+        };
+        if matches!(written, Err(ReportError::Conflict { .. })) {
+            end.writing = before;
         }
+        written?;
+        end.finalized |= finalize;
         end.writing = Writing::Done;
+        end.wrote.push(status.clone());
         end.status = status;
         Ok(())
     }
@@ -697,18 +768,20 @@ fn is_on_record(status: &ServiceStatus, failure: &str) -> bool {
     unmet.into_iter().any(|it| it.message.starts_with(failure))
 }
 
-/// The soonest promise of any failure decides; one that time can heal outweighs those that it can't.
+/// The longest pause that any failure asks for decides; then one that a new look heals, and one that
+/// time can heal outweighs those that it can't.
 fn outcome_of(failures: &[ProviderError]) -> Outcome {
-    let mut outcome = Outcome::Refused;
-    for failure in failures {
-        match failure.retry {
-            Retry::After(delay) => return Outcome::Busy(delay),
-            Retry::Now => return Outcome::Busy(Duration::ZERO),
-            Retry::Backoff => outcome = Outcome::Failed,
-            Retry::OnChange => {}
-        }
+    let pauses = failures.iter().filter_map(|failure| match failure.retry {
+        Retry::After(pause) => Some(pause),
+        Retry::Now | Retry::Backoff | Retry::OnChange => None,
+    });
+    let asks = |retry| failures.iter().any(|failure| failure.retry == retry);
+    match pauses.max() {
+        Some(pause) => Outcome::Paused(pause),
+        None if asks(Retry::Now) => Outcome::Outdated,
+        None if asks(Retry::Backoff) => Outcome::Failed,
+        None => Outcome::Refused,
     }
-    outcome
 }
 
 /// Where the provider can't be asked, what was last published still stands.

@@ -1,27 +1,44 @@
 //! The queue of Services that wait for a pass: each at most once, none twice at the same time.
 //!
-//! A state machine without a clock: every method that depends on time takes `now`.
+//! A Service whose time has come stands in line for a slot of its provider instance. One that the
+//! provider does not want to see before a certain time is held until then, whatever is asked for
+//! meanwhile. A state machine without a clock: every method that depends on time takes `now`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use landfall_model::ServiceKey;
 
-/// Keys waiting, delayed, and being worked on.
-#[derive(Debug, Default)]
+/// Keys waiting, delayed, held, and being worked on.
+#[derive(Debug)]
 pub struct Queue {
+    /// Those whose time has come; it is not known yet whose slots they need.
     ready: VecDeque<ServiceKey>,
+    /// All that are in `ready` or in a lane's line.
     is_ready: HashSet<ServiceKey>,
     delayed: BTreeSet<(Instant, ServiceKey)>,
     due: HashMap<ServiceKey, Instant>,
-    running: BTreeMap<ServiceKey, Rerun>,
+    /// Keys that are not taken before a time.
+    held: HashMap<ServiceKey, Instant>,
+    running: BTreeMap<ServiceKey, Running>,
+    lanes: Vec<Lane>,
+    /// Passes at the same time, in each lane.
+    slots: usize,
 }
 
-/// What follows when a running pass ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rerun {
-    No,
-    AtOnce,
+/// Slots of their own, and those who wait for one.
+#[derive(Debug, Default)]
+struct Lane {
+    running: usize,
+    line: VecDeque<ServiceKey>,
+}
+
+/// A pass that goes on.
+#[derive(Debug)]
+struct Running {
+    lane: usize,
+    /// Whether another one follows at once.
+    again: bool,
 }
 
 /// Room for keys that an empty queue keeps.
@@ -30,26 +47,146 @@ const ROOM: usize = 64;
 // === impl Queue ===
 
 impl Queue {
-    /// Asks for a pass as soon as possible. A delay that was set before is forgotten.
+    /// An empty queue with so many lanes of so many slots each.
+    pub fn new(lanes: usize, slots: usize) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            is_ready: HashSet::new(),
+            delayed: BTreeSet::new(),
+            due: HashMap::new(),
+            held: HashMap::new(),
+            running: BTreeMap::new(),
+            lanes: std::iter::repeat_with(Lane::default)
+                .take(lanes.max(1))
+                .collect(),
+            slots: slots.max(1),
+        }
+    }
+
+    /// Asks for a pass as soon as possible. A delay that was set before is forgotten, a hold is not.
     pub fn push(&mut self, key: &ServiceKey) {
-        if let Some(rerun) = self.running.get_mut(key) {
-            *rerun = Rerun::AtOnce;
-            return;
-        }
-        if let Some(at) = self.due.remove(key) {
-            self.delayed.remove(&(at, key.clone()));
-        }
-        if self.is_ready.insert(key.clone()) {
+        if self.make_ready(key) {
             self.ready.push_back(key.clone());
+        }
+    }
+
+    /// Asks for a pass as soon as possible, before all who are ready already.
+    pub fn push_first(&mut self, key: &ServiceKey) {
+        if self.make_ready(key) {
+            self.ready.push_front(key.clone());
         }
     }
 
     /// Asks for a pass after a delay, unless one is due sooner.
     pub fn push_after(&mut self, key: &ServiceKey, delay: Duration, now: Instant) {
-        if self.is_ready.contains(key) || self.running.get(key) == Some(&Rerun::AtOnce) {
+        self.push_at(key, now + delay);
+    }
+
+    /// Asks for a pass, unless one is due already: that one will do.
+    pub fn push_unless_due(&mut self, key: &ServiceKey) {
+        if !self.due.contains_key(key) {
+            self.push(key);
+        }
+    }
+
+    /// Asks for a pass after a delay; before that there is none, whoever asks for it.
+    pub fn hold(&mut self, key: &ServiceKey, delay: Duration, now: Instant) {
+        let until = now + delay;
+        let held = self.held.entry(key.clone()).or_insert(until);
+        *held = until.max(*held);
+        self.push_at(key, until);
+    }
+
+    /// Takes the next key whose time has come and for which there is a slot in its lane; it counts as
+    /// running until [`Queue::finish`].
+    pub fn take(
+        &mut self,
+        now: Instant,
+        lane_of: impl Fn(&ServiceKey) -> usize,
+    ) -> Option<ServiceKey> {
+        self.ripen(now);
+        self.requeue_moved(&lane_of);
+        let mut next = self.next_in_line();
+        while next.is_none()
+            && let Some(key) = self.ready.pop_front()
+        {
+            next = self.judge(key, now, &lane_of);
+        }
+        let (key, lane) = next?;
+        self.is_ready.remove(&key);
+        self.held.remove(&key);
+        if self.ready.is_empty() && self.ready.capacity() > ROOM {
+            // Everybody may have stood in line: once, for the most part.
+            self.ready.shrink_to(ROOM);
+            self.is_ready.shrink_to(ROOM);
+        }
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.running += 1;
+        }
+        let running = Running { lane, again: false };
+        self.running.insert(key.clone(), running);
+        Some(key)
+    }
+
+    /// Ends a pass. A key that was pushed meanwhile is ready again.
+    pub fn finish(&mut self, key: &ServiceKey) {
+        let Some(ended) = self.running.remove(key) else {
+            return;
+        };
+        if let Some(lane) = self.lanes.get_mut(ended.lane) {
+            lane.running = lane.running.saturating_sub(1);
+        }
+        if ended.again {
+            self.push(key);
+        }
+    }
+
+    /// Whether a pass over it has begun and not ended.
+    pub fn is_running(&self, key: &ServiceKey) -> bool {
+        self.running.contains_key(key)
+    }
+
+    /// When to call [`Queue::take`] next if nothing is pushed and no pass ends before. Always after
+    /// the time of the last call.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.delayed.first().map(|(at, _)| *at)
+    }
+
+    /// How many keys wait for a pass whose time has come.
+    pub fn depth(&self) -> usize {
+        self.is_ready.len()
+    }
+
+    /// Makes those ready whose time has come, whether or not there is a slot for them: what is due
+    /// must not be due over and over.
+    fn ripen(&mut self, now: Instant) {
+        while let Some((at, _)) = self.delayed.first()
+            && *at <= now
+        {
+            if let Some((_, key)) = self.delayed.pop_first() {
+                self.due.remove(&key);
+                self.push(&key);
+            }
+        }
+    }
+
+    /// Whether the key is to be put among those that are ready.
+    fn make_ready(&mut self, key: &ServiceKey) -> bool {
+        if let Some(running) = self.running.get_mut(key) {
+            running.again = true;
+            return false;
+        }
+        if let Some(at) = self.due.remove(key) {
+            self.delayed.remove(&(at, key.clone()));
+        }
+        self.is_ready.insert(key.clone())
+    }
+
+    fn push_at(&mut self, key: &ServiceKey, at: Instant) {
+        let runs_again = self.running.get(key).is_some_and(|running| running.again);
+        if self.is_ready.contains(key) || runs_again {
             return;
         }
-        let at = now + delay;
         match self.due.get(key) {
             Some(&sooner) if sooner <= at => return,
             Some(&later) => {
@@ -61,112 +198,55 @@ impl Queue {
         self.delayed.insert((at, key.clone()));
     }
 
-    /// Takes the next key whose time has come; it counts as running until [`Queue::finish`].
-    pub fn take(&mut self, now: Instant) -> Option<ServiceKey> {
-        while let Some((at, key)) = self.delayed.first().cloned() {
-            if at > now {
-                break;
+    /// The first in the line of any lane that has a free slot.
+    fn next_in_line(&mut self) -> Option<(ServiceKey, usize)> {
+        let slots = self.slots;
+        self.lanes
+            .iter_mut()
+            .enumerate()
+            .find_map(|(number, lane)| {
+                let key = (lane.running < slots).then(|| lane.line.pop_front())??;
+                Some((key, number))
+            })
+    }
+
+    /// Lets those at the heads of lines whose lane is another one by now look for it again.
+    fn requeue_moved(&mut self, lane_of: &impl Fn(&ServiceKey) -> usize) {
+        let last = self.lanes.len() - 1;
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            while lane.running < self.slots
+                && let Some(key) = lane.line.front()
+                && lane_of(key).min(last) != number
+                && let Some(key) = lane.line.pop_front()
+            {
+                self.ready.push_front(key);
             }
-            self.delayed.remove(&(at, key.clone()));
-            self.due.remove(&key);
-            self.push(&key);
-        }
-        let key = self.ready.pop_front()?;
-        self.is_ready.remove(&key);
-        if self.ready.is_empty() {
-            // Everybody may have stood in line: once, for the most part.
-            self.ready.shrink_to(ROOM);
-            self.is_ready.shrink_to(ROOM);
-        }
-        self.running.insert(key.clone(), Rerun::No);
-        Some(key)
-    }
-
-    /// Ends a pass. A key that was pushed meanwhile is ready again.
-    pub fn finish(&mut self, key: &ServiceKey) {
-        if self.running.remove(key) == Some(Rerun::AtOnce) {
-            self.push(key);
         }
     }
 
-    /// Whether a pass over it has begun and not ended.
-    pub fn is_running(&self, key: &ServiceKey) -> bool {
-        self.running.contains_key(key)
-    }
-
-    /// When to call [`Queue::take`] next if nothing is pushed before.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.delayed.first().map(|(at, _)| *at)
-    }
-
-    /// Whether a pass could start right away.
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    /// How many keys wait for a pass that could start now.
-    pub fn depth(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Whether nothing waits without a delay and nothing runs.
-    pub fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.running.is_empty()
+    /// Where a ready key goes: to work, in the line of its lane, or back until its hold is over.
+    fn judge(
+        &mut self,
+        key: ServiceKey,
+        now: Instant,
+        lane_of: &impl Fn(&ServiceKey) -> usize,
+    ) -> Option<(ServiceKey, usize)> {
+        if let Some(&until) = self.held.get(&key)
+            && until > now
+        {
+            self.is_ready.remove(&key);
+            self.push_at(&key, until);
+            return None;
+        }
+        let number = lane_of(&key).min(self.lanes.len() - 1);
+        let lane = self.lanes.get_mut(number)?;
+        if lane.running < self.slots {
+            return Some((key, number));
+        }
+        lane.line.push_back(key);
+        None
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> ServiceKey {
-        ServiceKey::new("default", name)
-    }
-
-    #[test]
-    fn a_key_pushed_twice_is_taken_once() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(&key("a"));
-        queue.push(&key("a"));
-        assert_eq!(queue.take(now), Some(key("a")));
-        assert_eq!(queue.take(now), None);
-    }
-
-    #[test]
-    fn a_key_pushed_while_it_runs_runs_again_afterwards_and_not_beside() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(&key("a"));
-        assert_eq!(queue.take(now), Some(key("a")));
-        queue.push(&key("a"));
-        assert_eq!(queue.take(now), None);
-        queue.finish(&key("a"));
-        assert_eq!(queue.take(now), Some(key("a")));
-        queue.finish(&key("a"));
-        assert!(queue.is_idle());
-    }
-
-    #[test]
-    fn a_delayed_key_comes_when_it_is_due_and_a_push_brings_it_forward() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let later = Duration::from_secs(5);
-        queue.push_after(&key("a"), later, now);
-        queue.push_after(&key("b"), later * 2, now);
-        assert_eq!(queue.take(now), None);
-        assert_eq!(queue.next_due(), Some(now + later));
-        queue.push(&key("b"));
-        assert_eq!(queue.take(now), Some(key("b")));
-        assert_eq!(queue.take(now + later), Some(key("a")));
-        assert_eq!(queue.next_due(), None);
-    }
-
-    #[test]
-    fn the_sooner_of_two_delays_counts() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push_after(&key("a"), Duration::from_secs(9), now);
-        queue.push_after(&key("a"), Duration::from_secs(1), now);
-        queue.push_after(&key("a"), Duration::from_secs(5), now);
-        assert_eq!(queue.next_due(), Some(now + Duration::from_secs(1)));
-        assert_eq!(queue.take(now + Duration::from_secs(1)), Some(key("a")));
-        assert_eq!(queue.take(now + Duration::from_secs(60)), None);
-    }
-}
+mod tests;

@@ -45,9 +45,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     if !args.leader_elect {
         let instance =
             on_cluster(options, connection, &identity, WriteGuard::always(), None).await?;
-        stop.asked().await;
+        let outcome = tokio::select! {
+            () = stop.asked() => Ok(()),
+            () = instance.broken() => Err(loop_ended()),
+        };
         instance.stop(grace).await;
-        return Ok(());
+        return outcome;
     }
     let namespace = args
         .namespace
@@ -69,10 +72,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     )
     .await?;
     let outcome = tokio::select! {
+        biased;
         () = stop.asked() => Ok(()),
         () = deposed(leading) => {
             Err(anyhow::anyhow!("the Lease passed to another replica, or could not be renewed"))
         }
+        () = instance.broken() => Err(loop_ended()),
     };
     // First nothing is written any more, then the Lease may pass on.
     instance.stop(grace).await;
@@ -80,6 +85,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.close();
     tasks.wait().await;
     outcome
+}
+
+/// Why a process ends whose control loop has ended by itself.
+pub fn loop_ended() -> anyhow::Error {
+    anyhow::anyhow!("the control loop ended unexpectedly; the log says why, and this is a bug")
 }
 
 /// Starts an instance whose facts come from an API server.

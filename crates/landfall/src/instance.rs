@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use landfall_config::pools;
+use landfall_engine::book::Pages;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
@@ -77,6 +78,8 @@ pub struct Instance {
     web: Lifetime,
     /// Ends readiness.
     leaving: CancellationToken,
+    /// Cancelled once the control loop has ended, in whatever way.
+    ended: CancellationToken,
 }
 
 // === impl Lifetime ===
@@ -145,7 +148,11 @@ impl Instance {
         source(read, &lifetime);
         let muted = fleet.muted();
         tasks.spawn(with_pools(told, facts, pools, options.fallback_pool, muted));
-        tasks.spawn(engine.run(received, woken, cancel.clone()));
+        let ended = CancellationToken::new();
+        tasks.spawn(watched(
+            engine.run(received, woken, cancel.clone()),
+            ended.clone(),
+        ));
         for provider in &providers {
             match (&**provider, &proxy) {
                 (Platform::Local(local), Some(proxy)) => {
@@ -177,12 +184,36 @@ impl Instance {
             lifetime,
             web,
             leaving,
+            ended,
         })
+    }
+
+    /// Returns once the control loop has ended although nothing asked it to: it panicked, or its source
+    /// is gone. What runs on then serves what nobody keeps in order, and the process should end.
+    pub async fn broken(&self) {
+        self.ended.cancelled().await;
     }
 
     /// Where the admin endpoint answers.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// Waits until everything is known and was handled once. Of ten thousand Services a picture takes a
+    /// while to draw, so only the last one is drawn.
+    ///
+    /// # Errors
+    /// It is not so in time.
+    pub async fn wait_ready(&self, limit: Duration) -> anyhow::Result<InstanceView> {
+        let wait = async {
+            while !self.handle.book.read(Pages::ready) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(limit, wait)
+            .await
+            .with_context(|| format!("not ready after {} s", limit.as_secs()))?;
+        Ok(view::instance(&self.handle, &self.started))
     }
 
     /// Waits for a picture of which something is true.
@@ -218,6 +249,12 @@ impl Instance {
         }
         self.web.end().await;
     }
+}
+
+/// Runs a task, and says when it has ended, also by a panic.
+async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
+    let _ended = ended.drop_guard();
+    task.await;
 }
 
 /// Threads that carry traffic.
@@ -325,5 +362,25 @@ async fn with_pools(
         if facts.send(muted.pass(fact)).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_noticed_as_ended() {
+        let ended = CancellationToken::new();
+        let task = tokio::spawn(watched(
+            async {
+                tokio::task::yield_now().await;
+                panic!("on purpose");
+            },
+            ended.clone(),
+        ));
+        assert!(!ended.is_cancelled());
+        assert!(task.await.is_err());
+        assert!(ended.is_cancelled());
     }
 }

@@ -27,12 +27,19 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     let instance = instance?;
-    tokio::select! {
-        () = stop.asked() => {}
-        () = announce(&instance) => stop.asked().await,
-    }
+    let asked = async {
+        tokio::select! {
+            () = stop.asked() => {}
+            () = announce(&instance) => stop.asked().await,
+        }
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = asked => Ok(()),
+        () = instance.broken() => Err(controller::loop_ended()),
+    };
     instance.stop(grace).await;
-    Ok(())
+    outcome
 }
 
 /// Starts the instance that the command line describes.
@@ -64,7 +71,7 @@ async fn start(args: UpArgs, stop: &Stop) -> anyhow::Result<Instance> {
 /// Says what is served and where to look, once there is something to say. Nothing depends on whether
 /// that can be printed.
 async fn announce(instance: &Instance) {
-    let found = match instance.wait_until(START, |view| view.ready).await {
+    let found = match instance.wait_ready(START).await {
         Ok(view) if view.services.is_empty() => {
             "no Services of type LoadBalancer in these manifests yet".to_owned()
         }

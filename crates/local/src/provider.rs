@@ -1,6 +1,6 @@
 //! The provider itself: the shell around planning, the allocator and the data plane.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +22,7 @@ use crate::plan::{Answer, Observed, Opened};
 use crate::request::{claimant, request};
 use crate::state::State;
 use crate::step::Step;
+use crate::wakes::Members;
 use crate::{live, plan, pools, standing};
 
 /// Serves Services on this machine.
@@ -30,6 +31,8 @@ pub struct Local {
     carrier: Carrier,
     state: Mutex<State>,
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
+    /// The members of each Service as they were looked at last.
+    seen: Mutex<HashMap<Uid, Members>>,
     capabilities: Capabilities,
 }
 
@@ -114,12 +117,17 @@ impl Local {
             carrier,
             state: Mutex::new(state),
             pool_rows: Mutex::new(pool_rows),
+            seen: Mutex::default(),
             capabilities,
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pool_rows(&self) -> MutexGuard<'_, Vec<Arc<PoolRow>>> {
@@ -246,6 +254,7 @@ impl Provider for Local {
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
         let question = want.load_balancer.as_ref().map(|wish| request(want, wish));
         let members = live::members(self, &want.uid);
+        self.seen().insert(want.uid.clone(), members.clone());
         let state = self.state();
         let held = state.allocator.held(&want.uid);
         // Of a Service that nobody here serves, nothing is to be given back.

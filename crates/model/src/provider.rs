@@ -121,6 +121,13 @@ pub enum Applied {
         /// When to look again.
         after: Duration,
     },
+    /// There was nothing to do; the next step may follow.
+    Skipped,
+    /// Nothing was done, because it is not time for it yet. The pass ends as with `Busy`.
+    Later {
+        /// When to look again.
+        after: Duration,
+    },
 }
 
 /// What a status publishes of the addresses that a Service holds.

@@ -178,6 +178,10 @@ codes! {
     Progressing,
     /// The provider could not be reached or failed; it is tried again.
     ProviderFailed,
+    /// The same changes were made again and again without an end, so they are left alone for a while.
+    NotConverging,
+    /// Another program keeps rewriting the status of the Service.
+    StatusContested,
     /// The last good version is served, because the newest one has errors.
     ServingPreviousVersion,
     /// Files can't be watched, so that changes are noticed late.

@@ -190,7 +190,7 @@ pub struct TrafficView {
 pub struct MetricsView {
     /// How long passes over one Service took, in seconds.
     pub reconcile_seconds: HistogramView,
-    /// Passes by outcome: `unchanged`, `changed`, `waiting`, `refused`, `failed`, ... A small, fixed set.
+    /// Passes by outcome: `settled`, `busy`, `refused`, `failed`, `stuck`, ... A small, fixed set.
     pub passes: BTreeMap<String, u64>,
     /// Steps that were carried out, by kind: `listen`, `assign`, ... A small, fixed set.
     pub steps: BTreeMap<String, u64>,
@@ -204,6 +204,12 @@ pub struct MetricsView {
     /// Events that were not sent.
     #[serde(default)]
     pub events_dropped: u64,
+    /// Turns of the control loop.
+    #[serde(default)]
+    pub turns: u64,
+    /// Times that another program rewrote what was written on a Service.
+    #[serde(default)]
+    pub status_rewrites: u64,
     /// What was asked of clouds.
     #[serde(default)]
     pub cloud_calls: Vec<CloudCallsView>,

@@ -34,16 +34,16 @@ impl OpenStack {
         if let Step::Await { load_balancer, .. } = step {
             let mut memory = self.memory();
             if !memory.balancers.contains_key(load_balancer) {
-                return Ok(Applied::Busy { after: UNHURRIED });
+                return Ok(Applied::Later { after: UNHURRIED });
             }
             // Whether it is done is to be seen, not to be assumed again.
             memory.surprise(load_balancer);
-            return Ok(Applied::Busy {
+            return Ok(Applied::Later {
                 after: self.pace_with(&memory),
             });
         }
         let result = match step {
-            Step::Foresee { .. } => return Ok(Applied::Done),
+            Step::Foresee { .. } => return Ok(Applied::Skipped),
             Step::CreateLoadBalancer {
                 service,
                 body,
@@ -51,7 +51,7 @@ impl OpenStack {
                 ..
             } => {
                 if let Some((_, after)) = self.memory().rest(service, Instant::now()) {
-                    return Ok(Applied::Busy { after });
+                    return Ok(Applied::Later { after });
                 }
                 self.create_balancer(service, body, holds).await
             }
@@ -104,7 +104,7 @@ impl OpenStack {
                 service.as_str()
             };
             memory.one_vip_only.insert(whose.to_owned());
-            return Ok(Applied::Busy {
+            return Ok(Applied::Later {
                 after: Duration::ZERO,
             });
         }
@@ -198,7 +198,7 @@ impl OpenStack {
         };
         match error.kind {
             // It was not done yet with the last change, or somebody else is changing it.
-            ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Busy {
+            ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.pace_with(&memory),
             }),
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
@@ -214,7 +214,7 @@ impl OpenStack {
                 if matches!(step, Step::FailOver { .. }) =>
             {
                 memory.no_failover.insert(id);
-                Ok(Applied::Busy {
+                Ok(Applied::Later {
                     after: self.pace_with(&memory),
                 })
             }

@@ -5,22 +5,32 @@
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::MARKS;
+use landfall_model::status::{MARKS, ServiceStatus};
 
+use super::tracked::Told;
 use super::{Engine, TOGETHER, clock};
 use crate::report::Report;
 
+/// What may be our own writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Echo {
+    /// No more than the finalizer.
+    Finalizer,
+    /// The status, or an annotation beside it.
+    Status,
+}
+
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Whether a fact, which has not been taken in yet, is a Service of which nothing differs but what we write.
-    pub(super) fn may_be_echo(&self, fact: &Fact) -> bool {
+    /// What of our own writing a fact, which has not been taken in yet, may tell back; `None`: it tells more.
+    pub(super) fn echo_of(&self, fact: &Fact) -> Option<Echo> {
         let Fact::Service(now) = fact else {
-            return false;
+            return None;
         };
-        self.tracked.contains_key(&now.key)
-            && self
-                .world
-                .service(&now.key)
-                .is_some_and(|before| differs_in_writing(&before, now))
+        if !self.tracked.contains_key(&now.key) {
+            return None;
+        }
+        let before = self.world.service(&now.key)?;
+        difference(&before, now)
     }
 
     /// A Service has been told of, with nothing new but what may be our own writing. Asks for a pass if it is not.
@@ -29,28 +39,82 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.heard.insert(key.clone());
             return;
         }
-        let row = self.world.service(key);
-        let tracked = self.tracked.get_mut(key);
-        if let (Some(row), Some(tracked)) = (row, tracked)
-            && tracked.is_written(&row.status)
-        {
-            tracked.remember_written(&row, &row.status);
-            self.handle.book.write(|pages| {
-                if let Some(record) = pages.records.get_mut(key) {
-                    record.row = row;
-                }
-            });
+        let (row, said) = (self.world.service(key), self.said(key));
+        let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
+            self.queue.push_after(key, TOGETHER, clock());
             return;
+        };
+        match tracked.judge_told(&row.status, said.as_ref()) {
+            Told::Ours => {
+                tracked.confirm(&row.status);
+                self.handle.book.write(|pages| {
+                    if let Some(record) = pages.records.get_mut(key) {
+                        record.row = row;
+                    }
+                });
+            }
+            Told::Annotated => self.queue.push_after(key, TOGETHER, clock()),
+            // What we wrote last is still to come.
+            Told::Late => {}
+            Told::Foreign => self.answer_rewrite(key),
         }
-        self.queue.push_after(key, TOGETHER, clock());
+    }
+
+    /// Takes in, after a pass, what was heard while it ran.
+    pub(super) fn take_heard(&mut self, key: &ServiceKey) {
+        let (row, said) = (self.world.service(key), self.said(key));
+        let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
+            return;
+        };
+        match tracked.judge_told(&row.status, said.as_ref()) {
+            Told::Ours => tracked.confirm(&row.status),
+            Told::Annotated => self.queue.push_after(key, TOGETHER, clock()),
+            Told::Late => {}
+            Told::Foreign => self.answer_rewrite(key),
+        }
+    }
+
+    /// What the status says as the last pass left it.
+    fn said(&self, key: &ServiceKey) -> Option<ServiceStatus> {
+        self.handle.book.read(|pages| {
+            let record = pages.records.get(key)?;
+            Some(record.status.clone())
+        })
+    }
+
+    /// Puts right what another program wrote, unless that goes on and on.
+    fn answer_rewrite(&mut self, key: &ServiceKey) {
+        let (now, said) = (clock(), self.said(key));
+        let tracked = self.tracked.get_mut(key);
+        let sure = tracked.filter(|tracked| tracked.course.is_sure());
+        let (Some(tracked), Some(said)) = (sure, said) else {
+            // It may be what we wrote ourselves.
+            self.queue.push_after(key, TOGETHER, now);
+            return;
+        };
+        self.handle.metrics.rewrite();
+        tracked.written = None;
+        let contest = &mut tracked.course.contest;
+        let was_fight = contest.wait(now).is_some();
+        if contest.rewritten(&said, now) || !was_fight {
+            // The first pass in a fight tells people of it.
+            self.queue.push_after(key, TOGETHER, now);
+        } else if let Some(wait) = contest.wait(now) {
+            self.queue.push_after(key, wait, now);
+        }
     }
 }
 
-fn differs_in_writing(before: &ServiceRow, now: &ServiceRow) -> bool {
-    if before.status == now.status {
-        return false;
-    }
+/// The difference of two rows, if nothing differs but what we write.
+fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<Echo> {
+    let echo = match before.status == now.status {
+        true if now.finalized && !before.finalized => Echo::Finalizer,
+        true => return None,
+        false => Echo::Status,
+    };
     let mut same = before.clone();
+    // One that was taken off is news.
+    same.finalized |= now.finalized;
     same.resource_version.clone_from(&now.resource_version);
     same.status.clone_from(&now.status);
     // The finalizer comes with the first status. That it goes is never ours alone to know.
@@ -61,5 +125,5 @@ fn differs_in_writing(before: &ServiceRow, now: &ServiceRow) -> bool {
             None => same.annotations.remove(mark),
         };
     }
-    same == *now
+    (same == *now).then_some(echo)
 }

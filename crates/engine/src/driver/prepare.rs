@@ -14,6 +14,7 @@ use super::tracked::Accepted;
 use super::{Engine, Errand};
 use crate::book::Record;
 use crate::pass::Job;
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::resolve::{resolve, resolve_previous};
 use crate::select::Belongs;
@@ -112,6 +113,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             status: tracked.current_status(&row),
             last_failure: tracked.last_failure.clone(),
             telling: tracked.telling.clone(),
+            progress: Progress::default(),
             row: Some(row),
             last_of_row: true,
         };

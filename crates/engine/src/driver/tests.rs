@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Capabilities, ProviderError, Standing};
+use landfall_model::provider::{Applied, Capabilities, ProviderError, Retry, Standing};
 use landfall_model::reason::Code;
 use landfall_model::status::{Condition, ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
@@ -19,8 +19,12 @@ use super::*;
 use crate::report::{Event, ReportError};
 
 mod audit;
+mod conflict;
 mod lost;
+mod pauses;
 mod removal;
+mod repeats;
+mod slots;
 mod writing;
 
 /// Addresses 127.77.0.1, .2, ... by Service; at most `size` of them.
@@ -36,12 +40,25 @@ struct Shelf {
     capabilities: Capabilities,
     /// What removals were asked for with.
     removals: Mutex<Vec<Intent>>,
-    audits: Audits,
+    audits: Answers,
+    /// Who was looked at, in this order.
+    looks: Mutex<Vec<Uid>>,
+    /// Whose looks fail, and how.
+    fails: Mutex<BTreeMap<Uid, ProviderError>>,
+    /// Whether looks have no end.
+    hangs: AtomicBool,
+    /// The next change, if something else decides than what is held.
+    script: Mutex<Option<Script>>,
+    /// What the script had written.
+    written: Mutex<Vec<String>>,
 }
+
+/// Says what is to be written after what was written; `None`: nothing.
+struct Script(Box<dyn Fn(&[String]) -> Option<String> + Send>);
 
 /// Looks at everything: each waits for its answer.
 #[derive(Debug)]
-struct Audits {
+struct Answers {
     begun: watch::Sender<usize>,
     answers: watch::Sender<Option<Vec<Uid>>>,
 }
@@ -50,6 +67,7 @@ struct Audits {
 enum Step {
     Take(Uid, u8),
     Return(Uid),
+    Write(String),
 }
 
 /// The source's side: rows as the outside has them.
@@ -64,6 +82,10 @@ struct Source {
     warnings: Mutex<Vec<String>>,
     /// Events, warnings or not.
     events: AtomicUsize,
+    /// So many attempts to write a status find that the Service has changed.
+    conflicts: Mutex<usize>,
+    /// Another program takes the addresses out of so many statuses as soon as they are written.
+    defaces: Mutex<usize>,
 }
 
 struct Lab {
@@ -87,11 +109,44 @@ impl Shelf {
             refused: Mutex::default(),
             capabilities: Capabilities::default(),
             removals: Mutex::default(),
-            audits: Audits {
+            audits: Answers {
                 begun: watch::Sender::new(0),
                 answers: watch::Sender::new(None),
             },
+            looks: Mutex::default(),
+            fails: Mutex::default(),
+            hangs: AtomicBool::default(),
+            script: Mutex::default(),
+            written: Mutex::default(),
         }
+    }
+
+    /// Writes what a script says, instead of what is held.
+    fn scripted(script: impl Fn(&[String]) -> Option<String> + Send + 'static) -> Self {
+        Self {
+            script: Mutex::new(Some(Script(Box::new(script)))),
+            ..Self::new(9)
+        }
+    }
+
+    fn fail(&self, name: &str, retry: Retry) {
+        let reason = Reason::error(Code::ProviderFailed, "no");
+        let error = ProviderError {
+            retry,
+            ..ProviderError::lasting(reason)
+        };
+        self.fails.lock().unwrap().insert(uid(name), error);
+    }
+
+    fn looks(&self, name: &str) -> usize {
+        let looks = self.looks.lock().unwrap();
+        looks.iter().filter(|it| **it == uid(name)).count()
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Script")
     }
 }
 
@@ -100,6 +155,7 @@ impl fmt::Display for Step {
         match self {
             Self::Take(_, last) => write!(f, "take {last}"),
             Self::Return(_) => f.write_str("return"),
+            Self::Write(what) => f.write_str(what),
         }
     }
 }
@@ -113,6 +169,13 @@ impl Provider for Shelf {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Self::Observed, ProviderError> {
+        self.looks.lock().unwrap().push(want.uid.clone());
+        if self.hangs.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
+        if let Some(error) = self.fails.lock().unwrap().get(&want.uid) {
+            return Err(error.clone());
+        }
         if let Some(looks) = self.refused.lock().unwrap().as_mut() {
             *looks += 1;
             let reason = Reason::error(Code::ProviderFailed, format!("look {looks} failed"));
@@ -137,6 +200,12 @@ impl Provider for Shelf {
         (held, free): &Self::Observed,
     ) -> Result<Plan<Step>, Vec<Reason>> {
         let mut plan = Plan::default();
+        if let Some(script) = self.script.lock().unwrap().as_ref() {
+            let next = (script.0)(&self.written.lock().unwrap());
+            next.into_iter()
+                .for_each(|it| plan.push(Step::Write(it), "so it is written"));
+            return Ok(plan);
+        }
         match (&want.load_balancer, held, free) {
             (Some(_), None, Some(free)) => {
                 plan.push_claim(Step::Take(want.uid.clone(), *free), "it has none");
@@ -167,6 +236,12 @@ impl Provider for Shelf {
             Step::Return(uid) => {
                 held.remove(uid);
                 Ok(Applied::Done)
+            }
+            Step::Write(what) => {
+                self.written.lock().unwrap().push(what.clone());
+                Ok(Applied::Busy {
+                    after: Duration::from_secs(1),
+                })
             }
         }
     }
@@ -217,6 +292,14 @@ fn ingress(last: u8) -> Vec<IngressAddress> {
         ip,
         ..IngressAddress::default()
     }]
+}
+
+/// Takes one off, if there is one.
+fn spend(count: &Mutex<usize>) -> bool {
+    let mut count = count.lock().unwrap();
+    let some = *count > 0;
+    *count = count.saturating_sub(1);
+    some
 }
 
 // === impl Source ===
@@ -279,8 +362,18 @@ impl Report for Source {
         row: &ServiceRow,
         status: &ServiceStatus,
     ) -> Result<(), ReportError> {
+        if spend(&self.conflicts) {
+            self.writes.lock().unwrap().push("conflict".to_owned());
+            return Err(ReportError::Conflict { what: "status" });
+        }
         self.change("status", &row.key, |row| row.status = status.clone())
             .await?;
+        if spend(&self.defaces) {
+            self.change("deface", &row.key, |row| row.status.ingress.clear())
+                .await?;
+            // By now the loop has heard of it.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         if !self.loses_answer.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
@@ -345,6 +438,8 @@ impl Lab {
             loses_answer: AtomicBool::default(),
             warnings: Mutex::default(),
             events: AtomicUsize::default(),
+            conflicts: Mutex::default(),
+            defaces: Mutex::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
@@ -365,6 +460,53 @@ impl Lab {
             cancel,
             task,
         }
+    }
+
+    /// Two instances, `edge` and `inner`, of which the first is the default.
+    async fn start_two(edge: Shelf, rows: Vec<Arc<ServiceRow>>) -> (Self, Arc<Shelf>) {
+        let (edge, inner) = (Arc::new(edge), Arc::new(Shelf::new(9)));
+        let (facts, receiver) = mpsc::channel(64);
+        let (wakes, woken) = mpsc::channel(1);
+        let source = Arc::new(Source {
+            rows: Mutex::default(),
+            facts: facts.clone(),
+            writes: Mutex::default(),
+            loses_answer: AtomicBool::default(),
+            warnings: Mutex::default(),
+            events: AtomicUsize::default(),
+            conflicts: Mutex::default(),
+            defaces: Mutex::default(),
+        });
+        let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
+        let providers = vec![edge.clone(), inner.clone()];
+        let engine = Engine::new(EngineConfig::new(classes), providers, source.clone());
+        let cancel = CancellationToken::new();
+        let lab = Self {
+            shelf: edge,
+            source,
+            handle: engine.handle(),
+            wakes,
+            task: tokio::spawn(engine.run(receiver, woken, cancel.clone())),
+            cancel,
+        };
+        for row in rows {
+            lab.apply(row).await;
+        }
+        facts.send(Fact::Synced).await.unwrap();
+        (lab, inner)
+    }
+
+    /// Whether a Service is said to have a reason of this code.
+    fn says(&self, name: &str, code: Code) -> bool {
+        self.handle.book.read(|pages| {
+            let record = pages.records.get(&key(name));
+            record.is_some_and(|record| record.reasons.iter().any(|it| it.code == code))
+        })
+    }
+
+    fn warnings_of(&self, text: &str) -> usize {
+        let warnings = self.source.warnings.lock().unwrap();
+        warnings.iter().filter(|it| it.contains(text)).count()
     }
 
     async fn apply(&self, row: Arc<ServiceRow>) {
@@ -424,6 +566,10 @@ impl Lab {
 
 fn key(name: &str) -> ServiceKey {
     svc(name).row().key.clone()
+}
+
+fn uid(name: &str) -> Uid {
+    svc(name).row().uid.clone()
 }
 
 fn web(name: &str) -> Arc<ServiceRow> {
@@ -636,31 +782,8 @@ async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first() {
-    let (edge, inner) = (Arc::new(Shelf::new(9)), Arc::new(Shelf::new(9)));
-    let (facts, receiver) = mpsc::channel(64);
-    let (_wakes, woken) = mpsc::channel(1);
-    let source = Arc::new(Source {
-        rows: Mutex::default(),
-        facts: facts.clone(),
-        writes: Mutex::default(),
-        loses_answer: AtomicBool::default(),
-        warnings: Mutex::default(),
-        events: AtomicUsize::default(),
-    });
-    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
-    let providers = vec![edge.clone(), inner.clone()];
-    let engine = Engine::new(EngineConfig::new(classes), providers, source.clone());
-    let cancel = CancellationToken::new();
-    let lab = Lab {
-        shelf: edge.clone(),
-        source,
-        handle: engine.handle(),
-        wakes: mpsc::channel(1).0,
-        task: tokio::spawn(engine.run(receiver, woken, cancel.clone())),
-        cancel,
-    };
-    lab.apply(web("a")).await;
-    facts.send(Fact::Synced).await.unwrap();
+    let (lab, inner) = Lab::start_two(Shelf::new(9), vec![web("a")]).await;
+    let edge = lab.shelf.clone();
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
     assert_eq!(

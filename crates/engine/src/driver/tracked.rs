@@ -6,10 +6,13 @@ use std::sync::Arc;
 use landfall_model::intent::Intent;
 use landfall_model::listener::Certificate;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
+use super::clock;
+use super::ends::Course;
 use crate::pass::{Job, Telling};
+use crate::progress::Progress;
 use crate::resolve::removal;
 
 /// What the loop remembers of a Service between passes.
@@ -17,8 +20,8 @@ use crate::resolve::removal;
 pub(super) struct Tracked {
     pub(super) uid: Uid,
     pub(super) accepted: Option<Accepted>,
-    /// Whether passes changed anything outside since it was settled last.
-    pub(super) changed: bool,
+    /// Whether it gave up an address since it was settled last.
+    pub(super) gave_up: bool,
     /// What we wrote last, until the source tells it back.
     pub(super) written: Option<Written>,
     /// Failures in a row.
@@ -32,6 +35,8 @@ pub(super) struct Tracked {
     pub(super) holder: Option<usize>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
+    /// How its passes went of late.
+    pub(super) course: Course,
 }
 
 /// The newest version of a Service that was valid.
@@ -45,8 +50,23 @@ pub(super) struct Accepted {
 #[derive(Debug)]
 pub(super) struct Written {
     status: ServiceStatus,
-    /// What the source said when it was written: as long as it says so, it is behind.
+    /// What stood there when it was written: as long as the source says so, it is behind.
     over: ServiceStatus,
+    /// What was written between the two: while the source says so, it is behind, too.
+    earlier: Vec<ServiceStatus>,
+}
+
+/// What to think of a status that the source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It is what we wrote last, with what others may have put beside it.
+    Ours,
+    /// It is what we wrote last, with annotations beside it that are no news of the status.
+    Annotated,
+    /// It is older than what we wrote last.
+    Late,
+    /// Another program wrote it.
+    Foreign,
 }
 
 // === impl Accepted ===
@@ -93,16 +113,20 @@ impl Tracked {
             status,
             last_failure: self.last_failure.clone(),
             telling: self.telling.clone(),
+            progress: Progress::default(),
             row,
             last_of_row: true,
         }
     }
 
     /// The status as far as we know: what we wrote, until the source tells something else than what
-    /// we wrote it over.
+    /// came before it.
     pub(super) fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {
+        if let Some(said) = self.course.contest.stands_in(clock()) {
+            return said.clone();
+        }
         match &self.written {
-            Some(written) if row.status == written.over => written.status.clone(),
+            Some(written) if written.is_after(&row.status) => written.status.clone(),
             _ => {
                 self.written = None;
                 row.status.clone()
@@ -110,20 +134,78 @@ impl Tracked {
         }
     }
 
-    /// Whether this is what we wrote last.
-    pub(super) fn is_written(&self, status: &ServiceStatus) -> bool {
+    /// Whose status this is, which the source tells instead of another one. `said`: as the last pass
+    /// left it.
+    pub(super) fn judge_told(&self, told: &ServiceStatus, said: Option<&ServiceStatus>) -> Told {
         let written = self.written.as_ref();
-        written.is_some_and(|written| written.status == *status)
-    }
-
-    pub(super) fn remember_written(&mut self, row: &ServiceRow, status: &ServiceStatus) {
-        if *status == row.status {
-            self.written = None;
-        } else {
-            self.written = Some(Written {
-                status: status.clone(),
-                over: row.status.clone(),
-            });
+        let is_late = written.is_some_and(|written| written.earlier.contains(told));
+        match written.map(|written| &written.status).or(said) {
+            Some(ours) if says(told, ours) && told.marks == ours.marks => Told::Ours,
+            _ if is_late => Told::Late,
+            Some(ours) if says(told, ours) && has_marks(told, ours) => Told::Annotated,
+            _ => Told::Foreign,
         }
     }
+
+    /// Takes in that the source tells what we wrote.
+    pub(super) fn confirm(&mut self, told: &ServiceStatus) {
+        self.written = self.written.take().and_then(|written| {
+            let others_beside = written.status != *told;
+            others_beside.then(|| Written {
+                over: told.clone(),
+                earlier: Vec::new(),
+                ..written
+            })
+        });
+    }
+
+    /// Remembers what was written over what a row says, the last one last.
+    pub(super) fn remember_written(&mut self, over: &ServiceStatus, mut wrote: Vec<ServiceStatus>) {
+        let Some(status) = wrote.pop() else { return };
+        let mut earlier = Vec::new();
+        if let Some(before) = self.written.take() {
+            earlier = before.earlier;
+            earlier.push(before.status);
+        }
+        earlier.append(&mut wrote);
+        earlier.retain(|it| *it != status);
+        self.written = (status != *over || !earlier.is_empty()).then(|| Written {
+            status,
+            over: over.clone(),
+            earlier,
+        });
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    fn is_after(&self, told: &ServiceStatus) -> bool {
+        *told == self.over || self.earlier.contains(told)
+    }
+}
+
+/// Whether addresses and conditions are ours. Others may put names beside our addresses; an address that is
+/// not ours may not stand there.
+fn says(told: &ServiceStatus, ours: &ServiceStatus) -> bool {
+    let is_foreign = |entry: &&IngressAddress| {
+        let known = ours.ingress.iter().any(|it| it.hostname == entry.hostname);
+        entry.ip.is_none() && !known
+    };
+    let mut left = told.ingress.iter().filter(|entry| !is_foreign(entry));
+    let same = |entry: &IngressAddress| {
+        left.next().is_some_and(|told| {
+            told.ip == entry.ip
+                && (entry.hostname.is_none() || told.hostname == entry.hostname)
+                && (entry.ip_mode.is_none() || told.ip_mode == entry.ip_mode)
+                && (entry.ports.is_empty() || told.ports == entry.ports)
+        })
+    };
+    ours.ingress.iter().all(same) && left.next().is_none() && told.conditions == ours.conditions
+}
+
+/// Whether every annotation that we keep is there.
+fn has_marks(told: &ServiceStatus, ours: &ServiceStatus) -> bool {
+    let mut marks = ours.marks.iter();
+    marks.all(|(key, value)| told.marks.get(key) == Some(value))
 }

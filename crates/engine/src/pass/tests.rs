@@ -107,6 +107,7 @@ impl Lab {
             status: outside.status,
             last_failure: None,
             telling,
+            progress: Progress::default(),
             last_of_row: true,
         };
         self.run_job(job).await
@@ -554,6 +555,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         status: outside.status,
         last_failure: first.failure,
         telling: Telling::default(),
+        progress: Progress::default(),
         last_of_row: true,
     };
     again.run_job(job).await;
@@ -610,6 +612,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         status: outside.status,
         last_failure: None,
         telling: Telling::default(),
+        progress: Progress::default(),
         last_of_row: true,
     };
     let end = lab.run_job(job).await;

@@ -203,6 +203,17 @@ const ADVICE: &[(Code, &str)] = &[
          answered.",
     ),
     (
+        Code::NotConverging,
+        "See whether another program changes the same objects, or whether ports of the Service \
+         contradict each other. A change of the Service is followed at once; otherwise it is tried again \
+         after a minute, and then less and less often, down to once an hour.",
+    ),
+    (
+        Code::StatusContested,
+        "Let one controller serve the Service: `kubectl get service NAME --show-managed-fields -o yaml` \
+         names who writes its status; `spec.loadBalancerClass` says whose it is.",
+    ),
+    (
         Code::ServingPreviousVersion,
         "Mend the errors that stand beside it; nothing is lost meanwhile.",
     ),

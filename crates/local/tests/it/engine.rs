@@ -11,7 +11,7 @@ use landfall_engine::report::Event;
 use landfall_engine::{Classes, Engine, EngineConfig, Report, ReportError};
 use landfall_local::Local;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::{Condition, HELD_ADDRESSES, MARKS, ServiceStatus};
+use landfall_model::status::{HELD_ADDRESSES, MARKS, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use landfall_testkit::svc;
 use tokio::io::AsyncReadExt;

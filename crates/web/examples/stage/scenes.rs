@@ -234,6 +234,8 @@ pub fn metrics() -> MetricsView {
         queued: 1,
         events_aggregated: 3,
         events_dropped: 0,
+        turns: 3600,
+        status_rewrites: 2,
         cloud_calls: vec![CloudCallsView {
             instance: "cloud".into(),
             method: "GET".into(),

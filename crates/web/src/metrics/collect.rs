@@ -225,6 +225,8 @@ impl Snapshot {
         ];
         let suppressed = suppressed.map(|(how, count)| (labels([&how]), count));
         page.series(&table::EVENTS_SUPPRESSED, suppressed)?;
+        page.one(&table::TURNS, self.engine.turns)?;
+        page.one(&table::REWRITES, self.engine.status_rewrites)?;
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)?;

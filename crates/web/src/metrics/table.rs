@@ -117,6 +117,10 @@ metrics! {
         "Services that wait for a pass now.";
     EVENTS_SUPPRESSED = Counter "landfall_events_suppressed" ["how"]
         "Events that are no Kubernetes events of their own: `aggregated` into the count of another one, or `dropped`.";
+    TURNS = Counter "landfall_reconcile_loop_turns" []
+        "Turns of the control loop: about one per second while nothing happens.";
+    REWRITES = Counter "landfall_status_rewrites" []
+        "Times that another program rewrote what this process had written on a Service.";
     STEPS = Counter "landfall_plan_steps" ["kind"]
         "Steps that were carried out, by kind.";
     STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]

@@ -21,7 +21,7 @@ async fn a_look_that_takes_long_does_not_hold_up_facts_and_no_second_one_begins(
     lab.apply(web("b")).await;
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;
-    tokio::time::sleep(Duration::from_hours(1)).await;
+    tokio::time::sleep(Duration::from_mins(9)).await;
     assert_eq!(*lab.shelf.audits.begun.borrow(), 1);
     lab.shelf.audits.answers.send_replace(Some(Vec::new()));
     begun(&lab, 2).await;
@@ -61,4 +61,21 @@ async fn an_engine_stops_although_a_look_has_not_ended() {
     tokio::time::timeout(Duration::from_secs(60), lab.stop())
         .await
         .expect("it stops");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_does_not_end_is_broken_off_and_the_next_one_begins() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    begun(&lab, 2).await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_takes_long_at_one_instance_does_not_keep_another_from_the_next() {
+    let (lab, inner) = Lab::start_two(Shelf::new(9), vec![web("a")]).await;
+    inner.audits.answers.send_replace(Some(Vec::new()));
+    tokio::time::sleep(Duration::from_mins(8)).await;
+    assert_eq!(*inner.audits.begun.borrow(), 2);
+    assert_eq!(*lab.shelf.audits.begun.borrow(), 1);
+    lab.stop().await;
 }

@@ -1,0 +1,178 @@
+//! Two that write the same status: without a pause between the answers they would do nothing else.
+//! Pure.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use landfall_model::reason::{Code, Reason};
+use landfall_model::status::ServiceStatus;
+
+/// How often what we wrote on a Service was rewritten of late, and what follows.
+#[derive(Debug, Default)]
+pub(super) struct Contest {
+    /// When.
+    rewrites: VecDeque<Instant>,
+    fight: Option<Fight>,
+}
+
+/// A fight that goes on until the other one stops.
+#[derive(Debug)]
+struct Fight {
+    /// What we said last.
+    said: ServiceStatus,
+    /// It is not said again before then.
+    until: Instant,
+    pause: Duration,
+}
+
+/// So many rewrites within the time are a fight.
+const REWRITES: usize = 5;
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// The first pause in a fight. It doubles with each rewrite that follows one.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+// === impl Contest ===
+
+impl Contest {
+    /// Takes a rewrite; returns whether it is to be answered at once. `said` is what we wrote.
+    pub(super) fn rewritten(&mut self, said: &ServiceStatus, now: Instant) -> bool {
+        match &mut self.fight {
+            Some(fight) if now < fight.until => false,
+            Some(fight) => {
+                fight.pause = (fight.pause * 2).min(LONGEST_PAUSE);
+                fight.until = now + fight.pause;
+                fight.said.clone_from(said);
+                false
+            }
+            None => {
+                self.rewrites.push_back(now);
+                self.rewrites
+                    .retain(|then| now.saturating_duration_since(*then) < WITHIN);
+                if self.rewrites.len() < REWRITES {
+                    return true;
+                }
+                self.rewrites = VecDeque::new();
+                self.fight = Some(Fight {
+                    said: said.clone(),
+                    until: now + FIRST_PAUSE,
+                    pause: FIRST_PAUSE,
+                });
+                false
+            }
+        }
+    }
+
+    /// Ends a fight in which the other one has stopped.
+    pub(super) fn review(&mut self, now: Instant) {
+        let over = |fight: &Fight| now >= fight.ends();
+        if self.fight.as_ref().is_some_and(over) {
+            self.fight = None;
+        }
+    }
+
+    /// What is taken for the status while nothing is said again: what we said last.
+    pub(super) fn stands_in(&self, now: Instant) -> Option<&ServiceStatus> {
+        let fight = self.fight.as_ref()?;
+        (now < fight.until).then_some(&fight.said)
+    }
+
+    /// Takes what we wrote although there is a fight.
+    pub(super) fn say(&mut self, status: &ServiceStatus) {
+        if let Some(fight) = &mut self.fight {
+            fight.said.clone_from(status);
+        }
+    }
+
+    /// How long until the next look; `None`: there is no fight.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let fight = self.fight.as_ref()?;
+        let at = if now < fight.until {
+            fight.until
+        } else {
+            fight.ends()
+        };
+        Some(at.saturating_duration_since(now))
+    }
+
+    /// What people are told while it goes on.
+    pub(super) fn remark(&self) -> Option<Reason> {
+        self.fight.as_ref()?;
+        let reason = Reason::warning(
+            Code::StatusContested,
+            "another program keeps rewriting the status of this Service, so it is put right with growing \
+             pauses only",
+        );
+        Some(reason.remedy(
+            "let one controller serve the Service: `kubectl get service --show-managed-fields` names who \
+             writes; spec.loadBalancerClass says whose it is",
+        ))
+    }
+}
+
+// === impl Fight ===
+
+impl Fight {
+    /// When it is over, unless there is another rewrite.
+    fn ends(&self) -> Instant {
+        self.until + self.pause.max(WITHIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fight(now: Instant) -> Contest {
+        let mut contest = Contest::default();
+        for answered in [true, true, true, true, false] {
+            assert_eq!(contest.rewritten(&ServiceStatus::default(), now), answered);
+        }
+        contest
+    }
+
+    #[test]
+    fn five_rewrites_in_a_minute_are_a_fight_and_five_in_an_hour_are_not() {
+        let mut now = Instant::now();
+        let contest = fight(now);
+        assert_eq!(contest.wait(now), Some(FIRST_PAUSE));
+        assert!(contest.stands_in(now).is_some());
+        let mut calm = Contest::default();
+        for _ in 0..100 {
+            now += Duration::from_secs(15);
+            assert!(calm.rewritten(&ServiceStatus::default(), now));
+        }
+        assert!(calm.remark().is_none());
+    }
+
+    #[test]
+    fn pauses_grow_to_minutes_while_it_goes_on() {
+        let mut now = Instant::now();
+        let mut contest = fight(now);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let pause = contest.wait(now).unwrap();
+            let early = contest.rewritten(&ServiceStatus::default(), now + pause / 2);
+            assert!(!early);
+            now += pause;
+            assert!(contest.stands_in(now).is_none(), "it is said again");
+            contest.rewritten(&ServiceStatus::default(), now);
+            pauses.push(pause.as_secs());
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn it_ends_when_the_other_one_stops() {
+        let now = Instant::now();
+        let mut contest = fight(now);
+        let said_again = now + FIRST_PAUSE;
+        contest.review(said_again);
+        assert_eq!(contest.wait(said_again), Some(WITHIN));
+        assert!(contest.remark().is_some());
+        contest.review(said_again + WITHIN);
+        assert_eq!(contest.wait(said_again + WITHIN), None);
+        assert!(contest.remark().is_none());
+    }
+}

@@ -1,0 +1,328 @@
+//! How passes end: what is remembered of it, what follows, and who may be served now because of it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use landfall_model::ServiceKey;
+use landfall_model::intent::Intent;
+use landfall_model::listener::ListenerKey;
+use landfall_model::provider::Provider;
+use landfall_model::rows::ServiceRow;
+use tokio::task;
+
+use super::contest::Contest;
+use super::{Engine, clock, waiting};
+use crate::backoff::Backoff;
+use crate::pass::{Job, Outcome, PassEnd, Writing};
+use crate::progress::Progress;
+use crate::report::Report;
+
+/// A pass that goes on.
+#[derive(Debug)]
+pub(super) struct Running {
+    key: ServiceKey,
+    /// Whom it asks.
+    instances: Vec<usize>,
+    /// The Service as it was when the pass began.
+    row: Option<Arc<ServiceRow>>,
+    addresses: Vec<IpAddr>,
+    holds: Option<Holds>,
+}
+
+/// How the passes over a Service went of late.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    /// The last end, and when it was.
+    last: Option<(Outcome, Instant)>,
+    /// Passes in a row that rested on something that had changed.
+    conflicts: u32,
+    /// Whether it is not known if the last status was written.
+    unsure: bool,
+    progress: Progress,
+    pub(super) contest: Contest,
+    /// What it has kept others from since it was last settled.
+    holds: Option<Holds>,
+}
+
+/// What a Service keeps others from having, beside its addresses.
+#[derive(Debug, PartialEq, Eq)]
+struct Holds {
+    ports: Vec<ListenerKey>,
+    /// Stands for the terms on which it shares an address.
+    terms: u64,
+}
+
+/// Pauses after a pass that rested on something that has changed: the source will tell soon.
+const CONFLICTS: Backoff = Backoff {
+    first: Duration::from_millis(50),
+    longest: Duration::from_secs(30),
+};
+
+/// A Service that failed is not tried again sooner because others changed.
+const BREATHER: Duration = Duration::from_secs(5);
+
+/// Those who wait longest go before all that is ready; the others queue up.
+const BEFORE_ALL: usize = 16;
+
+// === impl Running ===
+
+impl Running {
+    pub(super) fn new(key: ServiceKey, instances: Vec<usize>, job: &Job) -> Self {
+        Self {
+            key,
+            instances,
+            row: job.row.clone(),
+            addresses: job.status.addresses().collect(),
+            holds: job.intent.as_ref().and_then(Holds::of),
+        }
+    }
+}
+
+// === impl Course ===
+
+impl Course {
+    /// Hands a pass what it has to know of those before it.
+    pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
+        self.contest.review(now);
+        job.progress = self.progress.clone().at(now);
+        if let Some(intent) = &mut job.intent
+            && intent.load_balancer.is_some()
+        {
+            intent.remarks.extend(self.contest.remark());
+        }
+    }
+
+    /// Whether the provider is at work and a look at it is due.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.last, Some((Outcome::Busy(_), _)))
+    }
+
+    /// Whether it is known what the status says.
+    pub(super) fn is_sure(&self) -> bool {
+        !self.unsure
+    }
+}
+
+// === impl Holds ===
+
+impl Holds {
+    fn of(intent: &Intent) -> Option<Self> {
+        let wish = intent.load_balancer.as_ref()?;
+        let mut hasher = DefaultHasher::new();
+        (&wish.address.sharing_key, &wish.address.backend_key).hash(&mut hasher);
+        Some(Self {
+            ports: wish.listeners.iter().map(|it| it.key).collect(),
+            terms: hasher.finish(),
+        })
+    }
+
+    /// Whether others may have something now that they could not have before.
+    fn gives_back(&self, now: Option<&Self>) -> bool {
+        let Some(now) = now else { return true };
+        self.terms != now.terms || self.ports.iter().any(|port| !now.ports.contains(port))
+    }
+}
+
+// === impl Engine ===
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    pub(super) fn take_end(
+        &mut self,
+        end: Result<(task::Id, (Duration, PassEnd)), task::JoinError>,
+    ) {
+        let id = end.as_ref().map_or_else(task::JoinError::id, |(id, _)| *id);
+        let Some(mut ran) = self.running.remove(&id) else {
+            return;
+        };
+        let key = ran.key.clone();
+        let heard = self.heard.remove(&key);
+        let (took, end) = match end {
+            Ok((_, end)) => end,
+            Err(error) => {
+                tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
+                self.queue.finish(&key);
+                self.fail(&key);
+                return;
+            }
+        };
+        let now = clock();
+        self.handle.metrics.pass(took, end.outcome.as_str());
+        if let Outcome::Paused(pause) = end.outcome {
+            self.queue.hold(&key, pause, now);
+        }
+        self.queue.finish(&key);
+        let gives_back = self.gives_back(&mut ran, &end);
+        self.line_up(&ran, &end);
+        let Some(tracked) = self.tracked.get_mut(&key) else {
+            return;
+        };
+        tracked.last_failure.clone_from(&end.failure);
+        tracked.telling.clone_from(&end.telling);
+        tracked.marks.clone_from(&end.status.marks);
+        let course = &mut tracked.course;
+        course.last = Some((end.outcome, now));
+        course.unsure = end.writing == Writing::Unsure;
+        course.progress = end.progress;
+        if end.outcome != Outcome::Outdated {
+            course.conflicts = 0;
+        }
+        match end.outcome {
+            Outcome::Settled => {
+                tracked.failures = 0;
+                // What the status says by now is of this instance only.
+                for (index, provider) in self.handle.providers.iter().enumerate() {
+                    if tracked.holder != Some(index) {
+                        provider.forgotten(&tracked.uid);
+                    }
+                }
+            }
+            Outcome::Refused => tracked.failures = 0,
+            Outcome::Busy(after) => self.queue.push_after(&key, after, now),
+            Outcome::Paused(_) => {}
+            Outcome::Outdated => {
+                course.conflicts += 1;
+                let pause = CONFLICTS.delay(&key, course.conflicts);
+                self.queue.push_after(&key, pause, now);
+            }
+            Outcome::Stuck => {
+                let pause = course.progress.stop(now);
+                self.queue.push_after(&key, pause, now);
+            }
+            Outcome::Failed => self.fail(&key),
+            Outcome::Removed => {
+                tracked.holder = None;
+                tracked.failures = 0;
+                let replacing = std::mem::take(&mut tracked.replacing);
+                let same = self
+                    .world
+                    .service(&key)
+                    .is_some_and(|row| row.uid == tracked.uid);
+                // A Service that passes to another instance is on record with the earlier one's
+                // addresses until that instance has settled it.
+                if !(replacing && same) {
+                    for provider in self.handle.providers.iter() {
+                        provider.forgotten(&tracked.uid);
+                    }
+                }
+                if replacing || !same {
+                    self.drop_tracked(&key);
+                    self.queue.push(&key);
+                    if self.world.service(&key).is_none() {
+                        self.forget(&key);
+                    }
+                    self.wake_those_who_wait_for(&ran.instances);
+                    return;
+                }
+            }
+        }
+        if let Some(tracked) = self.tracked.get_mut(&key) {
+            match (end.writing, &ran.row) {
+                (Writing::Nothing, _) => {}
+                (Writing::Done, Some(row)) => {
+                    tracked.course.contest.say(&end.status);
+                    tracked.remember_written(&row.status, end.wrote);
+                }
+                // The source will tell.
+                (Writing::Done, None) | (Writing::Unsure, _) => tracked.written = None,
+            }
+            if let Some(wait) = tracked.course.contest.wait(now) {
+                self.queue.push_after(&key, wait, now);
+            }
+        }
+        let removed = end.outcome == Outcome::Removed;
+        self.handle.book.write(|pages| {
+            if removed {
+                pages.records.remove(&key);
+            } else if let Some(record) = pages.records.get_mut(&key) {
+                record.status = end.status;
+                record.reasons = end.reasons;
+                record.pending = end.pending;
+                record.handled = true;
+            }
+        });
+        if heard {
+            self.take_heard(&key);
+        }
+        if gives_back {
+            self.wake_those_who_wait_for(&ran.instances);
+        }
+    }
+
+    /// Tries a Service again after a pause that grows.
+    fn fail(&mut self, key: &ServiceKey) {
+        if let Some(tracked) = self.tracked.get_mut(key) {
+            tracked.failures += 1;
+            let delay = self.config.backoff.delay(key, tracked.failures);
+            self.queue.push_after(key, delay, clock());
+        }
+    }
+
+    /// Whether a pass has given something back that another Service may wait for.
+    fn gives_back(&mut self, ran: &mut Running, end: &PassEnd) -> bool {
+        if end.outcome == Outcome::Removed {
+            return true;
+        }
+        let left = |address: &IpAddr| end.status.addresses().all(|it| it != *address);
+        let mut gives_back = ran.addresses.iter().any(left);
+        if let Some(tracked) = self.tracked.get_mut(&ran.key) {
+            // An address is free once no record names it, which may take more passes than one.
+            tracked.gave_up |= gives_back;
+        }
+        if end.outcome == Outcome::Settled
+            && let Some(tracked) = self.tracked.get_mut(&ran.key)
+        {
+            gives_back |= std::mem::take(&mut tracked.gave_up);
+            let holds = ran.holds.take();
+            let before = std::mem::replace(&mut tracked.course.holds, holds);
+            let now = tracked.course.holds.as_ref();
+            gives_back |= before.is_some_and(|before| before.gives_back(now));
+        }
+        gives_back
+    }
+
+    /// Puts a Service that was refused what another one holds in line, and takes out one that was not.
+    fn line_up(&mut self, ran: &Running, end: &PassEnd) {
+        match (end.outcome, ran.instances.first()) {
+            (Outcome::Refused | Outcome::Failed, Some(&instance))
+                if waiting::waits(&end.reasons) =>
+            {
+                self.waiting.join(&ran.key, instance);
+            }
+            // How it goes on is not known yet.
+            (Outcome::Busy(_) | Outcome::Paused(_) | Outcome::Outdated | Outcome::Stuck, _) => {}
+            _ => self.waiting.leave(&ran.key),
+        }
+    }
+
+    /// For how long a Service that failed is to rest although something around it changed.
+    pub(super) fn rest(&self, key: &ServiceKey, now: Instant) -> Option<Duration> {
+        let tracked = self.tracked.get(key).filter(|it| it.failures > 0)?;
+        let (_, ended) = tracked.course.last?;
+        (ended + BREATHER).checked_duration_since(now)
+    }
+
+    /// Something may have been given back: who waits for it may have it now, at any instance.
+    pub(super) fn wake_waiting(&mut self) {
+        let all: Vec<usize> = (0..self.handle.providers.len()).collect();
+        self.wake_those_who_wait_for(&all);
+    }
+
+    fn wake_those_who_wait_for(&mut self, instances: &[usize]) {
+        let now = clock();
+        for &instance in instances {
+            let mut first = Vec::new();
+            for (position, key) in self.waiting.call(instance).into_iter().enumerate() {
+                match self.rest(&key, now) {
+                    Some(rest) => self.queue.push_after(&key, rest, now),
+                    None if position < BEFORE_ALL => first.push(key),
+                    None => self.queue.push(&key),
+                }
+            }
+            for key in first.iter().rev() {
+                self.queue.push_first(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Services that wait for what another one holds: an address, a port, a part of a quota.
+//!
+//! They stand in line in the order in which they were first refused. Whoever is called and is refused
+//! again comes back to its place.
+
+use std::collections::{BTreeMap, HashMap};
+
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Reason, Severity};
+
+/// The lines, one per provider instance.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// The place of each that waits.
+    places: HashMap<ServiceKey, Place>,
+    /// Those that have not been called since they were last refused.
+    line: BTreeMap<Place, ServiceKey>,
+    last: u64,
+}
+
+/// An instance, and a number that grows.
+type Place = (usize, u64);
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// Puts a Service in the line of an instance: at its old place, or at the end.
+    pub(super) fn join(&mut self, key: &ServiceKey, instance: usize) {
+        let known = self.places.get(key).copied();
+        let place = match known {
+            Some(place) if place.0 == instance => place,
+            _ => {
+                self.leave(key);
+                self.last += 1;
+                (instance, self.last)
+            }
+        };
+        self.places.insert(key.clone(), place);
+        self.line.insert(place, key.clone());
+    }
+
+    /// Takes a Service out that waits no more.
+    pub(super) fn leave(&mut self, key: &ServiceKey) {
+        if let Some(place) = self.places.remove(key) {
+            self.line.remove(&place);
+        }
+    }
+
+    /// Calls all who wait for an instance, the longest wait first.
+    pub(super) fn call(&mut self, instance: usize) -> Vec<ServiceKey> {
+        let mut called = self.line.split_off(&(instance, 0));
+        let mut rest = called.split_off(&(instance + 1, 0));
+        self.line.append(&mut rest);
+        called.into_values().collect()
+    }
+}
+
+/// Whether something that another Service gives back may heal what is the matter.
+pub(super) fn waits(reasons: &[Reason]) -> bool {
+    let mut errors = reasons.iter().filter(|it| it.severity == Severity::Error);
+    errors.any(|reason| {
+        matches!(
+            reason.code,
+            Code::AddressInUse
+                | Code::AddressNotShareable
+                | Code::NoAddressOfFamily
+                | Code::PoolExhausted
+                | Code::PortInUse
+                | Code::QuotaExceeded
+                | Code::FloatingIpInUse
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ServiceKey {
+        ServiceKey::new("default", name)
+    }
+
+    #[test]
+    fn those_who_wait_longest_are_called_first_and_come_back_to_their_place() {
+        let mut waiting = Waiting::default();
+        for name in ["z", "m", "a"] {
+            waiting.join(&key(name), 0);
+        }
+        assert_eq!(waiting.call(0), [key("z"), key("m"), key("a")]);
+        assert_eq!(waiting.call(0), [], "they were called already");
+        waiting.join(&key("a"), 0);
+        waiting.join(&key("new"), 0);
+        waiting.join(&key("z"), 0);
+        assert_eq!(waiting.call(0), [key("z"), key("a"), key("new")]);
+    }
+
+    #[test]
+    fn only_those_who_wait_for_the_instance_are_called() {
+        let mut waiting = Waiting::default();
+        for (name, instance) in [("a", 0), ("b", 1), ("c", 2), ("d", 1)] {
+            waiting.join(&key(name), instance);
+        }
+        assert_eq!(waiting.call(1), [key("b"), key("d")]);
+        waiting.leave(&key("a"));
+        assert_eq!(waiting.call(0), []);
+        assert_eq!(waiting.call(2), [key("c")]);
+    }
+
+    #[test]
+    fn a_service_that_passes_to_another_instance_waits_there_from_then_on() {
+        let mut waiting = Waiting::default();
+        waiting.join(&key("a"), 0);
+        waiting.join(&key("b"), 1);
+        waiting.join(&key("a"), 1);
+        assert_eq!(waiting.call(0), []);
+        assert_eq!(waiting.call(1), [key("b"), key("a")]);
+    }
+}

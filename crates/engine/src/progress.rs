@@ -1,0 +1,237 @@
+//! Whether the passes over a Service get anywhere. Pure.
+//!
+//! A provider's plans are to end: each step brings the state nearer to what is wanted. Where they do
+//! not (two wants that exclude each other, or a cloud that stores something else than it was sent),
+//! the same writes would be repeated without end. Here they are counted from one settled state to the
+//! next; a step that was carried out too often is not tried again before a long pause.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use landfall_model::intent::Intent;
+use landfall_model::plan::PlannedStep;
+use landfall_model::reason::{Code, Reason};
+
+/// What was carried out for a Service since it was last as wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// What it was carried out for.
+    wanted: Option<Arc<Intent>>,
+    /// How often each step was.
+    done: BTreeMap<u64, u32>,
+    /// How often this came to a stop, and when it may go on.
+    stops: u32,
+    resumes: Option<Instant>,
+}
+
+/// How often one and the same step may be carried out until the Service is settled.
+const REPEATS: u32 = 5;
+
+/// Steps that are counted; a plan of more ends some other way.
+const MOST: usize = 4096;
+
+/// Steps that are named.
+const NAMED: usize = 3;
+
+/// The pause after the first stop. It doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+// === impl Progress ===
+
+impl Progress {
+    /// Starts over where something else is wanted than before.
+    pub fn begin(&mut self, intent: &Intent) {
+        if let Some(before) = &self.wanted
+            && **before != essence(intent)
+        {
+            *self = Self::default();
+        }
+    }
+
+    /// Counts a step that was carried out.
+    pub fn count(&mut self, intent: &Intent, step: &PlannedStep) {
+        if self.wanted.is_none() {
+            self.wanted = Some(Arc::new(essence(intent)));
+        }
+        if self.done.len() >= MOST {
+            self.done.clear();
+        }
+        *self.done.entry(identity(step)).or_default() += 1;
+    }
+
+    /// Why a plan is not to be carried out; `None`: it is.
+    pub fn objection(&self, plan: &[PlannedStep]) -> Option<Reason> {
+        let repeated = |step: &&PlannedStep| {
+            let times = self.done.get(&identity(step));
+            times.is_some_and(|times| *times >= REPEATS)
+        };
+        let mut names: Vec<&str> = plan
+            .iter()
+            .filter(repeated)
+            .map(|step| step.step.as_str())
+            .collect();
+        if names.is_empty() {
+            return None;
+        }
+        let more = names.len().saturating_sub(NAMED);
+        names.truncate(NAMED);
+        let mut steps = names.join("; ");
+        if more > 0 {
+            steps = format!("{steps} (and {more} more)");
+        }
+        let message = format!(
+            "the same changes were made {REPEATS} times and are needed again, so they are left alone \
+             for now: {steps}"
+        );
+        let remedy = "see whether another program changes the same objects, or whether two ports of the \
+                      Service contradict each other; a change of the Service is followed at once";
+        Some(Reason::error(Code::NotConverging, message).remedy(remedy))
+    }
+
+    /// Notes a stop; returns how long it lasts from now on. One that lasts already goes on.
+    pub fn stop(&mut self, now: Instant) -> Duration {
+        if let Some(resumes) = self.resumes.filter(|resumes| *resumes > now) {
+            return resumes - now;
+        }
+        let doublings = self.stops.min(10);
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << doublings)
+            .min(LONGEST_PAUSE);
+        self.stops += 1;
+        self.resumes = Some(now + pause);
+        pause
+    }
+
+    /// Allows every step once more where the pause after a stop is over.
+    #[must_use]
+    pub fn at(mut self, now: Instant) -> Self {
+        if self.resumes.is_some_and(|resumes| resumes <= now) {
+            self.resumes = None;
+            for times in self.done.values_mut() {
+                *times = (*times).min(REPEATS - 1);
+            }
+        }
+        self
+    }
+}
+
+/// What is wanted, without what we write back and read again.
+fn essence(intent: &Intent) -> Intent {
+    let mut essence = intent.clone();
+    essence.marks.clear();
+    essence.remarks.clear();
+    if let Some(wish) = &mut essence.load_balancer {
+        wish.address.held.clear();
+        wish.left_out.clear();
+    }
+    essence
+}
+
+/// Tells steps apart by all that they would write.
+fn identity(step: &PlannedStep) -> u64 {
+    /// Text that goes into a hash as it is written.
+    struct Written<'a>(&'a mut DefaultHasher);
+    impl fmt::Write for Written<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    step.step.hash(&mut hasher);
+    // Writing into a hash can't fail.
+    let _ = fmt::Write::write_fmt(&mut Written(&mut hasher), format_args!("{}", step.detail));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::{ServiceKey, Uid};
+    use serde_json::json;
+
+    use super::*;
+
+    fn intent() -> Intent {
+        Intent::removal(ServiceKey::new("default", "web"), Uid::new("u"))
+    }
+
+    fn step(text: &str) -> PlannedStep {
+        PlannedStep {
+            step: text.to_owned(),
+            because: String::new(),
+            detail: json!({"text": text}),
+        }
+    }
+
+    /// Carries a step out so many times, as far as that is let.
+    fn repeat(progress: &mut Progress, text: &str, times: usize) -> usize {
+        let allowed = (0..times).take_while(|_| {
+            let allowed = progress.objection(&[step(text)]).is_none();
+            if allowed {
+                progress.count(&intent(), &step(text));
+            }
+            allowed
+        });
+        allowed.count()
+    }
+
+    #[test]
+    fn a_step_is_carried_out_five_times_and_then_named() {
+        let mut progress = Progress::default();
+        assert_eq!(repeat(&mut progress, "make monitor", 9), 5);
+        let plan = [step("rename pool"), step("make monitor")];
+        let reason = progress.objection(&plan).unwrap();
+        assert_eq!(reason.code, Code::NotConverging);
+        assert!(reason.message.ends_with(": make monitor"), "{reason}");
+        assert!(progress.objection(&[step("rename pool")]).is_none());
+    }
+
+    #[test]
+    fn steps_of_one_name_that_write_different_things_are_different_steps() {
+        let mut progress = Progress::default();
+        for number in 0..30 {
+            let step = PlannedStep {
+                detail: json!(number),
+                ..step("set members")
+            };
+            assert!(progress.objection(std::slice::from_ref(&step)).is_none());
+            progress.count(&intent(), &step);
+        }
+    }
+
+    #[test]
+    fn something_else_that_is_wanted_starts_over_and_what_we_write_back_does_not() {
+        let mut progress = Progress::default();
+        repeat(&mut progress, "make monitor", 9);
+        let mut written = intent();
+        written.marks.insert("record".into(), "2".into());
+        progress.begin(&written);
+        assert!(progress.objection(&[step("make monitor")]).is_some());
+        written.uid = Uid::new("another");
+        progress.begin(&written);
+        assert!(progress.objection(&[step("make monitor")]).is_none());
+    }
+
+    #[test]
+    fn after_a_pause_each_step_is_allowed_once_and_the_next_pause_is_longer() {
+        let (mut progress, now) = (Progress::default(), Instant::now());
+        repeat(&mut progress, "make monitor", 9);
+        assert_eq!(progress.stop(now), FIRST_PAUSE);
+        assert_eq!(progress.stop(now + FIRST_PAUSE / 2), FIRST_PAUSE / 2);
+        let mut early = progress.clone().at(now + FIRST_PAUSE / 2);
+        assert_eq!(repeat(&mut early, "make monitor", 9), 0);
+        let mut later = progress.at(now + FIRST_PAUSE);
+        assert_eq!(repeat(&mut later, "make monitor", 9), 1);
+        assert_eq!(later.stop(now + FIRST_PAUSE), FIRST_PAUSE * 2);
+        for _ in 0..20 {
+            later.resumes = None;
+            later.stop(now);
+        }
+        later.resumes = None;
+        assert_eq!(later.stop(now), LONGEST_PAUSE);
+    }
+}
