@@ -1,7 +1,8 @@
 //! `status` of a Service: addresses and conditions, to and from our own words.
 //!
-//! Reading is forgiving, because others write there too: conditions of other types, addresses that
-//! are none and codes of a newer Landfall are skipped, never refused.
+//! Reading is forgiving, because others write there too: conditions of other types and addresses that
+//! are none are skipped, never refused. A condition of ours stays ours whatever a newer version of
+//! this program wrote into it: its type alone tells whose the Service is.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -191,11 +192,10 @@ impl ConditionShape {
         let kind = ConditionType::ALL
             .into_iter()
             .find(|kind| kind.as_str() == self.kind)?;
-        let reason = Code::ALL
-            .iter()
-            .copied()
-            .find(|code| code.as_str() == self.reason)?;
-        let last_transition_time: Timestamp = self.last_transition_time?.parse().ok()?;
+        let reason = Code::ALL.iter().find(|code| code.as_str() == self.reason);
+        let reason = reason.copied().unwrap_or(Code::Progressing);
+        let time = self.last_transition_time.and_then(|text| text.parse().ok());
+        let last_transition_time = time.unwrap_or(Timestamp::UNIX_EPOCH);
         Some(Condition {
             kind,
             status: self.status == "True",
@@ -271,17 +271,40 @@ mod tests {
                         ..IngressAddress::default()
                     },
                 ],
-                conditions: vec![Condition {
-                    kind: ConditionType::Accepted,
-                    status: true,
-                    reason: Code::Accepted,
-                    message: "fine".to_owned(),
-                    last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
-                    observed_generation: Some(3),
-                }],
+                conditions: vec![
+                    Condition {
+                        kind: ConditionType::Accepted,
+                        status: true,
+                        reason: Code::Accepted,
+                        message: "fine".to_owned(),
+                        last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
+                        observed_generation: Some(3),
+                    },
+                    Condition {
+                        kind: ConditionType::Addressed,
+                        status: true,
+                        reason: Code::Progressing,
+                        message: String::new(),
+                        last_transition_time: "2026-01-01T00:00:00Z".parse().unwrap(),
+                        observed_generation: None,
+                    },
+                ],
                 ..ServiceStatus::default()
             }
         );
+    }
+
+    #[test]
+    fn a_condition_of_ours_in_words_of_another_version_still_tells_that_it_is_ours() {
+        let shape: ServiceStatusShape = serde_json::from_value(serde_json::json!({
+            "conditions": [{"type": "landfall.dev/Programmed", "status": "False",
+                "reason": "FromTheFuture", "message": "", "lastTransitionTime": "soon"}],
+        }))
+        .unwrap();
+        let conditions = shape.into_status().conditions;
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(conditions[0].kind, ConditionType::Programmed);
+        assert!(!conditions[0].status);
     }
 
     #[test]
