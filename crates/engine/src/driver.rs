@@ -3,7 +3,8 @@
 //! One task owns the World and the queue; passes run beside it as tasks of their own, never two for
 //! one Service. Nothing here decides what a load balancer should look like.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
-use crate::claims::{claims, lost};
+use crate::claims::{Forfeited, lost, on_record};
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd, Telling, Writing};
 use crate::pulse::Pulse;
@@ -42,6 +43,9 @@ pub struct EngineConfig {
     pub audit_every: Duration,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
+    /// Whether the accepted version of each Service is recorded, and not only of those whose newest
+    /// one is refused: where a source may change while no process runs.
+    pub records_accepted: bool,
 }
 
 /// The loop's own state.
@@ -56,6 +60,12 @@ pub struct Engine<P, R> {
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
     lost: Lost,
+    /// Addresses on record that another Service holds.
+    forfeited: BTreeMap<Uid, Vec<Forfeited>>,
+    /// Annotations of the instance that a Service has just left.
+    cleared: HashMap<Uid, &'static [&'static str]>,
+    /// When pools that have changed come into force.
+    pools_due: Option<Instant>,
     questions: mpsc::Receiver<oneshot::Sender<World>>,
     leading: watch::Receiver<bool>,
     /// Whether claims were recalled and passes are made.
@@ -96,6 +106,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// is several facts, and a load balancer should not see the states in between.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// Pools come into force together once none has changed for this long: a range that passes from one
+/// pool to another is two facts, and no Service may lose its address in between.
+const POOLS_TOGETHER: Duration = Duration::from_millis(100);
+
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
 
@@ -110,6 +124,7 @@ impl EngineConfig {
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
             now: seconds,
+            records_accepted: false,
         }
     }
 }
@@ -166,6 +181,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
             lost: Lost::default(),
+            forfeited: BTreeMap::new(),
+            cleared: HashMap::new(),
+            pools_due: None,
             questions,
             leading: watch::Sender::new(true).subscribe(),
             at_work: false,
@@ -239,6 +257,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
+                () = tokio::time::sleep_until(self.pools_due.unwrap_or_else(clock).into()),
+                    if self.pools_due.is_some() => self.apply_pools(),
                 Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
                 _ = beat.tick() => self.handle.pulse.beat(clock()),
                 _ = audit.tick(), if self.at_work => self.start_audit(),
@@ -277,11 +297,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 Affected::All => self.push_all(),
-                Affected::Pools => {
-                    of_note = true;
-                    self.set_pools();
-                    self.push_all();
-                }
+                Affected::Pools => self.pools_due = Some(now + POOLS_TOGETHER),
             }
         }
         // First everybody who is still to be handled is noted, and then that all is known: the book
@@ -313,6 +329,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let classes = &self.config.classes;
         match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
             Belongs::Ours(_) | Belongs::UnknownClass => true,
+            Belongs::SwitchedOff => self.is_remembered(key),
             // It may be ours to clear away.
             Belongs::NotOurs => {
                 affiliation.finalized || affiliation.reported || self.is_remembered(key)
@@ -335,6 +352,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         }
         self.at_work = true;
+        self.pools_due = None;
         self.set_pools();
         self.recall();
         self.push_all();
@@ -356,10 +374,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
     fn recall(&mut self) {
-        let claims = claims(&self.world, &self.config.classes, &self.handle.providers);
-        for (provider, claims) in self.handle.providers.iter().zip(&claims) {
+        let record = on_record(&self.world, &self.config.classes, &self.handle.providers);
+        for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
             provider.recall(claims);
         }
+        self.forfeited = record.forfeited;
         // After what is ours: where both are on record with an address, ours goes on being served.
         self.lost.claims = lost(&self.world, &self.config.classes);
         self.reserve();
@@ -402,11 +421,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Hands each instance its pools.
     fn set_pools(&mut self) {
-        let shares = self.config.classes.share_pools(&self.world.pools());
-        let told = self.handle.providers.iter().zip(&shares);
-        self.pool_problems = told
-            .flat_map(|(provider, pools)| provider.set_pools(pools))
-            .collect();
+        let providers = &self.handle.providers;
+        self.pool_problems = hand_out_pools(&mut self.world, &self.config.classes, providers);
+    }
+
+    /// Lets pools that have changed come into force.
+    fn apply_pools(&mut self) {
+        self.pools_due = None;
+        if self.at_work {
+            self.set_pools();
+            self.push_all();
+            self.note_problems();
+        }
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
@@ -424,6 +450,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 marks: row.status.marks.clone(),
                 holder: None,
                 replacing: false,
+                obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
             });
         tracked.uid = row.uid.clone();
         tracked
@@ -432,6 +459,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn forget(&mut self, key: &ServiceKey) {
         if let Some(tracked) = self.tracked.remove(key) {
             self.by_uid.remove(&tracked.uid);
+            self.forfeited.remove(&tracked.uid);
         }
         self.handle.book.write(|pages| {
             pages.records.remove(key);
@@ -531,7 +559,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Outcome::Busy(after) => self.queue.push_after(&key, after, clock()),
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
-                tracked.holder = None;
+                let left = tracked.holder.take();
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
@@ -539,6 +567,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     .service(&key)
                     .is_some_and(|row| row.uid == tracked.uid);
                 if replacing || !same {
+                    if let Some(provider) = left.and_then(|it| self.handle.providers.get(it)) {
+                        let marks = provider.capabilities().marks;
+                        self.cleared.insert(tracked.uid.clone(), marks);
+                    }
                     self.by_uid.remove(&tracked.uid);
                     self.tracked.remove(&key);
                     self.queue.push(&key);
@@ -616,6 +648,24 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.queue.push(key);
         }
     }
+}
+
+/// Decides which pools are in force, and hands each instance its own. Returns what is wrong with any.
+pub fn hand_out_pools<P: Provider>(
+    world: &mut World,
+    classes: &Classes,
+    providers: &[impl Deref<Target = P>],
+) -> Vec<Reason> {
+    let takes = providers.iter().map(|it| it.capabilities().takes_pools);
+    let takes: Vec<bool> = takes.collect();
+    let home = classes.home_of_pools(&takes);
+    let mut problems = world.settle_pools(home.and_then(|home| classes.name(home)));
+    let shares = classes.share_pools(world.pools(), &takes);
+    for (provider, pools) in providers.iter().zip(&shares) {
+        provider.doubt_pools(world.pools_in_doubt());
+        problems.extend(provider.set_pools(pools));
+    }
+    problems
 }
 
 /// The time by tokio's clock, which tests can stop.

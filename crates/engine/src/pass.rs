@@ -4,6 +4,8 @@
 //! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
 //! a crash between any two steps harmless.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use landfall_model::plan::{Plan, PlannedStep};
 use landfall_model::provider::{Applied, Provider, ProviderError, Retry, Scope, Standing};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{ACCEPTED_VERSION, ENGINE_MARKS, INSTANCE, ServiceStatus};
 
 use crate::metrics::Metrics;
 use crate::report::{Event, Report, ReportError};
@@ -40,6 +42,21 @@ pub struct Job {
     pub telling: Telling,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
     pub last_of_row: bool,
+    /// What is kept on the Service by the engine itself.
+    pub persisted: Persisted,
+}
+
+/// What is kept on a Service for the process that comes next, whichever provider serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persisted {
+    /// The instance that serves it, where its class does not tell.
+    pub instance: Option<String>,
+    /// The version that is served, as text, where it is not the newest one.
+    pub accepted: Option<String>,
+    /// Annotations of an instance that served it before and has cleared everything away.
+    pub obsolete: &'static [&'static str],
+    /// Addresses in the status that another Service holds.
+    pub forfeited: Vec<IpAddr>,
 }
 
 /// What people were told, so that an event comes once per change however many passes it takes.
@@ -169,6 +186,38 @@ impl Job {
     }
 }
 
+// === impl Persisted ===
+
+impl Persisted {
+    /// The annotations that shall be on the Service: what the provider says now, what it does not
+    /// know as it was, and our own; the instance as it was.
+    fn marks(
+        &self,
+        provider: &[&str],
+        before: &ServiceStatus,
+        standing: &Standing,
+    ) -> BTreeMap<String, String> {
+        let engine = |key: &str| ENGINE_MARKS.contains(&key);
+        let mut marks = before.marks.clone();
+        marks.retain(|key, _| {
+            let key = key.as_str();
+            !provider.contains(&key) && !engine(key) && !self.obsolete.contains(&key)
+        });
+        let told = standing.marks.iter().filter(|(key, _)| !engine(key));
+        marks.extend(told.map(|(key, value)| (key.clone(), value.clone())));
+        let instance = before.marks.get(INSTANCE).cloned();
+        let own = [
+            (INSTANCE, instance),
+            (ACCEPTED_VERSION, self.accepted.clone()),
+        ];
+        marks.extend(
+            own.into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
+        );
+        marks
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
@@ -221,7 +270,11 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.outcome = Outcome::Refused;
             end.failure = job.errors.first().map(ToString::to_string);
             // What is held stays held, and its address stays published.
-            let standing = unknown_standing(&job.status);
+            let mut standing = unknown_standing(&job.status);
+            let forfeited = &job.persisted.forfeited;
+            standing
+                .ingress
+                .retain(|entry| entry.ip.is_none_or(|ip| !forfeited.contains(&ip)));
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
@@ -387,9 +440,12 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
-        // The status tells whose the finalizer is: should it stay, it is found again.
+        // The status goes with the finalizer: while one is there, both are found again.
         if row.finalized {
+            end.writing = Writing::Unsure;
             self.reporter.remove_finalizer(row).await?;
+            end.writing = Writing::Done;
+            end.status = ServiceStatus::default();
             self.tell(
                 job,
                 Event::normal("DeletedLoadBalancer", "Deleted load balancer"),
@@ -397,10 +453,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             .await;
         }
         let empty = ServiceStatus::default();
-        if end.status != empty && !row.deleting {
+        if end.status != empty {
             self.write(row, end, empty).await?;
         }
-        end.status = ServiceStatus::default();
         Ok(())
     }
 
@@ -447,18 +502,27 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         {
             return Ok(());
         }
-        let status = compose(&Facts {
+        let mut status = compose(&Facts {
             errors: &job.errors,
             refused,
+            unserved: job.intent.is_none(),
             standing,
             before: &end.status,
             generation: row.generation,
             now: (self.now)(),
         });
-        if status != end.status {
-            self.write(row, end, status).await?;
+        let provider = self.provider.capabilities().marks;
+        status.marks = job.persisted.marks(provider, &end.status, standing);
+        if status == end.status {
+            return Ok(());
         }
-        Ok(())
+        // Which instance it is is worth no write of its own.
+        if let Some(instance) = &job.persisted.instance {
+            status.marks.insert(INSTANCE.to_owned(), instance.clone());
+        } else {
+            status.marks.remove(INSTANCE);
+        }
+        self.write(row, end, status).await
     }
 
     async fn write(

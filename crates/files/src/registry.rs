@@ -193,8 +193,10 @@ impl Registry {
         if let Some(record) = self.find(key, uid)
             && record.row.finalized
         {
+            // No address may stay published that is given back.
             self.put(ServiceRow {
                 finalized: false,
+                status: ServiceStatus::default(),
                 ..ServiceRow::clone(&record.row)
             });
             if !self.unseen.contains(key) {

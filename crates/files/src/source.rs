@@ -267,7 +267,8 @@ impl Manifests {
         self.store.change(|registry| {
             registry.want(services, |key| catalog.may_hide(key), Timestamp::now());
         });
-        let facts = self.told.objects(merged.objects);
+        let mut facts = self.told.objects(merged.objects);
+        facts.extend(self.told.doubt_pools(self.catalog.may_hide_pools()));
         teller.tell(facts).await?;
         self.tell_problems(teller).await
     }

@@ -186,28 +186,33 @@ impl Report for KubeReports {
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
         const WHAT: &str = "finalizer";
-        let error = match self
-            .patch(service, &release_patch(service.uid.as_str()))
-            .await
-        {
-            Ok(_) => {
-                self.forget(service);
-                return Ok(());
+        let mut live = self.live(service);
+        for _ in 0..ATTEMPTS {
+            let body = release_patch(service.uid.as_str(), &live);
+            let error = match self.patch(service, &body).await {
+                Ok(_) => {
+                    self.forget(service);
+                    return Ok(());
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => error,
+            };
+            if !may_be_another(&error) {
+                return Err(failed(WHAT, &error));
             }
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => error,
-        };
-        if !may_be_another(&error) {
-            return Err(failed(WHAT, &error));
-        }
-        match self.look(service).await {
-            Ok(Now::Gone) => Ok(()),
-            Ok(Now::Same { live, .. }) => {
-                self.remember(service, *live);
-                Err(failed(WHAT, &error))
+            match self.look(service).await {
+                Ok(Now::Gone) => return Ok(()),
+                Ok(Now::Same { live: newer, .. }) => {
+                    self.remember(service, (*newer).clone());
+                    if !error.is_conflict() {
+                        return Err(failed(WHAT, &error));
+                    }
+                    live = *newer;
+                }
+                Err(error) => return Err(failed(WHAT, &error)),
             }
-            Err(error) => Err(failed(WHAT, &error)),
         }
+        Err(ReportError::Conflict { what: WHAT })
     }
 
     async fn write_status(

@@ -26,6 +26,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         fleet: Fleet::read(&args.instances).await?,
         pools: args.pools,
         fallback_pool: true,
+        records_accepted: !args.filename.is_empty(),
         admin: args.admin,
         workers: args.run.threads(),
         admin_names: args.run.admin_name,

@@ -13,6 +13,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
+use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::{ListenError, ListenerConfig, ListenerId, Proxy};
@@ -67,6 +68,8 @@ impl Local {
         let capabilities = Capabilities {
             provider: "local",
             target: Target::Pod,
+            takes_pools: true,
+            marks: &[HELD_ADDRESSES],
             exceptions: vec![(
                 "protocol-sctp",
                 Capability::Refused {
@@ -299,6 +302,10 @@ impl Provider for Local {
             .restore_all(claims.iter().map(restore).collect());
     }
 
+    fn doubt_pools(&self, in_doubt: bool) {
+        self.state().pools_in_doubt = in_doubt;
+    }
+
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
         let mut problems = Vec::new();
         let mut candidates = Vec::new();
@@ -332,6 +339,9 @@ impl Provider for Local {
             Reason::error(Code::InvalidPool, error.to_string()).remedy(error.remedy())
         }));
         state.allocator.set_pools(set);
+        // A pool that is written wrongly, and was not known before, is one that is missing.
+        let in_doubt = state.pools_in_doubt || !problems.is_empty();
+        state.allocator.doubt(in_doubt);
         drop(state);
         *self.pool_rows() = rows.to_vec();
         problems

@@ -18,6 +18,8 @@ pub struct State {
     pub allocator: Allocator,
     /// Services of others, of which the allocator knows what they hold.
     pub reserved: BTreeSet<Uid>,
+    /// Whether pools may be missing from those that were told.
+    pub pools_in_doubt: bool,
     listeners: BTreeMap<Uid, BTreeMap<ListenerId, Opened>>,
 }
 

@@ -61,6 +61,7 @@ impl Settings {
             provider: "openstack",
             target: Target::Node,
             openstack: true,
+            takes_pools: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
             exceptions: vec![
                 (

@@ -263,8 +263,11 @@ impl Report for Source {
     }
 
     async fn remove_finalizer(&self, row: &ServiceRow) -> Result<(), ReportError> {
-        self.change("unfinalize", &row.key, |row| row.finalized = false)
-            .await
+        self.change("unfinalize", &row.key, |row| {
+            row.finalized = false;
+            row.status = ServiceStatus::default();
+        })
+        .await
     }
 
     async fn write_status(

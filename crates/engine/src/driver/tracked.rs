@@ -9,7 +9,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
-use crate::pass::{Job, Telling};
+use crate::pass::{Job, Persisted, Telling};
 use crate::resolve::removal;
 
 /// What the loop remembers of a Service between passes.
@@ -30,6 +30,8 @@ pub(super) struct Tracked {
     pub(super) holder: Option<usize>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
+    /// Annotations of the instance that served it before and has cleared everything away.
+    pub(super) obsolete: &'static [&'static str],
 }
 
 /// The newest version of a Service that was valid.
@@ -93,6 +95,7 @@ impl Tracked {
             telling: self.telling.clone(),
             row,
             last_of_row: true,
+            persisted: Persisted::default(),
         }
     }
 

@@ -106,6 +106,7 @@ impl Lab {
             last_failure: None,
             telling,
             last_of_row: true,
+            persisted: Persisted::default(),
         };
         self.run_job(job).await
     }
@@ -236,8 +237,11 @@ impl Report for Lab {
     }
 
     async fn remove_finalizer(&self, _: &ServiceRow) -> Result<(), ReportError> {
-        self.write("unfinalize".to_owned(), |outside| outside.finalized = false)
-            .map_err(|Crashed| lost("finalizer"))
+        self.write("unfinalize".to_owned(), |outside| {
+            outside.finalized = false;
+            outside.status = ServiceStatus::default();
+        })
+        .map_err(|Crashed| lost("finalizer"))
     }
 
     async fn write_status(
@@ -374,7 +378,7 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 }
 
 #[tokio::test]
-async fn the_status_goes_last_for_it_tells_whose_the_finalizer_is() {
+async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else() {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;
     let leaving = Lab::over(lab.outside());
@@ -382,7 +386,7 @@ async fn the_status_goes_last_for_it_tells_whose_the_finalizer_is() {
     assert_eq!(end.outcome, Outcome::Removed);
     assert_eq!(
         *leaving.writes.lock().unwrap(),
-        ["close 80", "release", "unfinalize", "status"]
+        ["close 80", "release", "unfinalize"]
     );
     assert_eq!(leaving.outside(), Outside::default());
 }
@@ -462,6 +466,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         last_failure: first.failure,
         telling: Telling::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     again.run_job(job).await;
     assert!(
@@ -518,6 +523,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         last_failure: None,
         telling: Telling::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Refused);

@@ -101,10 +101,9 @@ impl Known {
             }
             Outcome::Refused(reasons) => {
                 entry.refused = true;
-                tell(Fact::SourceProblems {
-                    part: self.kind.part(&key),
-                    reasons,
-                });
+                let part = self.kind.part(&key);
+                self.kind.doubt(&part, true).into_iter().for_each(&mut tell);
+                tell(Fact::SourceProblems { part, reasons });
             }
         }
         if was_refused && !entry.refused {
@@ -141,10 +140,12 @@ impl Known {
     }
 
     fn clear_problems(&self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+        let part = self.kind.part(key);
         tell(Fact::SourceProblems {
-            part: self.kind.part(key),
+            part: part.clone(),
             reasons: Vec::new(),
         });
+        self.kind.doubt(&part, false).into_iter().for_each(tell);
     }
 }
 

@@ -182,6 +182,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         last_failure,
         telling: Telling::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     let failed = lab.run_job(job(&lab, wish(&[80, 443]), None)).await;
     assert!(lab.told().contains(&"SyncLoadBalancerFailed"));
