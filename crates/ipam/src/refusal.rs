@@ -238,7 +238,8 @@ impl Refusal {
     /// The stable code, in the vocabulary that all of Landfall shares.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoPools | Self::PoolsInDoubt => Code::NoPools,
+            Self::NoPools => Code::NoPools,
+            Self::PoolsInDoubt => Code::PoolsInDoubt,
             Self::UnknownPool { .. } => Code::PoolNotFound,
             Self::AddressNotInPool { .. }
             | Self::AddressInOtherPool { .. }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::ServiceKey;
-use landfall_model::dialect;
 use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::{dialect, wire};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -201,15 +202,18 @@ impl Named {
     }
 }
 
+/// Those that the newest version names, and those that the version names which is served in its place.
 fn secrets_named_by(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    if row.annotations.is_empty() {
-        return BTreeSet::new();
+    let recorded = row.status.marks.get(ACCEPTED_VERSION);
+    let served = recorded.and_then(|text| wire::accepted_from_text(text, row).ok());
+    let versions = [Some(row), served.as_ref()].into_iter().flatten();
+    let mut names = BTreeSet::new();
+    for version in versions.filter(|version| !version.annotations.is_empty()) {
+        let options = dialect::read(&version.annotations, &version.ports).options;
+        let key = |name: &str| ServiceKey::new(row.key.namespace(), name);
+        names.extend(options.secrets().map(key));
     }
-    let options = dialect::read(&row.annotations, &row.ports).options;
-    options
-        .secrets()
-        .map(|name| ServiceKey::new(row.key.namespace(), name))
-        .collect()
+    names
 }
 
 // === impl SecretsTask ===

@@ -115,3 +115,21 @@ fn a_secret_of_two_services_is_watched_once() {
     let gone = take(&mut wishes, Fact::ServiceGone(key("api")), now);
     assert_eq!(gone, ["unwatch shop/tls", "gone shop/api"]);
 }
+
+#[test]
+fn the_secret_of_a_version_that_is_served_in_place_of_the_newest_is_followed() {
+    let served = svc("web").in_namespace("shop").port(443);
+    let served = served.annotated("landfall.dev/tls-secret", "served");
+    let text = wire::accepted_to_text(&served.row()).unwrap();
+    let newest = svc("web").in_namespace("shop").port(443);
+    let newest = newest.annotated("landfall.dev/tls-secret", "newest");
+    let newest = newest.with(|row| {
+        row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
+    });
+    let mut wishes = Wishes::default();
+    let fact = Fact::Service(newest.row());
+    assert_eq!(
+        take(&mut wishes, fact, Instant::now()),
+        ["watch shop/newest", "watch shop/served"]
+    );
+}

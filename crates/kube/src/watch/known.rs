@@ -234,6 +234,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_cant_be_judged_puts_the_pools_in_doubt_until_it_can_or_goes() {
+        for mended in [true, false] {
+            let mut known = Known::new(Kind::Pools {
+                namespace: "shop".to_owned(),
+            });
+            let mut facts = Vec::new();
+            known.apply(object("a", 1, "bad"), |fact| facts.push(fact));
+            if mended {
+                known.apply(object("a", 2, "nothing"), |fact| facts.push(fact));
+            } else {
+                known.delete(&key("a"), |fact| facts.push(fact));
+            }
+            let doubts = facts.iter().filter_map(|fact| match fact {
+                Fact::PoolsInDoubt { part, in_doubt } => Some((&**part, *in_doubt)),
+                _ => None,
+            });
+            let doubts: Vec<_> = doubts.collect();
+            let part = "IPAddressPool shop/a";
+            assert_eq!(doubts, [(part, true), (part, false)]);
+        }
+    }
+
+    #[test]
     fn what_a_new_listing_does_not_bring_is_gone() {
         let mut known = Known::new(Kind::Services);
         for name in ["a", "b", "c"] {
