@@ -1,7 +1,7 @@
 //! Writing, reading back, refusing.
 
 use landfall_model::reason::Code;
-use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
+use landfall_model::status::{Condition, ConditionType, INSTANCE, IngressAddress, ServiceStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -156,7 +156,7 @@ fn a_state_of_a_newer_format_is_refused() {
 }
 
 #[test]
-fn a_code_of_a_newer_version_costs_only_its_condition() {
+fn a_code_of_a_newer_version_costs_no_more_than_its_meaning() {
     let folder = tempfile::tempdir().unwrap();
     let (state, _) = StateDir::open(folder.path()).unwrap();
     write(&state, &[row("web")]);
@@ -164,15 +164,23 @@ fn a_code_of_a_newer_version_costs_only_its_condition() {
     let path = folder.path().join(STATE_FILE);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"Assigned\"", "\"FromTheFuture\"")).unwrap();
-    let expected = ServiceRow {
-        status: ServiceStatus {
-            ingress: row("web").status.ingress,
-            conditions: Vec::new(),
-            ..ServiceStatus::default()
-        },
-        ..row("web")
-    };
+    let mut expected = row("web");
+    for condition in &mut expected.status.conditions {
+        condition.reason = Code::Progressing;
+    }
     assert_eq!(rows_in(folder.path()).unwrap(), [expected]);
+}
+
+#[test]
+fn what_is_noted_on_a_service_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, _) = StateDir::open(folder.path()).unwrap();
+    let mut noted = row("web");
+    let mark = (INSTANCE.to_owned(), "edge".to_owned());
+    noted.status.marks.extend([mark]);
+    write(&state, std::slice::from_ref(&noted));
+    drop(state);
+    assert_eq!(rows_in(folder.path()).unwrap(), [noted]);
 }
 
 #[test]
