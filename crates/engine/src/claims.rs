@@ -129,13 +129,12 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
     let accepted = accepted(row).and_then(Result::ok);
     let row = accepted.as_ref().unwrap_or(row);
     let options = dialect::read(&row.annotations, &row.ports).options;
-    let requested = match options.addresses.into_iter().next() {
-        Some(given) => given.value,
-        None => {
-            let field = row.load_balancer_ip.as_deref();
-            let address = field.and_then(|text| dialect::address(text.trim()).ok());
-            address.into_iter().collect()
-        }
+    let requested = if let Some(given) = options.addresses.into_iter().next() {
+        given.value
+    } else {
+        let field = row.load_balancer_ip.as_deref();
+        let address = field.and_then(|text| dialect::address(text.trim()).ok());
+        address.into_iter().collect()
     };
     let ports = row.ports.iter();
     Some(Claim {
@@ -158,7 +157,7 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
 /// the record can't be read.
 pub fn accepted(row: &ServiceRow) -> Option<Result<ServiceRow, Reason>> {
     let text = row.status.marks.get(ACCEPTED_VERSION)?;
-    Some(accepted_from_text(text, row))
+    Some(accepted_from_text(text, row).map_err(|reason| *reason))
 }
 
 /// Returns what is wrong with the record of a Service.

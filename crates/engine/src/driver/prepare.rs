@@ -178,7 +178,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Some(Ok(text)) => Some(text),
             Some(Err(reason)) => {
                 // It matters only where another version is to be served.
-                remarks.extend((!valid).then_some(reason));
+                remarks.extend((!valid).then_some(*reason));
                 None
             }
             None => None,

@@ -28,7 +28,7 @@ struct Version<Spec> {
 ///
 /// # Errors
 /// The text would be too long to be kept.
-pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Reason> {
+pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     let mut json = service_to_json(row, &ServiceStatus::default());
     let mut annotations = row.annotations.clone();
     annotations.retain(|key, _| key != LAST_APPLIED && !MARKS.contains(&key.as_str()));
@@ -45,7 +45,9 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Reason> {
             text.len() / 1024
         );
         let reason = Reason::warning(Code::ServingPreviousVersion, message);
-        return Err(reason.remedy("correct the newest version before the next restart"));
+        return Err(Box::new(
+            reason.remedy("correct the newest version before the next restart"),
+        ));
     }
     Ok(text)
 }
@@ -54,14 +56,14 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Reason> {
 ///
 /// # Errors
 /// The text is damaged.
-pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, Reason> {
+pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, Box<Reason>> {
     let damaged = |why: String| {
-        Reason::warning(
-            Code::ServingPreviousVersion,
-            format!("the last valid version is not known any more: {why}"),
+        let message = format!("the last valid version is not known any more: {why}");
+        Box::new(
+            Reason::warning(Code::ServingPreviousVersion, message)
+                .at_annotation(ACCEPTED_VERSION)
+                .remedy("correct the newest version; only this program writes the annotation"),
         )
-        .at_annotation(ACCEPTED_VERSION)
-        .remedy("correct the newest version; the annotation is written by this program alone")
     };
     let Version { annotations, spec } = serde_json::from_str::<Version<ServiceSpec>>(text)
         .map_err(|error| damaged(error.to_string()))?;

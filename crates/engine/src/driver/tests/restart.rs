@@ -298,7 +298,7 @@ async fn a_finalizer_that_is_taken_off_by_hand_lets_go_of_what_is_held_and_publi
     let lab = programmed_with(vec![web("a")]).await;
     // Another finalizer keeps it there.
     let row = edited(&lab, "a", |row| {
-        (row.deleting, row.finalized) = (true, false)
+        (row.deleting, row.finalized) = (true, false);
     });
     lab.apply(row).await;
     let empty = async {
@@ -362,8 +362,8 @@ async fn services_of_an_instance_that_is_off_are_not_touched_whichever_fact_come
     let fact = Fact::Namespace(namespace);
     lab.source.facts.send(fact).await.unwrap();
     lab.apply(service("late")).await;
-    let classed = served().with(|row| row.class = Some("landfall.dev/here".into()));
-    lab.apply(classed.row()).await;
+    let here = served().with(|row| row.class = Some("landfall.dev/here".into()));
+    lab.apply(here.row()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     lead.send_replace(true);
     let b = ServiceKey::new("shop", "b");
