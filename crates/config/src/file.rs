@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use landfall_model::rows::{PoolAllocation, PoolRow, Selector};
+use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -250,6 +250,7 @@ impl PoolConfig {
             auto_assign: self.auto_assign,
             avoid_buggy: self.avoid_buggy_ips,
             allocation: self.service_allocation.as_ref().map(AllocationConfig::row),
+            origin: PoolOrigin::Configured,
             ..PoolRow::default()
         }
     }

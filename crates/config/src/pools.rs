@@ -1,6 +1,6 @@
 //! Address pools from `--pool` flags.
 
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolOrigin, PoolRow};
 
 /// What is served from when nobody named a pool: loopback, so that no privileges are needed.
 pub const DEFAULT_POOL: &str = "127.77.0.0/24";
@@ -14,6 +14,7 @@ pub fn from_flags(ranges: &[String]) -> PoolRow {
         name: FLAG_POOL.to_owned(),
         addresses: ranges.to_vec(),
         auto_assign: true,
+        origin: PoolOrigin::Configured,
         ..PoolRow::default()
     }
 }
@@ -23,6 +24,7 @@ pub fn from_flags(ranges: &[String]) -> PoolRow {
 pub fn fallback() -> PoolRow {
     PoolRow {
         avoid_buggy: true,
+        origin: PoolOrigin::Fallback,
         ..from_flags(&[DEFAULT_POOL.to_owned()])
     }
 }

@@ -1,39 +1,104 @@
-//! What is on record: the claims that Services' statuses tell of. Pure.
+//! What is on record: what a process that starts believes of the Services that it finds. Pure.
+//!
+//! A claim is read from the Service alone: its status, its annotations, its spec. Whether its newest
+//! version can be served plays no part in it, so that nothing which is wrong with a Service, or with
+//! what it refers to, takes its address away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::ops::Deref;
 
-use landfall_model::ServiceKey;
+use landfall_model::dialect;
 use landfall_model::intent::Claim;
 use landfall_model::listener::ListenerKey;
-use landfall_model::provider::{Capabilities, Provider};
+use landfall_model::provider::Provider;
 use landfall_model::rows::ServiceRow;
+use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES};
+use landfall_model::wire::accepted_from_text;
+use landfall_model::{Code, Reason, ServiceKey, Uid};
 
-use crate::resolve::resolve;
-use crate::select::{Belongs, Classes};
+use crate::resolve::backend_key;
+use crate::select::Classes;
 use crate::world::World;
 
-/// The claims of each provider instance, in the order of the instances.
+/// Everything that is on record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnRecord {
+    /// The claims of each provider instance, in the order of the instances, and for each the one
+    /// that counts first.
+    pub claims: Vec<Vec<Claim>>,
+    /// Addresses that stand in the status of a Service and that another one holds.
+    pub forfeited: BTreeMap<Uid, Vec<Forfeited>>,
+}
+
+/// An address on record that another Service holds, without sharing it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forfeited {
+    /// Which one.
+    pub address: IpAddr,
+    /// The Service that holds it.
+    pub holder: ServiceKey,
+}
+
+/// A claim and what decides between two claims on one address.
+struct Candidate {
+    rank: Rank,
+    claim: Claim,
+}
+
+/// Of two Services with one address on record the lower rank keeps it: the one that asks for this
+/// very address, that is served already, that is older; then the order of names decides.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    asks_for_another: bool,
+    not_programmed: bool,
+    age_unknown: bool,
+    created: Option<jiff::Timestamp>,
+    service: ServiceKey,
+    uid: Uid,
+}
+
+/// Returns the claims of each provider instance, in the order of the instances.
 pub fn claims<P: Provider>(
     world: &World,
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> Vec<Vec<Claim>> {
-    let mut claims = vec![Vec::new(); providers.len()];
-    for row in world.services() {
-        let namespace = world.namespace(row.key.namespace());
-        let Belongs::Ours(instance) = classes.judge(&row, namespace.map(AsRef::as_ref)) else {
-            continue;
-        };
-        if let (Some(provider), Some(claims)) = (providers.get(instance), claims.get_mut(instance))
-        {
-            claims.extend(claim(&row, world, provider.capabilities()));
-        }
-    }
-    claims
+    on_record(world, classes, providers).claims
 }
 
-/// The claims of Services that were ours and that no instance serves any more.
+/// Returns what is on record, each address with one Service unless Services share it.
+pub fn on_record<P: Provider>(
+    world: &World,
+    classes: &Classes,
+    providers: &[impl Deref<Target = P>],
+) -> OnRecord {
+    let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
+    for row in world.services() {
+        let namespace = world.namespace(row.key.namespace());
+        let namespace = namespace.map(AsRef::as_ref);
+        let Some(instance) = classes.holder_on_record(&row, namespace) else {
+            continue;
+        };
+        if let Some(candidates) = candidates.get_mut(instance) {
+            candidates.extend(claim(&row).map(|claim| Candidate::of(&row, claim)));
+        }
+    }
+    let mut record = OnRecord::default();
+    for (provider, mut candidates) in providers.iter().zip(candidates) {
+        candidates.sort_by(|one, other| one.rank.cmp(&other.rank));
+        let claims = candidates.into_iter().map(|candidate| candidate.claim);
+        record.claims.push(if provider.capabilities().takes_pools {
+            settle(claims, &mut record.forfeited)
+        } else {
+            // Who may have which address is the cloud's to say.
+            claims.collect()
+        });
+    }
+    record
+}
+
+/// Returns the claims of Services that were ours and that no instance serves any more.
 pub(crate) fn lost(world: &World, classes: &Classes) -> BTreeMap<ServiceKey, Claim> {
     let claims = world.services().filter_map(|row| {
         let claim = lost_claim(&row, world, classes)?;
@@ -42,36 +107,43 @@ pub(crate) fn lost(world: &World, classes: &Classes) -> BTreeMap<ServiceKey, Cla
     claims.collect()
 }
 
-/// What such a Service holds; `None` for any other one.
+/// Returns what such a Service holds; `None` for any other one.
 pub(crate) fn lost_claim(row: &ServiceRow, world: &World, classes: &Classes) -> Option<Claim> {
     let namespace = world.namespace(row.key.namespace());
     let belongs = classes.judge(row, namespace.map(AsRef::as_ref));
     let lost = classes.has_lost(row, belongs);
-    lost.then(|| claim(row, world, &Capabilities::default()))?
+    lost.then(|| claim(row))?
 }
 
-/// What a Service holds by its status; `None`: nothing.
-fn claim(row: &ServiceRow, world: &World, capabilities: &Capabilities) -> Option<Claim> {
-    let addresses: Vec<_> = row.status.addresses().collect();
+/// Returns what a Service holds by its record; `None`: nothing.
+pub fn claim(row: &ServiceRow) -> Option<Claim> {
+    // What is still published there was given back before the finalizer went.
+    if row.deleting && !row.finalized {
+        return None;
+    }
+    let addresses = addresses(row);
     if addresses.is_empty() {
         return None;
     }
-    // A wish that is invalid today does not take the address away.
-    let intent = resolve(row, world, capabilities).ok();
-    let wish = intent
-        .and_then(|intent| intent.load_balancer)
-        .map(|wish| wish.address);
-    let (requested, sharing_key, backend_key) = wish
-        .map(|wish| (wish.requested, wish.sharing_key, wish.backend_key))
-        .unwrap_or_default();
+    // What is served is the version that was accepted, and so are the terms on which it shares.
+    let accepted = accepted(row).and_then(Result::ok);
+    let row = accepted.as_ref().unwrap_or(row);
+    let options = dialect::read(&row.annotations, &row.ports).options;
+    let requested = if let Some(given) = options.addresses.into_iter().next() {
+        given.value
+    } else {
+        let field = row.load_balancer_ip.as_deref();
+        let address = field.and_then(|text| dialect::address(text.trim()).ok());
+        address.into_iter().collect()
+    };
     let ports = row.ports.iter();
     Some(Claim {
         service: row.key.clone(),
         uid: row.uid.clone(),
         addresses,
         requested,
-        sharing_key,
-        backend_key,
+        sharing_key: options.sharing_key.map(|given| given.value),
+        backend_key: backend_key(row),
         ports: ports
             .map(|port| ListenerKey {
                 protocol: port.protocol,
@@ -80,3 +152,139 @@ fn claim(row: &ServiceRow, world: &World, capabilities: &Capabilities) -> Option
             .collect(),
     })
 }
+
+/// Returns the version of a Service that was accepted last, where it is on record; an error where
+/// the record can't be read.
+pub fn accepted(row: &ServiceRow) -> Option<Result<ServiceRow, Reason>> {
+    let text = row.status.marks.get(ACCEPTED_VERSION)?;
+    Some(accepted_from_text(text, row).map_err(|reason| *reason))
+}
+
+/// Returns what is wrong with the record of a Service.
+pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
+    let text = row.status.marks.get(HELD_ADDRESSES);
+    let bad = text
+        .into_iter()
+        .flat_map(|text| held(text))
+        .filter_map(Result::err);
+    let complaint = |word: &str| {
+        Reason::warning(
+            Code::InvalidAddress,
+            format!("{word:?} is not an IP address, so the record of what this Service holds is incomplete"),
+        )
+        .at_annotation(HELD_ADDRESSES)
+        .value(word)
+        .remedy("leave this annotation to the program that writes it")
+    };
+    bad.map(complaint).collect()
+}
+
+/// The addresses in the status; where it publishes a name instead, those that are noted beside it.
+fn addresses(row: &ServiceRow) -> Vec<IpAddr> {
+    let published: Vec<IpAddr> = row.status.addresses().collect();
+    if !published.is_empty() {
+        return published;
+    }
+    let noted = row.status.marks.get(HELD_ADDRESSES);
+    noted
+        .into_iter()
+        .flat_map(|text| held(text))
+        .flatten()
+        .collect()
+}
+
+/// The addresses of a mark, each with what stands there where it is none.
+fn held(text: &str) -> impl Iterator<Item = Result<IpAddr, &str>> {
+    let words = text
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty());
+    words.map(|word| word.parse().map_err(|_| word))
+}
+
+/// Gives each address to the first that claims it and to those with whom it is shared.
+fn settle(
+    claims: impl Iterator<Item = Claim>,
+    forfeited: &mut BTreeMap<Uid, Vec<Forfeited>>,
+) -> Vec<Claim> {
+    let mut settled: Vec<Claim> = Vec::new();
+    let mut holders: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+    for mut claim in claims {
+        for address in std::mem::take(&mut claim.addresses) {
+            let others = holders.get(&address).into_iter().flatten();
+            let mut others = others.filter_map(|index| settled.get(*index));
+            match others.find(|other| !may_share(&claim, other)) {
+                None => claim.addresses.push(address),
+                Some(other) => forfeited
+                    .entry(claim.uid.clone())
+                    .or_default()
+                    .push(Forfeited {
+                        address,
+                        holder: other.service.clone(),
+                    }),
+            }
+        }
+        if claim.addresses.is_empty() {
+            continue;
+        }
+        for address in &claim.addresses {
+            holders.entry(*address).or_default().push(settled.len());
+        }
+        settled.push(claim);
+    }
+    settled
+}
+
+/// Whether two Services may have one address: by the same key, to the same backends, on ports that
+/// differ.
+fn may_share(one: &Claim, other: &Claim) -> bool {
+    let key = |claim: &Claim| claim.sharing_key.clone().filter(|key| !key.is_empty());
+    let ports: BTreeSet<&ListenerKey> = one.ports.iter().collect();
+    key(one).is_some()
+        && key(one) == key(other)
+        && one.backend_key == other.backend_key
+        && other.ports.iter().all(|port| !ports.contains(port))
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    fn of(row: &ServiceRow, claim: Claim) -> Self {
+        let requested = &claim.requested;
+        let asks = !requested.is_empty()
+            && requested
+                .iter()
+                .all(|address| claim.addresses.contains(address));
+        let programmed = row.status.condition(ConditionType::Programmed);
+        Self {
+            rank: Rank {
+                asks_for_another: !asks,
+                not_programmed: !programmed.is_some_and(|condition| condition.status),
+                age_unknown: row.created.is_none(),
+                created: row.created,
+                service: row.key.clone(),
+                uid: row.uid.clone(),
+            },
+            claim,
+        }
+    }
+}
+
+// === impl Forfeited ===
+
+impl Forfeited {
+    /// What the Service that lost it is told.
+    pub fn reason(&self) -> Reason {
+        let Self { address, holder } = self;
+        Reason::warning(
+            Code::AddressInUse,
+            format!("{address} stood in the status of this Service and of {holder}, which holds it"),
+        )
+        .remedy(format!(
+            "nothing needs doing unless clients use {address} for this Service: it gets another address"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 //! One task owns the World and the queue; passes run beside it as tasks of their own, never two for
 //! one Service. Nothing here decides what a load balancer should look like.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
-use crate::claims::{claims, lost};
+use crate::claims::{Forfeited, lost, on_record};
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
 use crate::pulse::Pulse;
@@ -46,6 +47,9 @@ pub struct EngineConfig {
     pub audit_every: Duration,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
+    /// Whether the accepted version of each Service is recorded, and not only of those whose newest
+    /// one is refused: where a source may change while no process runs.
+    pub records_accepted: bool,
 }
 
 /// The loop's own state.
@@ -62,6 +66,12 @@ pub struct Engine<P, R> {
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
     lost: Lost,
+    /// Addresses on record that another Service holds.
+    forfeited: BTreeMap<Uid, Vec<Forfeited>>,
+    /// Annotations of the instance that a Service has just left.
+    cleared: HashMap<Uid, &'static [&'static str]>,
+    /// When pools that have changed come into force.
+    pools_due: Option<Instant>,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     leading: watch::Receiver<bool>,
     /// Whether claims were recalled and passes are made.
@@ -101,6 +111,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// is several facts, and a load balancer should not see the states in between.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// Pools come into force together once none has changed for this long: a range that passes from one
+/// pool to another is two facts, and no Service may lose its address in between.
+const POOLS_TOGETHER: Duration = Duration::from_millis(100);
+
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
 
@@ -123,6 +137,7 @@ impl EngineConfig {
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
             now: seconds,
+            records_accepted: false,
         }
     }
 }
@@ -185,6 +200,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
             lost: Lost::default(),
+            forfeited: BTreeMap::new(),
+            cleared: HashMap::new(),
+            pools_due: None,
             questions,
             leading: watch::Sender::new(true).subscribe(),
             at_work: false,
@@ -258,6 +276,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
+                () = tokio::time::sleep_until(self.pools_due.unwrap_or_else(clock).into()),
+                    if self.pools_due.is_some() => self.apply_pools(),
                 Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
                 _ = beat.tick() => {
                     self.handle.pulse.beat(clock());
@@ -302,11 +322,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 (Affected::All, _) => concerns_all = true,
-                (Affected::Pools, _) => {
-                    of_note = true;
-                    self.set_pools();
-                    concerns_all = true;
-                }
+                (Affected::Pools, _) => self.pools_due = Some(now + POOLS_TOGETHER),
             }
         }
         if concerns_all {
@@ -353,6 +369,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let classes = &self.config.classes;
         match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
             Belongs::Ours(_) | Belongs::UnknownClass => true,
+            Belongs::SwitchedOff => self.is_remembered(key),
             // It may be ours to clear away.
             Belongs::NotOurs => {
                 affiliation.finalized || affiliation.reported || self.is_remembered(key)
@@ -375,6 +392,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         }
         self.at_work = true;
+        self.pools_due = None;
         self.set_pools();
         self.recall();
         self.push_all();
@@ -400,10 +418,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
     fn recall(&mut self) {
-        let claims = claims(&self.world, &self.config.classes, &self.handle.providers);
-        for (provider, claims) in self.handle.providers.iter().zip(&claims) {
+        let record = on_record(&self.world, &self.config.classes, &self.handle.providers);
+        for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
             provider.recall(claims);
         }
+        self.forfeited = record.forfeited;
         // After what is ours: where both are on record with an address, ours goes on being served.
         self.lost.claims = lost(&self.world, &self.config.classes);
         self.reserve();
@@ -457,11 +476,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Hands each instance its pools.
     fn set_pools(&mut self) {
-        let shares = self.config.classes.share_pools(&self.world.pools());
-        let told = self.handle.providers.iter().zip(&shares);
-        self.pool_problems = told
-            .flat_map(|(provider, pools)| provider.set_pools(pools))
-            .collect();
+        let providers = &self.handle.providers;
+        let world = Arc::make_mut(&mut self.world);
+        self.pool_problems = hand_out_pools(world, &self.config.classes, providers);
+    }
+
+    /// Lets pools that have changed come into force.
+    fn apply_pools(&mut self) {
+        self.pools_due = None;
+        if self.at_work {
+            self.set_pools();
+            self.push_all();
+            self.note_problems();
+        }
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
@@ -485,12 +512,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 holder: None,
                 replacing: false,
                 course: Course::default(),
+                obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
             })
     }
 
     fn drop_tracked(&mut self, key: &ServiceKey) {
         if let Some(tracked) = self.tracked.remove(key) {
             self.by_uid.remove(&tracked.uid);
+            self.forfeited.remove(&tracked.uid);
         }
         self.waiting.leave(key);
     }
@@ -593,8 +622,26 @@ fn lane(
     let namespace = world.namespace(key.namespace());
     match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
         Belongs::Ours(instance) => Some(instance),
-        Belongs::NotOurs | Belongs::UnknownClass => None,
+        Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
     }
+}
+
+/// Decides which pools are in force, and hands each instance its own. Returns what is wrong with any.
+pub fn hand_out_pools<P: Provider>(
+    world: &mut World,
+    classes: &Classes,
+    providers: &[impl Deref<Target = P>],
+) -> Vec<Reason> {
+    let takes = providers.iter().map(|it| it.capabilities().takes_pools);
+    let takes: Vec<bool> = takes.collect();
+    let home = classes.home_of_pools(&takes);
+    let mut problems = world.settle_pools(home.and_then(|home| classes.name(home)));
+    let shares = classes.share_pools(world.pools(), &takes);
+    for (provider, pools) in providers.iter().zip(&shares) {
+        provider.doubt_pools(world.pools_in_doubt());
+        problems.extend(provider.set_pools(pools));
+    }
+    problems
 }
 
 /// The time by tokio's clock, which tests can stop.

@@ -47,6 +47,7 @@ pub async fn dry_run<P: Provider>(
             reasons,
         };
         let mut plan = match classes.judge(row, namespace) {
+            Belongs::SwitchedOff => continue,
             Belongs::NotOurs => {
                 plans.extend(removals(sandboxes, &row.key, &row.uid).await);
                 continue;

@@ -4,6 +4,8 @@
 //! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
 //! a crash between any two steps harmless.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use landfall_model::provider::{
 };
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{ConditionType, ServiceStatus};
+use landfall_model::status::{
+    ACCEPTED_VERSION, ConditionType, ENGINE_MARKS, INSTANCE, ServiceStatus,
+};
 
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -45,6 +49,21 @@ pub struct Job {
     pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
     pub last_of_row: bool,
+    /// What is kept on the Service by the engine itself.
+    pub persisted: Persisted,
+}
+
+/// What is kept on a Service for the process that comes next, whichever provider serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persisted {
+    /// The instance that serves it, where its class does not tell.
+    pub instance: Option<String>,
+    /// The version that is served, as text, where it is not the newest one.
+    pub accepted: Option<String>,
+    /// Annotations of an instance that served it before and has cleared everything away.
+    pub obsolete: &'static [&'static str],
+    /// Addresses in the status that another Service holds.
+    pub forfeited: Vec<IpAddr>,
 }
 
 /// What people were told, so that an event comes once per change however many passes it takes.
@@ -213,6 +232,46 @@ impl Job {
     }
 }
 
+// === impl Persisted ===
+
+impl Persisted {
+    /// Names the instance in a status that is written anyway: that is worth no write of its own.
+    fn name_instance(&self, status: &mut ServiceStatus) {
+        match &self.instance {
+            Some(instance) => drop(status.marks.insert(INSTANCE.to_owned(), instance.clone())),
+            None => drop(status.marks.remove(INSTANCE)),
+        }
+    }
+
+    /// The annotations that shall be on the Service: what the provider says now, what it does not
+    /// know as it was, and our own; the instance as it was.
+    fn marks(
+        &self,
+        provider: &[&str],
+        before: &ServiceStatus,
+        standing: &Standing,
+    ) -> BTreeMap<String, String> {
+        let engine = |key: &str| ENGINE_MARKS.contains(&key);
+        let mut marks = before.marks.clone();
+        marks.retain(|key, _| {
+            let key = key.as_str();
+            !provider.contains(&key) && !engine(key) && !self.obsolete.contains(&key)
+        });
+        let told = standing.marks.iter().filter(|(key, _)| !engine(key));
+        marks.extend(told.map(|(key, value)| (key.clone(), value.clone())));
+        let instance = before.marks.get(INSTANCE).cloned();
+        let own = [
+            (INSTANCE, instance),
+            (ACCEPTED_VERSION, self.accepted.clone()),
+        ];
+        marks.extend(
+            own.into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
+        );
+        marks
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
@@ -278,7 +337,11 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.outcome = Outcome::Refused;
             end.failure = job.errors.first().map(ToString::to_string);
             // What is held stays held, and its address stays published.
-            let standing = unknown_standing(&job.status);
+            let mut standing = unknown_standing(&job.status);
+            let forfeited = &job.persisted.forfeited;
+            standing
+                .ingress
+                .retain(|entry| entry.ip.is_none_or(|ip| !forfeited.contains(&ip)));
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
@@ -478,7 +541,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         if intent.load_balancer.is_none() || end.finalized || claims {
             return Ok(());
         }
-        let status = if end.status.conditions.is_empty() {
+        let mut status = if end.status.conditions.is_empty() {
             let standing = Standing {
                 ingress: end.status.ingress.clone(),
                 marks: end.status.marks.clone(),
@@ -488,6 +551,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         } else {
             end.status.clone()
         };
+        job.persisted.name_instance(&mut status);
         self.write(row, end, status, true).await
     }
 
@@ -574,12 +638,13 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         {
             return Ok(());
         }
-        let status = self.compose(job, end, standing, refused);
+        let mut status = self.compose(job, end, standing, refused);
         // Somebody may have taken the finalizer off.
         let holds =
             job.intent.is_some() && (end.outcome == Outcome::Settled || !status.ingress.is_empty());
         let finalize = holds && !end.finalized;
         if status != end.status || finalize {
+            job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;
         }
         Ok(())
@@ -592,14 +657,18 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         standing: &Standing,
         refused: &[Reason],
     ) -> ServiceStatus {
-        compose(&Facts {
+        let mut status = compose(&Facts {
             errors: &job.errors,
             refused,
+            unserved: job.intent.is_none(),
             standing,
             before: &end.status,
             generation: job.row.as_ref().and_then(|row| row.generation),
             now: (self.now)(),
-        })
+        });
+        let provider = self.provider.capabilities().marks;
+        status.marks = job.persisted.marks(provider, &end.status, standing);
+        status
     }
 
     async fn write(

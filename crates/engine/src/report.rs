@@ -16,8 +16,8 @@ pub trait Report: Send + Sync + 'static {
         status: Option<&ServiceStatus>,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
-    /// Takes the finalizer off, and our part of the status away. A Service that is gone already is
-    /// a success.
+    /// Takes the finalizer off, and our part of the status in the same write: no address may stay
+    /// published that is given back. A Service that is gone already is a success.
     fn remove_finalizer(
         &self,
         service: &ServiceRow,

@@ -30,6 +30,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use crate::World;
+pub(crate) use address::backend_key;
 use findings::Findings;
 
 /// What every part of resolving looks at.

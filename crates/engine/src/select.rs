@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use landfall_model::rows::{Affiliation, NamespaceRow, PoolRow, ServiceRow};
-use landfall_model::status::FINALIZER;
+use landfall_model::status::{FINALIZER, INSTANCE};
 use landfall_model::{Code, Reason};
 
 /// The domain of every class that Landfall may serve.
@@ -17,6 +17,8 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "landfall.dev/default-class";
 pub struct Classes {
     names: Vec<String>,
     default: Option<usize>,
+    /// By position: the instances that are switched off.
+    off: Vec<bool>,
 }
 
 /// Whose a Service is.
@@ -26,8 +28,11 @@ pub enum Belongs {
     Ours(usize),
     /// It wants none, or not from us.
     NotOurs,
-    /// It asks for a class in Landfall's domain that this process does not serve.
+    /// It asks for a class in Landfall's domain, or has an instance on record, that this process does
+    /// not serve.
     UnknownClass,
+    /// It is for an instance that is switched off: it is not touched, whatever is on it.
+    SwitchedOff,
 }
 
 // === impl Classes ===
@@ -38,13 +43,31 @@ impl Classes {
         Self {
             names: vec![name.to_owned()],
             default: Some(0),
+            off: Vec::new(),
         }
     }
 
     /// Several instances; `default` names the one that serves Services without a class.
     pub fn new(names: Vec<String>, default: Option<&str>) -> Self {
         let default = default.and_then(|default| names.iter().position(|name| name == default));
-        Self { names, default }
+        let off = Vec::new();
+        Self {
+            names,
+            default,
+            off,
+        }
+    }
+
+    /// Switches instances off, by position: their Services are not touched.
+    #[must_use]
+    pub fn switched_off(mut self, off: Vec<bool>) -> Self {
+        self.off = off;
+        self
+    }
+
+    /// The name of an instance.
+    pub fn name(&self, instance: usize) -> Option<&str> {
+        self.names.get(instance).map(String::as_str)
     }
 
     /// The names of the instances.
@@ -68,20 +91,60 @@ impl Classes {
         service: Affiliation<'_>,
         namespace: Option<&NamespaceRow>,
     ) -> Belongs {
-        if !service.wants_load_balancer {
-            return Belongs::NotOurs;
+        let belongs = self.assign(service, namespace);
+        let wants = service.wants_load_balancer;
+        match belongs {
+            Belongs::Ours(instance) if self.off.get(instance) == Some(&true) => {
+                // Of one that gave up its type only the record tells whose it was.
+                if wants || service.instance.is_some() {
+                    Belongs::SwitchedOff
+                } else {
+                    Belongs::NotOurs
+                }
+            }
+            _ if !wants => Belongs::NotOurs,
+            belongs => belongs,
         }
+    }
+
+    /// The instance for a Service, whether or not it wants a load balancer.
+    fn assign(&self, service: Affiliation<'_>, namespace: Option<&NamespaceRow>) -> Belongs {
         if let Some(class) = service.class {
             return match class.strip_prefix(CLASS_DOMAIN) {
                 None => Belongs::NotOurs,
                 Some(name) => self.named(name),
             };
         }
+        // Who is the default is decided once for each Service, as Kubernetes' own defaults are.
+        if let Some(instance) = service.instance {
+            return self.named(instance);
+        }
         let of_namespace =
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
         match of_namespace {
             Some(class) => self.named(class.strip_prefix(CLASS_DOMAIN).unwrap_or(class)),
             None => self.default.map_or(Belongs::NotOurs, Belongs::Ours),
+        }
+    }
+
+    /// The instance of ours that holds something of a Service by its record: the one that it is for,
+    /// or was as long as it wanted a load balancer.
+    pub(crate) fn holder_on_record(
+        &self,
+        service: &ServiceRow,
+        namespace: Option<&NamespaceRow>,
+    ) -> Option<usize> {
+        let ours = service.finalized && !service.status.conditions.is_empty();
+        if !service.wants_load_balancer && !ours {
+            return None;
+        }
+        let as_it_was = Affiliation {
+            wants_load_balancer: true,
+            ..service.into()
+        };
+        match self.judge_affiliation(as_it_was, namespace) {
+            Belongs::Ours(instance) => Some(instance),
+            Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
         }
     }
 
@@ -94,6 +157,9 @@ impl Classes {
             .collect();
         let of_namespace =
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
+        if let Some(reason) = self.unknown_instance(service) {
+            return reason;
+        }
         let reason = match (service.class.as_deref(), of_namespace) {
             (None, Some(class)) => Reason::error(
                 Code::UnknownClass,
@@ -119,13 +185,39 @@ impl Classes {
         reason.remedy(format!("this process serves {}", known.join(", ")))
     }
 
+    /// Why a Service is not served whose instance on record is not one of this process.
+    fn unknown_instance(&self, service: &ServiceRow) -> Option<Reason> {
+        let instance = service.status.marks.get(INSTANCE)?;
+        if service.class.is_some() {
+            return None;
+        }
+        let reason = Reason::error(
+            Code::UnknownClass,
+            format!(
+                "the instance {instance}, which serves this Service, is not one of this process"
+            ),
+        );
+        let remedy = format!(
+            "bring {instance} back into the configuration; or write one of {} into the annotation, which \
+             moves the Service there; or remove the annotation: then the default instance serves it",
+            self.names.join(", ")
+        );
+        Some(
+            reason
+                .at_annotation(INSTANCE)
+                .value(instance)
+                .remedy(remedy),
+        )
+    }
+
     /// Whether a Service was ours to serve, and no instance is left that does: its class, or the
     /// default one, was taken from the configuration. Of a Service without a class only our conditions
     /// tell, for others serve these, too.
     pub fn has_lost(&self, service: &ServiceRow, belongs: Belongs) -> bool {
-        let marked = !service.status.conditions.is_empty();
+        let recorded = service.status.marks.contains_key(INSTANCE);
+        let marked = !service.status.conditions.is_empty() || recorded;
         match belongs {
-            Belongs::Ours(_) => false,
+            Belongs::Ours(_) | Belongs::SwitchedOff => false,
             Belongs::UnknownClass => service.class.is_some() || marked,
             Belongs::NotOurs => service.wants_load_balancer && service.class.is_none() && marked,
         }
@@ -135,6 +227,14 @@ impl Classes {
     pub fn stranded(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Reason {
         let of_namespace =
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
+        if let Some(reason) = self.unknown_instance(service) {
+            let remedy = format!(
+                "{}; or, if nothing of it is left, take the finalizer {FINALIZER} off the Service",
+                reason.remedy
+            );
+            let message = format!("it can't be deleted: {}", reason.message);
+            return Reason { message, ..reason }.remedy(remedy);
+        }
         let class = match (service.class.as_deref(), of_namespace) {
             (Some(class), _) => Some(class),
             (None, of_namespace) => of_namespace.map(String::as_str),
@@ -164,13 +264,21 @@ impl Classes {
         ))
     }
 
-    /// Each instance's pools. Those that name no instance are the default one's (the first one's
-    /// without a default), because two allocators must not give out of one range.
-    pub fn share_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Vec<Arc<PoolRow>>> {
-        let primary = self.default.unwrap_or(0);
+    /// The instance whose pools are those that name no instance, because two allocators must not give
+    /// out of one range: the default one, or else the first one, of those that take pools. `takes`
+    /// says which do, by position.
+    pub fn home_of_pools(&self, takes: &[bool]) -> Option<usize> {
+        let takes_pools = |instance: &usize| takes.get(*instance) == Some(&true);
+        let default = self.default.filter(takes_pools);
+        default.or_else(|| (0..self.names.len()).find(takes_pools))
+    }
+
+    /// Each instance's pools; `takes` as for [`home_of_pools`](Self::home_of_pools).
+    pub fn share_pools(&self, pools: &[Arc<PoolRow>], takes: &[bool]) -> Vec<Vec<Arc<PoolRow>>> {
+        let home = self.home_of_pools(takes);
         let share = |(position, name): (usize, &String)| {
             let own = pools.iter().filter(|pool| match pool.instance.as_ref() {
-                None => position == primary,
+                None => Some(position) == home,
                 Some(instance) => instance == name,
             });
             own.cloned().collect()

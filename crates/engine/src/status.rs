@@ -12,6 +12,8 @@ pub struct Facts<'a> {
     pub errors: &'a [Reason],
     /// Why the provider does not carry the wish out, from planning or from a failed step.
     pub refused: &'a [Reason],
+    /// Whether no version of the Service is known that was ever accepted: then nothing is served.
+    pub unserved: bool,
     /// What the provider says of the Service.
     pub standing: &'a Standing,
     /// The status before.
@@ -57,7 +59,8 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
         let message = format!("clients connect to {}", addresses(&ingress));
         Condition::met(ConditionType::Addressed, Code::Assigned, &message, now)
     };
-    let not_served = [facts.refused, &facts.standing.waiting].concat();
+    let invalid = if facts.unserved { facts.errors } else { &[] };
+    let not_served = [facts.refused, &facts.standing.waiting, invalid].concat();
     let programmed = if ingress.is_empty() {
         unmet_or_progressing(ConditionType::Programmed, &waiting, now)
     } else if not_served.is_empty() {
@@ -117,6 +120,7 @@ mod tests {
         compose(&Facts {
             errors,
             refused,
+            unserved: false,
             standing,
             before: &ServiceStatus::default(),
             generation: None,
@@ -172,6 +176,28 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_was_ever_accepted_no_traffic_flows_whatever_is_published() {
+        let error = Reason::error(Code::InvalidAnnotation, "no");
+        let status = compose(&Facts {
+            errors: &[error],
+            refused: &[],
+            unserved: true,
+            standing: &addressed(vec![]),
+            before: &ServiceStatus::default(),
+            generation: None,
+            now: Timestamp::UNIX_EPOCH,
+        });
+        assert_eq!(
+            truths(&status),
+            [
+                (false, Code::InvalidAnnotation),
+                (true, Code::Assigned),
+                (false, Code::InvalidAnnotation)
+            ]
+        );
+    }
+
+    #[test]
     fn a_refused_address_explains_both_missing_conditions() {
         let refused = Reason::error(Code::PoolExhausted, "all taken");
         let status = compose_with(&[], &[refused], &Standing::default());
@@ -222,6 +248,7 @@ mod tests {
         let again = compose(&Facts {
             errors: &[],
             refused: &[],
+            unserved: false,
             standing: &addressed(vec![]),
             before: &first,
             generation: None,

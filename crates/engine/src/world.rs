@@ -3,6 +3,7 @@
 //! [`World::apply`] takes one fact and says whose outcome may differ because of it. It decides
 //! nothing else.
 
+mod pools;
 mod slices;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,6 +17,7 @@ use landfall_model::rows::{
     SliceRow,
 };
 
+use pools::Pools;
 use slices::Slices;
 
 /// Everything that sources have told.
@@ -31,7 +33,7 @@ pub struct World {
     had_nodes: bool,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
-    pools: BTreeMap<String, Arc<PoolRow>>,
+    pools: Pools,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
     synced: bool,
 }
@@ -103,18 +105,11 @@ impl World {
                 Some(_) => self.users_of_secret(&key),
                 None => Affected::Nobody,
             },
-            Fact::Pool(row) => {
-                let old = self.pools.insert(row.name.clone(), row.clone());
-                if old.as_ref() == Some(&row) {
-                    Affected::Nobody
-                } else {
-                    Affected::Pools
-                }
+            Fact::Pool(row) => Affected::pools(self.pools.insert(&row)),
+            Fact::PoolGone(name) => Affected::pools(self.pools.remove(name)),
+            Fact::PoolsInDoubt { part, in_doubt } => {
+                Affected::pools(self.pools.doubt(part, in_doubt))
             }
-            Fact::PoolGone(name) => match self.pools.remove(&name) {
-                Some(_) => Affected::Pools,
-                None => Affected::Nobody,
-            },
             Fact::SourceProblems { part, reasons } => {
                 if reasons.is_empty() {
                     self.problems.remove(&part);
@@ -177,9 +172,20 @@ impl World {
         self.secrets.get(key)
     }
 
-    /// All address pools, by name.
-    pub fn pools(&self) -> Vec<Arc<PoolRow>> {
-        self.pools.values().cloned().collect()
+    /// Decides which address pools are in force; `home` names the instance of those that name none.
+    /// Returns what is wrong with the others.
+    pub fn settle_pools(&mut self, home: Option<&str>) -> Vec<Reason> {
+        self.pools.settle(home)
+    }
+
+    /// The address pools in force, by name.
+    pub fn pools(&self) -> &[Arc<PoolRow>] {
+        self.pools.in_force()
+    }
+
+    /// Whether address pools may be missing, because a source can't be read.
+    pub fn pools_in_doubt(&self) -> bool {
+        self.pools.in_doubt()
     }
 
     /// Whether no node has been known since the start.
@@ -225,6 +231,10 @@ impl World {
 impl Affected {
     fn one(key: ServiceKey) -> Self {
         Self::Services(vec![key])
+    }
+
+    fn pools(changed: bool) -> Self {
+        if changed { Self::Pools } else { Self::Nobody }
     }
 
     fn or_nobody(self) -> Self {

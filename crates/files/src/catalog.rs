@@ -138,6 +138,13 @@ impl Catalog {
         }
     }
 
+    /// Whether an address pool may stand in a file that could not be read, or not quite.
+    pub(crate) fn may_hide_pools(&self) -> bool {
+        let is_pool = |key: &ObjectKey| matches!(key, ObjectKey::Pool(_));
+        let hides = |part: &Part| part.unclear || part.spoilt.keys().any(is_pool);
+        self.unlisted || self.parts.iter().any(hides)
+    }
+
     /// The files laid over each other.
     pub(crate) fn merged(&self) -> Merged {
         let mut merged = Merged::default();

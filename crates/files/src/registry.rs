@@ -227,9 +227,10 @@ impl Registry {
             }
             Write::NoFinalizer if !row.finalized => (record, Ok(())),
             Write::NoFinalizer => {
+                // No address may stay published that is given back.
                 let row = Some(Arc::new(ServiceRow {
                     finalized: false,
-                    ..ServiceRow::clone(row)
+                    ..self.reported(row, &ServiceStatus::default())
                 }));
                 if self.unseen.contains(key) {
                     (row, Ok(()))

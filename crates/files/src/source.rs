@@ -332,8 +332,9 @@ impl Manifests {
         merged
             .objects
             .extend(told.map(|(name, row)| (ObjectKey::Pool(name), Object::Pool(row))));
-        let (appeared, vanished) = self.told.objects(merged.objects);
+        let (mut appeared, vanished) = self.told.objects(merged.objects);
         self.vanished.extend(vanished);
+        appeared.extend(self.told.doubt_pools(self.catalog.may_hide_pools()));
         teller.tell(appeared).await?;
         self.tell_problems(teller).await
     }

@@ -19,6 +19,7 @@ pub(crate) struct Told {
     objects: BTreeMap<ObjectKey, Object>,
     services: Rows,
     problems: Problems,
+    pools_in_doubt: bool,
 }
 
 // === impl Told ===
@@ -82,6 +83,15 @@ impl Told {
             }
         }
         facts
+    }
+
+    /// The fact that pools may be missing, or not any more.
+    pub(crate) fn doubt_pools(&mut self, in_doubt: bool) -> Option<Fact> {
+        let before = std::mem::replace(&mut self.pools_in_doubt, in_doubt);
+        (before != in_doubt).then(|| Fact::PoolsInDoubt {
+            part: "manifests".into(),
+            in_doubt,
+        })
     }
 
     /// Facts about what is wrong.

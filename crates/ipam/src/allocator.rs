@@ -34,6 +34,8 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     pools: PoolSet,
+    /// Whether there may be pools that are not known.
+    in_doubt: bool,
     /// One per pool, in the same order.
     states: Vec<PoolState>,
     occupied: HashMap<IpAddr, Occupancy>,
@@ -93,6 +95,16 @@ impl Allocator {
                 state.enter(entry, *address, number == 0, &holder.terms);
             }
         }
+    }
+
+    /// Says whether there may be pools beside the known ones. As long as there may be, no Service
+    /// leaves an address because no pool has it.
+    pub fn doubt(&mut self, in_doubt: bool) {
+        self.in_doubt = in_doubt;
+    }
+
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
     /// The pools.

@@ -95,6 +95,10 @@ impl<'a> Case<'a> {
             return judgement.map(|()| None).map_err(Why::NotAllowed);
         }
         let Some((pool, _)) = allocator.pools().locate(address) else {
+            if allocator.in_doubt() {
+                let judgement = allocator.judge_sharing(&request.claimant, address);
+                return judgement.map(|()| None).map_err(Why::NotAllowed);
+            }
             return Err(self.why_in_no_pool(address));
         };
         allocator
@@ -138,6 +142,10 @@ impl<'a> Case<'a> {
             Ok(requested) => requested,
             Err(refusal) => return self.stay(refusal),
         };
+        if self.home.is_none() && requested.is_none() && !self.kept.is_empty() {
+            // Its pool may be one of those that are not known.
+            return self.stay(Refusal::PoolsInDoubt);
+        }
         match self.home {
             Some(home) if requested.is_none_or(|requested| requested == home) => {
                 self.complete(home)

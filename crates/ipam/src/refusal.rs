@@ -17,6 +17,9 @@ pub enum Refusal {
     /// No pool is configured.
     #[error("no address pool is configured")]
     NoPools,
+    /// The pool of a held address is not known, and pools may be missing.
+    #[error("the address is in no known pool and stays: there may be pools that can't be read")]
+    PoolsInDoubt,
     /// The named pool does not exist.
     #[error("there is no address pool named {pool}")]
     UnknownPool {
@@ -236,6 +239,7 @@ impl Refusal {
     pub fn code(&self) -> Code {
         match self {
             Self::NoPools => Code::NoPools,
+            Self::PoolsInDoubt => Code::PoolsInDoubt,
             Self::UnknownPool { .. } => Code::PoolNotFound,
             Self::AddressNotInPool { .. }
             | Self::AddressInOtherPool { .. }
@@ -275,6 +279,10 @@ impl Refusal {
     pub fn remedy(&self) -> String {
         match self {
             Self::NoPools => "configure an address pool".to_owned(),
+            Self::PoolsInDoubt => {
+                "correct the pools that can't be read; the problems of the sources name them"
+                    .to_owned()
+            }
             Self::UnknownPool { pool, known } => {
                 format!("create pool {pool} or name one of: {}", list(known))
             }

@@ -3,15 +3,14 @@
 //! Service facts pass through here. One that names a Secret of which nothing is known yet waits until
 //! it is, so that nobody is told that a certificate is missing while it is still on its way.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::ServiceKey;
-use landfall_model::dialect;
-use landfall_model::rows::{Fact, ServicePort, ServiceRow};
+use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ACCEPTED_VERSION;
-use landfall_model::wire;
+use landfall_model::{dialect, wire};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -216,28 +215,21 @@ impl Named {
 }
 
 fn secrets_named_by(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    secrets_of(row, &row.annotations, &row.ports)
+    secrets_of(row, row)
 }
 
 /// Returns the Secrets of the version that is on record as the one being served.
 fn secrets_accepted_of(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    let record = row.status.marks.get(ACCEPTED_VERSION);
-    let version = record.and_then(|text| serde_json::from_str::<wire::Service>(text).ok());
-    let version = version.map(wire::Service::into_admitted_row);
-    version.map_or_else(BTreeSet::new, |version| {
-        secrets_of(row, &version.annotations, &version.ports)
-    })
+    let recorded = row.status.marks.get(ACCEPTED_VERSION);
+    let served = recorded.and_then(|text| wire::accepted_from_text(text, row).ok());
+    served.map_or_else(BTreeSet::new, |version| secrets_of(row, &version))
 }
 
-fn secrets_of(
-    service: &ServiceRow,
-    annotations: &BTreeMap<String, String>,
-    ports: &[ServicePort],
-) -> BTreeSet<ServiceKey> {
-    if annotations.is_empty() {
+fn secrets_of(service: &ServiceRow, version: &ServiceRow) -> BTreeSet<ServiceKey> {
+    if version.annotations.is_empty() {
         return BTreeSet::new();
     }
-    let options = dialect::read(annotations, ports).options;
+    let options = dialect::read(&version.annotations, &version.ports).options;
     options
         .secrets()
         .map(|name| ServiceKey::new(service.key.namespace(), name))

@@ -167,7 +167,7 @@ impl Watcher {
         let mut facts = Vec::new();
         self.known.forget_all(|fact| facts.push(fact));
         if self.denied {
-            facts.push(self.access_problem(Vec::new()));
+            facts.extend(self.access_problem(Vec::new()));
         }
         let _unheard = self.tell(facts).await;
     }
@@ -409,7 +409,7 @@ impl Watcher {
             };
             let reason = judged(Code::AccessDenied, text.clone());
             let problem = self.access_problem(vec![reason]);
-            self.tell(vec![problem]).await.ok()?;
+            self.tell(problem).await.ok()?;
         }
         if denied && kind.is_optional() {
             // The rest goes on without it.
@@ -448,7 +448,7 @@ impl Watcher {
             return Ok(());
         }
         let cleared = self.access_problem(Vec::new());
-        self.tell(vec![cleared]).await
+        self.tell(cleared).await
     }
 
     fn take_success(&mut self) {
@@ -472,16 +472,16 @@ impl Watcher {
         Ok(())
     }
 
-    fn access_problem(&self, reasons: Vec<Reason>) -> Fact {
+    fn access_problem(&self, reasons: Vec<Reason>) -> Vec<Fact> {
         let kind = self.known.kind();
         let part = match kind {
             Kind::Secret(key) => format!("access to Secret {key}"),
             other => format!("access to {}", other.resource()),
         };
-        Fact::SourceProblems {
-            part: part.into(),
-            reasons,
-        }
+        let part: Arc<str> = part.into();
+        let doubt = kind.doubt(&part, !reasons.is_empty());
+        let problem = Fact::SourceProblems { part, reasons };
+        std::iter::once(problem).chain(doubt).collect()
     }
 
     fn unreadable(&self, why: String) -> ApiError {

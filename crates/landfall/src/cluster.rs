@@ -105,7 +105,8 @@ impl ClusterArgs {
         }
         let ours = world.services().filter(|row| {
             let namespace = world.namespace(row.key.namespace());
-            known.classes.judge(row, namespace.map(AsRef::as_ref)) != Belongs::NotOurs
+            let belongs = known.classes.judge(row, namespace.map(AsRef::as_ref));
+            !matches!(belongs, Belongs::NotOurs | Belongs::SwitchedOff)
         });
         let ours: Vec<_> = ours.collect();
         Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
@@ -215,7 +216,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
     let namespace = world.namespace(row.key.namespace());
     let mut reasons = Vec::new();
     let intent = match known.classes.judge(row, namespace.map(AsRef::as_ref)) {
-        Belongs::NotOurs => return None,
+        Belongs::NotOurs | Belongs::SwitchedOff => return None,
         Belongs::UnknownClass => {
             let class = row.class.as_deref().unwrap_or_default();
             reasons.push(

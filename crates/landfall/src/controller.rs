@@ -27,6 +27,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         fleet: Fleet::read(&args.instances).await?,
         pools: Vec::new(),
         fallback_pool: false,
+        records_accepted: false,
         admin: args.admin,
         workers: args.run.threads(),
         admin_names: args.run.admin_name,

@@ -18,7 +18,6 @@ use landfall_openstack::{OpenStack, Settings};
 
 use crate::account::Account;
 use crate::cli::InstancesArgs;
-use crate::muted::Muted;
 use crate::platform::Platform;
 use crate::{cluster_id, config};
 
@@ -75,9 +74,11 @@ impl Fleet {
         tokio::task::spawn_blocking(read).await?
     }
 
-    /// The instances as classes.
+    /// The instances as classes. Those that are switched off touch no Service.
     pub fn classes(&self) -> Classes {
-        classes(&self.config)
+        let accounts = self.accounts.iter();
+        let off = accounts.map(|account| account.as_ref().is_some_and(|it| !is_on(it)));
+        classes(&self.config).switched_off(off.collect())
     }
 
     /// The pools of all instances.
@@ -109,13 +110,6 @@ impl Fleet {
             "{}; give Landfall a copy of the file without that line: it is meant for cloud-provider-openstack alone",
             off.join(", ")
         )
-    }
-
-    /// Keeps the Services of instances that are switched off from the engine.
-    pub fn muted(&self) -> Muted {
-        let accounts = self.accounts.iter();
-        let off = accounts.map(|account| account.as_ref().is_some_and(|it| !is_on(it)));
-        Muted::new(self.classes(), off.collect())
     }
 
     /// Learns which cluster it is, where an instance wants to know.

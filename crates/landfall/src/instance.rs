@@ -25,7 +25,6 @@ use tokio_util::task::TaskTracker;
 use crate::account::{Account, Unusable};
 use crate::desk::Desk;
 use crate::fleet::Fleet;
-use crate::muted::Muted;
 use crate::platform::Platform;
 use crate::{planning, view};
 
@@ -50,6 +49,9 @@ pub struct Options {
     pub fallback_pool: bool,
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
+    /// Whether the accepted version of every Service is recorded, because manifests may change while
+    /// no process runs.
+    pub records_accepted: bool,
     /// Names under which the admin endpoint answers, beside addresses and `localhost`.
     pub admin_names: Vec<String>,
     /// Threads that carry traffic; `None`: one per core.
@@ -130,11 +132,11 @@ impl Instance {
         })?;
         let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
         let classes = fleet.classes();
-        let mut engine = Engine::new(
-            EngineConfig::new(classes.clone()),
-            providers.clone(),
-            reporter,
-        );
+        let config = EngineConfig {
+            records_accepted: options.records_accepted,
+            ..EngineConfig::new(classes.clone())
+        };
+        let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(leading) = leading {
             engine = engine.led_by(leading);
         }
@@ -146,8 +148,10 @@ impl Instance {
         let (facts, received) = mpsc::channel(FACTS);
         let (wakes, woken) = mpsc::channel(WAKES);
         source(read, &lifetime);
-        let muted = fleet.muted();
-        tasks.spawn(with_pools(told, facts, pools, options.fallback_pool, muted));
+        if options.fallback_pool {
+            pools.push(pools::fallback());
+        }
+        tasks.spawn(with_pools(told, facts, pools));
         let ended = CancellationToken::new();
         tasks.spawn(watched(
             engine.run(received, woken, cancel.clone()),
@@ -335,31 +339,19 @@ fn judge_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> any
     Ok(())
 }
 
-/// Passes facts on and adds the pools of configuration and command line. Where no pool serves
-/// everybody by the time everything is known, the default one is added if that is wished for.
+/// Passes facts on after the pools of configuration and command line.
 async fn with_pools(
     mut told: mpsc::Receiver<Fact>,
     facts: mpsc::Sender<Fact>,
     pools: Vec<PoolRow>,
-    fallback: bool,
-    mut muted: Muted,
 ) {
-    let serves_everybody = |pool: &PoolRow| pool.auto_assign && pool.instance.is_none();
-    let mut has_pool = !fallback || pools.iter().any(serves_everybody);
     for pool in pools {
         if facts.send(Fact::Pool(Arc::new(pool))).await.is_err() {
             return;
         }
     }
     while let Some(fact) = told.recv().await {
-        has_pool |= matches!(&fact, Fact::Pool(pool) if serves_everybody(pool));
-        if matches!(fact, Fact::Synced) && !has_pool {
-            let fallback = Fact::Pool(Arc::new(pools::fallback()));
-            if facts.send(fallback).await.is_err() {
-                return;
-            }
-        }
-        if facts.send(muted.pass(fact)).await.is_err() {
+        if facts.send(fact).await.is_err() {
             return;
         }
     }

@@ -20,7 +20,6 @@ mod fleet;
 mod get;
 mod instance;
 mod logging;
-mod muted;
 mod orphans;
 mod outlet;
 mod plan;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use landfall_config::pools;
+use landfall_engine::driver::hand_out_pools;
 use landfall_engine::dry_run::{ServicePlan, dry_run};
 use landfall_engine::select::Belongs;
 use landfall_engine::{Classes, World};
@@ -70,18 +71,13 @@ pub async fn from_nothing(
     for pool in fleet.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
-    if let Some(pool) = flag_pools(ranges) {
+    let flagged = flag_pools(ranges);
+    for pool in flagged.into_iter().chain([pools::fallback()]) {
         world.apply(Fact::Pool(Arc::new(pool)));
-    } else if !world
-        .pools()
-        .iter()
-        .any(|pool| pool.auto_assign && pool.instance.is_none())
-    {
-        world.apply(Fact::Pool(Arc::new(pools::fallback())));
     }
     let classes = fleet.classes();
     let mut problems = loaded.reasons;
-    problems.extend(set_pools(providers, &classes, &world));
+    problems.extend(set_pools(providers, &classes, &mut world));
     let plans = dry_run(providers, &world, &classes, &[]).await;
     Outlook {
         against: Against::Nothing,
@@ -134,7 +130,7 @@ fn recalled(fleet: &Fleet, facts: Vec<Fact>) -> (World, Vec<Platform>) {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
     let (classes, providers) = (fleet.classes(), fleet.sandboxes());
-    set_pools(&providers, &classes, &world);
+    set_pools(&providers, &classes, &mut world);
     let references: Vec<&Platform> = providers.iter().collect();
     let claims = landfall_engine::claims(&world, &classes, &references);
     for (provider, claims) in providers.iter().zip(claims) {
@@ -172,7 +168,7 @@ pub async fn on_top(
         world.apply(Fact::ServiceGone(key.clone()));
     }
     let mut problems = loaded.reasons;
-    problems.extend(set_pools(sandboxes, classes, &world));
+    problems.extend(set_pools(sandboxes, classes, &mut world));
     let mut plans = dry_run(sandboxes, &world, classes, &gone).await;
     plans.retain(|plan| posted.contains(&plan.service) || !plan.steps.is_empty());
     Outlook {
@@ -182,13 +178,9 @@ pub async fn on_top(
     }
 }
 
-fn set_pools(providers: &[Platform], classes: &Classes, world: &World) -> Vec<Reason> {
-    let shares = classes.share_pools(&world.pools());
-    let told = providers
-        .iter()
-        .zip(&shares)
-        .flat_map(|(provider, pools)| provider.set_pools(pools));
-    told.collect()
+fn set_pools(providers: &[Platform], classes: &Classes, world: &mut World) -> Vec<Reason> {
+    let providers: Vec<&Platform> = providers.iter().collect();
+    hand_out_pools(world, classes, &providers)
 }
 
 /// A manifest knows neither the identity nor the status of the Service that it would change, nor what

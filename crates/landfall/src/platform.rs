@@ -162,6 +162,16 @@ impl Provider for Platform {
         }
     }
 
+    fn doubt_pools(&self, in_doubt: bool) {
+        match self {
+            Self::Local(local) => local.doubt_pools(in_doubt),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+                openstack.doubt_pools(in_doubt);
+            }
+            Self::Paper(_) => {}
+        }
+    }
+
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         match self {
             Self::Local(local) => local.set_pools(pools),

@@ -48,6 +48,7 @@ async fn start(args: UpArgs, stop: &Stop) -> anyhow::Result<Instance> {
         fleet: Fleet::read(&args.instances).await?,
         pools: args.pools,
         fallback_pool: true,
+        records_accepted: !args.filename.is_empty(),
         admin: args.admin,
         workers: args.run.threads(),
         admin_names: args.run.admin_name,

@@ -14,6 +14,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
+use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner, Proxy};
@@ -111,6 +112,8 @@ impl Local {
             provider: "local",
             target: Target::Pod,
             exceptions: EXCEPTIONS.to_vec(),
+            takes_pools: true,
+            marks: &[HELD_ADDRESSES],
             ..Capabilities::default()
         };
         Self {
@@ -391,6 +394,10 @@ impl Provider for Local {
             .restore_all(claims.iter().map(restore).collect());
     }
 
+    fn doubt_pools(&self, in_doubt: bool) {
+        self.state().pools_in_doubt = in_doubt;
+    }
+
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
         let mut problems = Vec::new();
         let mut candidates = Vec::new();
@@ -424,6 +431,9 @@ impl Provider for Local {
             Reason::error(Code::InvalidPool, error.to_string()).remedy(error.remedy())
         }));
         state.allocator.set_pools(set);
+        // A pool that is written wrongly, and was not known before, is one that is missing.
+        let in_doubt = state.pools_in_doubt || !problems.is_empty();
+        state.allocator.doubt(in_doubt);
         drop(state);
         *self.pool_rows() = rows.to_vec();
         problems

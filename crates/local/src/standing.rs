@@ -54,6 +54,10 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
 
 /// Who merely prefers both families is served as wished with one.
 fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Severity {
+    // Nothing is wrong with the Service.
+    if matches!(refusal, Refusal::PoolsInDoubt) {
+        return Severity::Warning;
+    }
     let lacking = match refusal {
         Refusal::PoolFull { family, .. } | Refusal::PoolLacksFamily { family, .. } => Some(*family),
         _ => None,

@@ -21,6 +21,8 @@ pub struct State {
     pub reserved: BTreeSet<Uid>,
     /// Services whose record may name other addresses than they hold.
     unrecorded: BTreeSet<Uid>,
+    /// Whether pools may be missing from those that were told.
+    pub pools_in_doubt: bool,
     listeners: BTreeMap<Uid, BTreeMap<ListenerId, Opened>>,
     /// Whose listener serves there.
     serving: HashMap<ListenerId, Uid>,

@@ -78,6 +78,11 @@ pub trait Provider: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Told before [`set_pools`](Self::set_pools): whether pools may be missing from what is told
+    /// there. Then no Service leaves an address because no pool has it. Providers that take no
+    /// addresses from pools need nothing here.
+    fn doubt_pools(&self, _in_doubt: bool) {}
+
     /// The listeners of a Service as they are at this moment, for people. Cheap; asks nobody.
     fn live(&self, _service: &Uid) -> Vec<ListenerView> {
         Vec::new()
@@ -182,6 +187,10 @@ pub struct Capabilities {
     pub target: Target,
     /// Whether it is OpenStack: options that choose among things of that cloud mean something.
     pub openstack: bool,
+    /// Whether it gives addresses out of pools.
+    pub takes_pools: bool,
+    /// The annotations in [`Standing::marks`] that it keeps. Others' stay as they are.
+    pub marks: &'static [&'static str],
     /// Answers that are not [`Capability::Supported`], by option name.
     pub exceptions: Vec<(&'static str, Capability)>,
     /// What holds for a port of which nothing else is said. `Given::annotation` names the place in

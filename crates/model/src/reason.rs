@@ -138,6 +138,8 @@ codes! {
     InvalidPool,
     /// No address pool is configured.
     NoPools,
+    /// Address pools may be missing, because a source can't be read; until it can, no Service moves.
+    PoolsInDoubt,
     /// The pool of a held address is gone or changed, so the address moves.
     AddressMoved,
     /// Another process listens on the port.

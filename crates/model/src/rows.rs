@@ -255,8 +255,22 @@ pub struct PoolRow {
     pub avoid_buggy: bool,
     /// `spec.serviceAllocation`.
     pub allocation: Option<PoolAllocation>,
+    /// Whose word it is.
+    pub origin: PoolOrigin,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
+}
+
+/// Where a pool comes from. Two pools of one name from two places are two pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PoolOrigin {
+    /// The configuration or the command line. They win over an object of the same name.
+    Configured,
+    /// A source: a manifest, or an object of the API server.
+    #[default]
+    Source,
+    /// The default of this program: it serves only where no other pool does.
+    Fallback,
 }
 
 /// `spec.serviceAllocation` of a pool: whom it serves, and how eagerly.
@@ -306,8 +320,16 @@ pub enum Fact {
     SecretGone(ServiceKey),
     /// An address pool appeared or changed.
     Pool(Arc<PoolRow>),
-    /// An address pool is gone.
+    /// An address pool of the source is gone.
     PoolGone(String),
+    /// Whether pools may be missing because the named part of a source can't be read. As long as some
+    /// may be, no Service leaves an address that is in no known pool.
+    PoolsInDoubt {
+        /// The part of the source.
+        part: Arc<str>,
+        /// Whether it can't be read.
+        in_doubt: bool,
+    },
     /// What can't be read from the named part of a source (a file), in place of what was said about
     /// that part before. An empty list: it reads well now.
     SourceProblems {

@@ -104,6 +104,9 @@ pub struct ServiceStatus {
     pub marks: BTreeMap<String, String>,
 }
 
+/// The domain of annotations that are written by this program alone.
+pub const STATE_DOMAIN: &str = "state.landfall.dev/";
+
 /// The annotation by which a provider knows after a restart what it has seen. While it is there, the
 /// annotations of [`MARKS`] are ours.
 pub const RECORD: &str = "state.landfall.dev/load-balancer";
@@ -140,6 +143,9 @@ pub const MARKS: [&str; 6] = [
 
 /// The annotations that only Landfall writes.
 const ALWAYS_OURS: [&str; 3] = [HELD_ADDRESSES, INSTANCE, ACCEPTED_VERSION];
+
+/// The annotations that the engine keeps itself, whichever provider serves the Service.
+pub const ENGINE_MARKS: [&str; 2] = [INSTANCE, ACCEPTED_VERSION];
 
 /// Returns which of a Service's annotations are ours: those in Landfall's own domain always; those
 /// of cloud-provider-openstack only beside a record, and not the id of a load balancer that the

@@ -21,6 +21,7 @@
 //!
 //! Nothing here reads files or knows a client, and nothing here puts Secret data into a message.
 
+mod accepted;
 mod findings;
 mod lenient;
 mod names;
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::reason::Reason;
 use crate::rows::NamespaceRow;
 
+pub use accepted::{accepted_from_text, accepted_to_text};
 pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,

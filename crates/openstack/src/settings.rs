@@ -7,6 +7,7 @@ use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::listener::Algorithm;
 use landfall_model::provider::{Capabilities, Capability, Target};
+use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 
 /// What the operator has configured for one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ impl Settings {
             provider: "openstack",
             target: Target::Node,
             openstack: true,
+            takes_pools: false,
+            marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
             exceptions: vec![
                 (
                     "tls-secret",

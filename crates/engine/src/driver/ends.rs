@@ -192,7 +192,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
-                tracked.holder = None;
+                let left = tracked.holder.take();
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
@@ -207,6 +207,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 if replacing || !same {
+                    if let Some(provider) = left.and_then(|it| self.handle.providers.get(it)) {
+                        let marks = provider.capabilities().marks;
+                        self.cleared.insert(tracked.uid.clone(), marks);
+                    }
                     self.drop_tracked(&key);
                     self.queue.push(&key);
                     if self.world.service(&key).is_none() {

@@ -9,11 +9,13 @@ use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Affiliation, ServiceRow};
 use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
 use super::{Engine, Errand};
 use crate::book::Record;
-use crate::pass::Job;
+use crate::claims::{self, Forfeited};
+use crate::pass::{Job, Persisted};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::resolve::{resolve, resolve_previous};
@@ -39,7 +41,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 Some(self.prepare_removal(row, vec![instance]))
             }
             _ => {
-                let instances = self.holders(&row);
+                let instances = match wanted {
+                    // Our finalizer was taken off by hand: what is held, and what is published, goes
+                    // nevertheless.
+                    Belongs::Ours(instance) if self.left_something(&row) => vec![instance],
+                    Belongs::SwitchedOff => Vec::new(),
+                    _ => self.holders(&row),
+                };
                 if !instances.is_empty() {
                     return Some(self.prepare_removal(row, instances));
                 }
@@ -76,7 +84,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
                         instances: vec![holder],
                     })
                 }
-                _ => Some(Errand {
+                // What is on the Service is for another controller now.
+                Belongs::SwitchedOff => Some(Errand {
+                    job: tracked.removal(key, None),
+                    instances: vec![holder],
+                }),
+                Belongs::NotOurs | Belongs::UnknownClass => Some(Errand {
                     job: tracked.removal(key, Some(row.clone())),
                     instances: vec![holder],
                 }),
@@ -90,23 +103,49 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
-        let accepted = self
-            .tracked
-            .get(&row.key)
-            .and_then(|tracked| tracked.accepted.clone());
+        let known = self.tracked.get(&row.key);
+        let known = known.filter(|tracked| tracked.uid == row.uid);
+        let accepted = known.and_then(|tracked| tracked.accepted.clone());
+        // This process may have begun with a version that is refused already.
+        let recorded = accepted.is_none();
+        let (accepted, damaged) = match (accepted, claims::accepted(&row)) {
+            (Some(accepted), _) => (Some(accepted), None),
+            (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
+            (None, Some(Err(damaged))) => (None, Some(damaged)),
+            (None, None) => (None, None),
+        };
         let outcome = match self.handle.providers.get(instance) {
             Some(provider) => self.resolve(&row, accepted.as_ref(), provider.capabilities()),
             None => (None, Vec::new()),
         };
-        let (intent, mut errors) = outcome;
-        let tracked = self.track(&row);
-        if errors.is_empty() {
-            tracked.accepted = Some(Accepted::new(&row, intent.as_ref()));
+        let (mut intent, mut errors) = outcome;
+        let valid = errors.is_empty();
+        let accepted = if valid {
+            Some(Accepted::new(&row, intent.as_ref()))
+        } else {
+            errors.extend(damaged);
+            match (accepted, &intent) {
+                (Some(accepted), Some(_)) if recorded => {
+                    Some(Accepted::new(&accepted.row, intent.as_ref()))
+                }
+                (accepted, _) => accepted,
+            }
+        };
+        let (persisted, remarks) = self.persisted(&row, instance, valid, accepted.as_ref());
+        match &mut intent {
+            Some(intent) => intent.remarks.extend(remarks),
+            None => errors.extend(remarks),
         }
         note_invalid_newest(&row, &mut errors);
+        let tracked = self.track(&row);
         if intent.is_some() {
+            tracked.accepted = accepted;
             tracked.holder = Some(instance);
         }
+        let persisted = Persisted {
+            obsolete: tracked.obsolete,
+            ..persisted
+        };
         let job = Job {
             intent,
             errors,
@@ -116,11 +155,52 @@ impl<P: Provider, R: Report> Engine<P, R> {
             progress: Progress::default(),
             row: Some(row),
             last_of_row: true,
+            persisted,
         };
         Errand {
             job,
             instances: vec![instance],
         }
+    }
+
+    /// What is kept on a Service for the process that comes next, and what there is to say about what
+    /// an earlier one has left there.
+    fn persisted(
+        &self,
+        row: &ServiceRow,
+        instance: usize,
+        valid: bool,
+        accepted: Option<&Accepted>,
+    ) -> (Persisted, Vec<Reason>) {
+        let mut remarks = claims::complaints(row);
+        let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
+        remarks.extend(forfeited.clone().map(Forfeited::reason));
+        let kept = accepted.filter(|_| !valid || self.config.records_accepted);
+        let text = kept.map(|accepted| accepted_to_text(&accepted.row));
+        let text = match text {
+            Some(Ok(text)) => Some(text),
+            Some(Err(reason)) => {
+                // It matters only where another version is to be served.
+                remarks.extend((!valid).then_some(*reason));
+                None
+            }
+            None => None,
+        };
+        let name = self.config.classes.name(instance);
+        let persisted = Persisted {
+            instance: name.filter(|_| row.class.is_none()).map(str::to_owned),
+            accepted: text,
+            obsolete: &[],
+            forfeited: forfeited.map(|it| it.address).collect(),
+        };
+        (persisted, remarks)
+    }
+
+    /// Whether something is left of a Service that is being deleted without our finalizer.
+    fn left_something(&self, row: &ServiceRow) -> bool {
+        let known = self.tracked.get(&row.key);
+        let held = known.is_some_and(|tracked| tracked.holder.is_some());
+        held || !row.status.conditions.is_empty()
     }
 
     /// The wish; of an earlier version where the newest is invalid. Members follow the facts of
@@ -136,8 +216,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Err(errors) => errors,
         };
         let previous = accepted.and_then(|accepted| {
-            let Accepted { row, certificates } = accepted;
-            resolve_previous(row, certificates, &self.world, capabilities).ok()
+            let Accepted {
+                row: version,
+                certificates,
+            } = accepted;
+            // What is held and noted on the Service does not go back to what it was.
+            let version = ServiceRow {
+                finalized: row.finalized,
+                status: row.status.clone(),
+                ..ServiceRow::clone(version)
+            };
+            resolve_previous(&version, certificates, &self.world, capabilities).ok()
         });
         if previous.is_some() {
             errors.push(serving_previous());
@@ -183,7 +272,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 let provider = self.handle.providers.get(instance)?;
                 provider.capabilities().openstack.then_some(instance)
             }
-            Belongs::NotOurs | Belongs::UnknownClass => None,
+            Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
         }
     }
 

@@ -11,6 +11,7 @@ use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Retry, Standing};
 use landfall_model::reason::Code;
+use landfall_model::rows::PoolRow;
 use landfall_model::status::{Condition, ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
 use serde::Serialize;
@@ -24,6 +25,7 @@ mod lost;
 mod pauses;
 mod removal;
 mod repeats;
+mod restart;
 mod slots;
 mod writing;
 
@@ -40,6 +42,9 @@ struct Shelf {
     capabilities: Capabilities,
     /// What removals were asked for with.
     removals: Mutex<Vec<Intent>>,
+    /// The names of pools, each time that they were told, and whether more may be missing.
+    pools: Mutex<Vec<(Vec<String>, bool)>>,
+    in_doubt: AtomicBool,
     audits: Answers,
     /// Who was looked at, in this order.
     looks: Mutex<Vec<Uid>>,
@@ -109,6 +114,8 @@ impl Shelf {
             refused: Mutex::default(),
             capabilities: Capabilities::default(),
             removals: Mutex::default(),
+            pools: Mutex::default(),
+            in_doubt: AtomicBool::default(),
             audits: Answers {
                 begun: watch::Sender::new(0),
                 answers: watch::Sender::new(None),
@@ -261,6 +268,17 @@ impl Provider for Shelf {
         let mut answers = self.audits.answers.subscribe();
         let answer = answers.wait_for(Option::is_some).await;
         Ok(answer.unwrap().clone().unwrap_or_default())
+    }
+
+    fn doubt_pools(&self, in_doubt: bool) {
+        self.in_doubt.store(in_doubt, Ordering::Relaxed);
+    }
+
+    fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+        let names = pools.iter().map(|pool| pool.name.clone()).collect();
+        let in_doubt = self.in_doubt.load(Ordering::Relaxed);
+        self.pools.lock().unwrap().push((names, in_doubt));
+        Vec::new()
     }
 
     fn reserve(&self, claims: &[Claim]) {
@@ -424,6 +442,16 @@ impl Lab {
         rows: Vec<Arc<ServiceRow>>,
         leading: watch::Receiver<bool>,
     ) -> Self {
+        Self::start_on(shelf, Vec::new(), classes, rows, leading).await
+    }
+
+    async fn start_on(
+        shelf: Shelf,
+        further: Vec<Arc<Shelf>>,
+        classes: Classes,
+        rows: Vec<Arc<ServiceRow>>,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
         let shelf = Arc::new(shelf);
@@ -445,7 +473,9 @@ impl Lab {
             now: || Timestamp::UNIX_EPOCH,
             ..EngineConfig::new(classes)
         };
-        let engine = Engine::new(config, vec![shelf.clone()], source.clone()).led_by(leading);
+        let mut shelves = vec![shelf.clone()];
+        shelves.extend(further);
+        let engine = Engine::new(config, shelves, source.clone()).led_by(leading);
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
         let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
         for row in rows {

@@ -11,7 +11,7 @@ use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
 use super::ends::Course;
-use crate::pass::{Job, Telling};
+use crate::pass::{Job, Persisted, Telling};
 use crate::progress::Progress;
 use crate::resolve::removal;
 
@@ -37,6 +37,8 @@ pub(super) struct Tracked {
     pub(super) replacing: bool,
     /// How its passes went of late.
     pub(super) course: Course,
+    /// Annotations of the instance that served it before and has cleared everything away.
+    pub(super) obsolete: &'static [&'static str],
 }
 
 /// The newest version of a Service that was valid.
@@ -116,6 +118,7 @@ impl Tracked {
             progress: Progress::default(),
             row,
             last_of_row: true,
+            persisted: Persisted::default(),
         }
     }
 

@@ -109,6 +109,7 @@ impl Lab {
             telling,
             progress: Progress::default(),
             last_of_row: true,
+            persisted: Persisted::default(),
         };
         self.run_job(job).await
     }
@@ -468,7 +469,7 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 }
 
 #[tokio::test]
-async fn the_status_goes_with_the_finalizer_whose_owner_it_tells() {
+async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else() {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;
     let leaving = Lab::over(lab.outside());
@@ -557,6 +558,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         telling: Telling::default(),
         progress: Progress::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     again.run_job(job).await;
     assert!(
@@ -614,6 +616,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         telling: Telling::default(),
         progress: Progress::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Refused);

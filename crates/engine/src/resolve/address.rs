@@ -190,7 +190,7 @@ fn judge_families(
 /// What must be equal for two Services to share an address. With `externalTrafficPolicy: Local` an
 /// address attracts traffic only where the Service has endpoints, so both must have the same ones.
 /// Without a selector nothing proves that: such a Service gets a key of its own.
-fn backend_key(service: &ServiceRow) -> String {
+pub(crate) fn backend_key(service: &ServiceRow) -> String {
     if !service.external_local {
         return String::new();
     }

@@ -381,3 +381,24 @@ fn many_kept_objects_are_told_by_number() {
          Service default/web2 and 6 more stay as they were"
     );
 }
+
+#[test]
+fn a_pool_may_hide_only_where_something_that_may_be_one_could_not_be_read() {
+    let may_hide = |survey: Survey| catalog([survey]).may_hide_pools();
+    let pool = |name: &str| {
+        format!(
+            "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {{name: {name}}}\n\
+             spec: {{addresses: [192.0.2.0/24]}}\n"
+        )
+    };
+    assert!(!may_hide(survey([read("a.yaml", &pool("public"))])));
+    let service = service("web", "70000");
+    assert!(
+        !may_hide(survey([read("a.yaml", &service)])),
+        "it is known to be a Service"
+    );
+    assert!(!may_hide(survey([found("a.yaml", Finding::Empty)])));
+    assert!(may_hide(survey([read("a.yaml", &pool("PUBLIC"))])));
+    assert!(may_hide(survey([read("a.yaml", "kind: [\n")])));
+    assert!(may_hide(survey([found("a.yaml", unreadable())])));
+}

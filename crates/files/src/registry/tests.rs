@@ -264,6 +264,7 @@ fn a_finalizer_that_is_taken_off_after_the_manifest_is_back_leaves_a_fresh_servi
     registry.remove_finalizer(&key("web"), &uid(), later());
     let expected = ServiceRow {
         finalized: false,
+        status: ServiceStatus::default(),
         ..served_row()
     };
     assert_eq!(changed(&mut registry), Some(expected));

@@ -29,6 +29,29 @@ async fn standard_input_is_read_to_its_end_and_served() {
     assert!(facts.recv().await.is_none());
 }
 
+#[tokio::test]
+async fn that_a_pool_may_be_missing_is_told_before_everything_is_known() {
+    let options = Options {
+        paths: vec!["-".into()],
+        ..Options::default()
+    };
+    let (manifests, _store) = Manifests::open_with(options, &mut Cursor::new("kind: [")).unwrap();
+    let (sender, mut facts) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let running = tokio::spawn(manifests.run(sender, cancel.clone()));
+    let Some(Fact::PoolsInDoubt { in_doubt, .. }) = facts.recv().await else {
+        panic!("no doubt");
+    };
+    assert!(in_doubt);
+    assert!(matches!(
+        facts.recv().await,
+        Some(Fact::SourceProblems { .. })
+    ));
+    assert!(matches!(facts.recv().await, Some(Fact::Synced)));
+    cancel.cancel();
+    running.await.unwrap();
+}
+
 #[test]
 fn standard_input_can_be_checked() {
     let paths = ["-".into()];

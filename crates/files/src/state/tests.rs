@@ -1,7 +1,7 @@
 //! Writing, reading back, refusing.
 
 use landfall_model::reason::Code;
-use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
+use landfall_model::status::{Condition, ConditionType, INSTANCE, IngressAddress, ServiceStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -303,7 +303,7 @@ fn a_state_of_a_newer_format_is_refused() {
 }
 
 #[test]
-fn a_code_of_a_newer_version_costs_only_its_condition() {
+fn a_code_of_a_newer_version_costs_no_more_than_its_meaning() {
     let folder = tempfile::tempdir().unwrap();
     let (mut state, _) = StateDir::open(folder.path()).unwrap();
     write(&mut state, &[row("web")]);
@@ -315,15 +315,23 @@ fn a_code_of_a_newer_version_costs_only_its_condition() {
     let Entry::Service(read) = Entry::read(&key, &line).unwrap() else {
         panic!("no Service");
     };
-    let expected = ServiceRow {
-        status: ServiceStatus {
-            ingress: row("web").status.ingress,
-            conditions: Vec::new(),
-            ..ServiceStatus::default()
-        },
-        ..row("web")
-    };
+    let mut expected = row("web");
+    for condition in &mut expected.status.conditions {
+        condition.reason = Code::Unknown;
+    }
     assert_eq!(*read, expected);
+}
+
+#[test]
+fn what_is_noted_on_a_service_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut state, _) = StateDir::open(folder.path()).unwrap();
+    let mut noted = row("web");
+    let mark = (INSTANCE.to_owned(), "edge".to_owned());
+    noted.status.marks.extend([mark]);
+    write(&mut state, std::slice::from_ref(&noted));
+    drop(state);
+    assert_eq!(rows_in(folder.path()).unwrap(), [noted]);
 }
 
 #[test]

@@ -189,6 +189,7 @@ impl Running {
                 self.problems.insert(name.to_owned(), reasons);
                 words
             }
+            Fact::PoolsInDoubt { in_doubt, .. } => format!("pools in doubt: {in_doubt}"),
             Fact::Synced => {
                 self.synced = true;
                 "Synced".to_owned()

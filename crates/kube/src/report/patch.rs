@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use landfall_model::reason::Code;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ConditionType, ServiceStatus, marks_of};
+use landfall_model::status::{Condition, ConditionType, INSTANCE, ServiceStatus, marks_of};
 use landfall_model::wire::{self, IngressShape, ServiceStatusShape};
 use serde_json::{Value, json};
 
@@ -127,7 +127,10 @@ pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Op
 fn marks_patch(live: &Live, wanted: &ServiceStatus) -> serde_json::Map<String, Value> {
     let mut patch = serde_json::Map::new();
     for (key, value) in &wanted.marks {
-        if live.marks.get(key) != Some(value) {
+        let there = live.marks.get(key);
+        // Another instance on record is somebody's request, which is still on its way to us.
+        let asked = key == INSTANCE && there.is_some();
+        if there != Some(value) && !asked {
             patch.insert(key.clone(), value.as_str().into());
         }
     }

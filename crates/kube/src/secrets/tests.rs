@@ -154,3 +154,21 @@ fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_fo
         ["unwatch shop/a", "tell shop/web"]
     );
 }
+
+#[test]
+fn the_secret_of_a_version_that_is_served_in_place_of_the_newest_is_followed() {
+    let served = svc("web").in_namespace("shop").port(443);
+    let served = served.annotated("landfall.dev/tls-secret", "served");
+    let text = wire::accepted_to_text(&served.row()).unwrap();
+    let newest = svc("web").in_namespace("shop").port(443);
+    let newest = newest.annotated("landfall.dev/tls-secret", "newest");
+    let newest = newest.with(|row| {
+        row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
+    });
+    let mut wishes = Wishes::default();
+    let fact = Fact::Service(newest.row());
+    assert_eq!(
+        take(&mut wishes, fact, Instant::now()),
+        ["watch shop/newest", "watch shop/served"]
+    );
+}

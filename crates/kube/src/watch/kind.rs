@@ -107,6 +107,14 @@ impl Kind {
         }
     }
 
+    /// The fact that pools may be missing because of what is told of a part; `None` for other kinds.
+    pub(crate) fn doubt(&self, part: &Arc<str>, in_doubt: bool) -> Option<Fact> {
+        matches!(self, Self::Pools { .. }).then(|| Fact::PoolsInDoubt {
+            part: part.clone(),
+            in_doubt,
+        })
+    }
+
     /// How an object is named where its problems are told.
     pub(crate) fn part(&self, key: &ServiceKey) -> Arc<str> {
         let noun = match self {

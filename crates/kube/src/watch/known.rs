@@ -102,10 +102,9 @@ impl Known {
             }
             Outcome::Refused(reasons) => {
                 entry.refused = true;
-                tell(Fact::SourceProblems {
-                    part: self.kind.part(&key),
-                    reasons,
-                });
+                let part = self.kind.part(&key);
+                self.kind.doubt(&part, true).into_iter().for_each(&mut tell);
+                tell(Fact::SourceProblems { part, reasons });
             }
         }
         if !left_out.is_empty() {
@@ -149,10 +148,12 @@ impl Known {
     }
 
     fn clear_problems(&self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+        let part = self.kind.part(key);
         tell(Fact::SourceProblems {
-            part: self.kind.part(key),
+            part: part.clone(),
             reasons: Vec::new(),
         });
+        self.kind.doubt(&part, false).into_iter().for_each(tell);
     }
 }
 
@@ -239,6 +240,29 @@ mod tests {
         let mut facts = Vec::new();
         known.delete(&key("a"), |fact| facts.push(fact));
         assert_eq!(words(&facts), ["-a", "fine Service shop/a"]);
+    }
+
+    #[test]
+    fn a_pool_that_cant_be_judged_puts_the_pools_in_doubt_until_it_can_or_goes() {
+        for mended in [true, false] {
+            let mut known = Known::new(Kind::Pools {
+                namespace: "shop".to_owned(),
+            });
+            let mut facts = Vec::new();
+            known.apply(object("a", 1, "bad"), |fact| facts.push(fact));
+            if mended {
+                known.apply(object("a", 2, "nothing"), |fact| facts.push(fact));
+            } else {
+                known.delete(&key("a"), |fact| facts.push(fact));
+            }
+            let doubts = facts.iter().filter_map(|fact| match fact {
+                Fact::PoolsInDoubt { part, in_doubt } => Some((&**part, *in_doubt)),
+                _ => None,
+            });
+            let doubts: Vec<_> = doubts.collect();
+            let part = "IPAddressPool shop/a";
+            assert_eq!(doubts, [(part, true), (part, false)]);
+        }
     }
 
     #[test]

@@ -158,6 +158,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::PoolGone(name) => format!("-Pool {name}"),
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),
         Fact::SourceProblems { part, .. } => format!("bad {part}"),
+        Fact::PoolsInDoubt { part, in_doubt } => format!("pools in doubt by {part}: {in_doubt}"),
         Fact::Synced => "synced".to_owned(),
     }
 }

@@ -119,6 +119,11 @@ const ADVICE: &[(Code, &str)] = &[
         "Give `--pool`, or an IPAddressPool among the manifests.",
     ),
     (
+        Code::PoolsInDoubt,
+        "Correct what `landfall get` and the status page list as a problem of a source: a pool, a \
+         file, or a right to read pools.",
+    ),
+    (
         Code::AddressMoved,
         "Point clients and DNS to the new address; to get the old one back, put it into a pool again and \
          ask for it.",

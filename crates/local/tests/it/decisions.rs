@@ -532,3 +532,50 @@ async fn a_service_that_nobody_served_and_that_comes_back_has_its_address() {
     settle(&local, &want).await.expect("it has an address");
     assert_eq!(held(&local, &want).await, ["127.77.0.5"]);
 }
+
+fn pool(name: &str, range: &str) -> Arc<PoolRow> {
+    Arc::new(PoolRow {
+        name: name.to_owned(),
+        addresses: vec![range.to_owned()],
+        auto_assign: true,
+        ..PoolRow::default()
+    })
+}
+
+#[tokio::test]
+async fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
+    let local = Local::imaginary();
+    let (web, new) = (svc("web").port(80).row(), svc("new").port(80).row());
+    let good = pool("good", "127.77.0.0/30");
+    let problems = local.set_pools(&[good.clone(), pool("typo", "127.77.1.0/240")]);
+    assert_eq!(problems.len(), 1);
+    local.recall(&[claim_of(&web, "127.77.1.9")]);
+    let (want, want_new) = (wish(&web, &local), wish(&new, &local));
+    settle(&local, &want).await.expect("it keeps what it has");
+    assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
+    assert_eq!(codes_of_remarks(&local, &want).await, [Code::PoolsInDoubt]);
+    settle(&local, &want_new).await.expect("one pool is good");
+    assert_eq!(held(&local, &want_new).await, ["127.77.0.0"]);
+
+    let mended = [good.clone(), pool("typo", "127.77.1.0/24")];
+    assert_eq!(local.set_pools(&mended), []);
+    assert_eq!(plan(&local, &want).await, Ok(Vec::new()));
+    assert_eq!(codes_of_remarks(&local, &want).await, [] as [Code; 0]);
+}
+
+#[tokio::test]
+async fn a_source_that_may_hide_pools_moves_no_service_until_it_can_be_read() {
+    let local = Local::imaginary();
+    let web = svc("web").port(80).row();
+    local.doubt_pools(true);
+    assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
+    local.recall(&[claim_of(&web, "127.77.1.9")]);
+    let want = wish(&web, &local);
+    settle(&local, &want).await.expect("it keeps what it has");
+    assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
+
+    local.doubt_pools(false);
+    assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
+    settle(&local, &want).await.expect("it moves");
+    assert_eq!(held(&local, &want).await, ["127.77.0.0"]);
+}

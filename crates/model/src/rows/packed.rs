@@ -13,7 +13,7 @@ use super::{
 };
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
-use crate::status::ServiceStatus;
+use crate::status::{INSTANCE, ServiceStatus};
 
 /// A [`ServiceRow`] without its key. Equal where the rows are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Affiliation<'a> {
     pub reported: bool,
     /// See [`ServiceRow::class`].
     pub class: Option<&'a str>,
+    /// The instance on record: [`crate::status::INSTANCE`].
+    pub instance: Option<&'a str>,
 }
 
 /// A [`SliceRow`] without its keys. Equal where the rows are equal.
@@ -54,6 +56,7 @@ impl<'a> From<&'a ServiceRow> for Affiliation<'a> {
             deleting: row.deleting,
             reported: !row.status.conditions.is_empty(),
             class: row.class.as_deref(),
+            instance: row.status.marks.get(INSTANCE).map(String::as_str),
         }
     }
 }
@@ -106,6 +109,8 @@ impl PackedService {
         ]));
         // First what tells whose it is.
         to.option(class.as_deref(), Writer::text);
+        let instance = status.marks.get(INSTANCE);
+        to.option(instance.map(String::as_str), Writer::text);
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
         to.option(resource_version.as_deref(), Writer::id);
@@ -151,6 +156,7 @@ impl PackedService {
             allocate_node_ports,
         ] = unflag(from.byte()?);
         let class = from.option(Reader::text)?.map(Into::into);
+        let _instance = from.option(Reader::text)?;
         Some(ServiceRow {
             key,
             uid: Uid::new(&from.id()?),
@@ -199,6 +205,7 @@ impl PackedService {
             deleting,
             reported,
             class: from.option(Reader::text)?,
+            instance: from.option(Reader::text)?,
         })
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
-use crate::rows::{PoolAllocation, PoolRow, Selector};
+use crate::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 
 use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
@@ -106,6 +106,7 @@ impl IpAddressPool {
             auto_assign: self.spec.auto_assign.unwrap_or(true),
             avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
+            origin: PoolOrigin::Source,
             source: None,
         };
         (row, findings.reasons())

@@ -14,7 +14,7 @@ use super::status::ServiceStatusShape;
 /// A `v1` Service with the given status. Fields that a row does not keep are left out.
 pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
     let shape = Service {
-        metadata: metadata(row),
+        metadata: metadata(row, status),
         spec: spec(row),
         status: ServiceStatusShape::of(status),
     };
@@ -43,9 +43,11 @@ pub fn service_list<'a>(
     })
 }
 
-fn metadata(row: &ServiceRow) -> ObjectMeta {
+fn metadata(row: &ServiceRow, status: &ServiceStatus) -> ObjectMeta {
+    let mut annotations = row.annotations.clone();
+    annotations.extend(status.marks.clone());
     ObjectMeta {
-        annotations: row.annotations.clone(),
+        annotations,
         creation_timestamp: row.created,
         deletion_timestamp: None,
         finalizers: if row.finalized {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::id::{ServiceKey, Uid};
 use crate::reason::Reason;
 use crate::rows::ServiceRow;
-use crate::status::{FINALIZER, marks_of};
+use crate::status::{FINALIZER, STATE_DOMAIN, marks_of};
 
 use super::findings::{Findings, strictly};
 use super::status::ServiceStatusShape;
@@ -200,6 +200,8 @@ impl Service {
         findings.labels("spec.selector", &spec.selector);
         let mut status = status.into_status();
         status.marks = marks_of(&metadata.annotations);
+        let mut annotations = metadata.annotations;
+        annotations.retain(|key, _| !key.starts_with(STATE_DOMAIN));
 
         let node_fields = spec.node_fields();
         let row = ServiceRow {
@@ -211,7 +213,7 @@ impl Service {
             finalized: metadata.finalizers.iter().any(|text| text == FINALIZER),
             deleting: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels,
-            annotations: metadata.annotations,
+            annotations,
             wants_load_balancer: kind == Kind::LoadBalancer,
             class: non_empty(spec.load_balancer_class).map(Into::into),
             families,

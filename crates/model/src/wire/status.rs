@@ -300,6 +300,19 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_of_ours_in_words_of_another_version_still_tells_that_it_is_ours() {
+        let shape: ServiceStatusShape = serde_json::from_value(serde_json::json!({
+            "conditions": [{"type": "landfall.dev/Programmed", "status": "False",
+                "reason": "FromTheFuture", "message": "", "lastTransitionTime": "soon"}],
+        }))
+        .unwrap();
+        let conditions = shape.into_status().conditions;
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(conditions[0].kind, ConditionType::Programmed);
+        assert!(!conditions[0].status);
+    }
+
+    #[test]
     fn an_empty_status_is_read_as_nothing() {
         for text in ["{}", r#"{"loadBalancer": null, "conditions": null}"#] {
             let shape: ServiceStatusShape = serde_json::from_str(text).unwrap();

@@ -198,6 +198,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         telling: Telling::default(),
         progress: Progress::default(),
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     let failed = lab.run_job(job(&lab, wish(&[80, 443]), None)).await;
     assert!(lab.told().contains(&"SyncLoadBalancerFailed"));

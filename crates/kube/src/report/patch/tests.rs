@@ -226,6 +226,51 @@ fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted()
 }
 
 #[test]
+fn an_instance_that_somebody_asks_for_meanwhile_is_not_overwritten() {
+    let mut there = live(json!([]), Vec::new());
+    let mut wanted = ServiceStatus::default();
+    wanted.marks.insert(INSTANCE.to_owned(), "edge".to_owned());
+    let patch = status_patch("u", &there, &wanted).unwrap();
+    assert_eq!(
+        patch["metadata"]["annotations"],
+        json!({(INSTANCE): "edge"})
+    );
+    there.marks.insert(INSTANCE.to_owned(), "inner".to_owned());
+    assert_eq!(status_patch("u", &there, &wanted), None);
+}
+
+#[test]
+fn the_finalizer_goes_with_everything_of_ours_in_one_patch() {
+    let mut there = live(
+        json!([{"ip": "192.0.2.1"}, {"hostname": "cdn.example.com"}]),
+        vec![addressed("x")],
+    );
+    there.marks.insert(INSTANCE.to_owned(), "edge".to_owned());
+    assert_eq!(
+        release_patch("u", &there).unwrap(),
+        json!({
+            "metadata": {
+                "uid": "u", "resourceVersion": "7", "annotations": {(INSTANCE): null},
+                "$deleteFromPrimitiveList/finalizers":
+                    ["service.kubernetes.io/load-balancer-cleanup"],
+            },
+            "status": {
+                "loadBalancer": {"ingress": [{"hostname": "cdn.example.com"}]},
+                "conditions": [{"$patch": "delete", "type": "landfall.dev/Addressed"}],
+            },
+        })
+    );
+    assert_eq!(
+        release_patch("u", &live(json!([]), Vec::new())).unwrap(),
+        json!({"metadata": {
+            "uid": "u",
+            "$deleteFromPrimitiveList/finalizers":
+                ["service.kubernetes.io/load-balancer-cleanup"],
+        }})
+    );
+}
+
+#[test]
 fn the_finalizer_comes_with_the_status_and_goes_with_it() {
     let bare = Live {
         finalized: false,

@@ -9,7 +9,7 @@ use super::*;
 use crate::listener::Protocol;
 use crate::reason::Code;
 use crate::rows::{Family, FamilyPolicy, ServicePort, TargetPort};
-use crate::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
+use crate::status::{Condition, ConditionType, INSTANCE, IngressAddress, ServiceStatus};
 use crate::wire::{service_list, service_to_json};
 
 fn read(value: Value) -> Result<ServiceRow, Vec<Reason>> {
@@ -454,6 +454,15 @@ fn a_printed_service_is_read_back_as_it_was() {
         ..row
     };
     assert_eq!(read(service_to_json(&row, &row.status)), Ok(row));
+}
+
+#[test]
+fn our_annotations_are_printed_and_read_back_as_part_of_the_status_only() {
+    let mut row = minimal();
+    row.status.marks = BTreeMap::from([(INSTANCE.to_owned(), "edge".to_owned())]);
+    let json = service_to_json(&row, &row.status);
+    assert_eq!(json["metadata"]["annotations"], json!({(INSTANCE): "edge"}));
+    assert_eq!(read(json), Ok(row));
 }
 
 #[test]

@@ -1,0 +1,291 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use landfall_model::provider::{Capabilities, ProviderError, Standing};
+use landfall_model::rows::Fact;
+use landfall_model::status::{Condition, INSTANCE, IngressAddress};
+use landfall_model::wire::accepted_to_text;
+use landfall_model::{Applied, Intent, Plan, Protocol};
+use landfall_testkit::build::{ServiceBuilder, ip, number};
+use landfall_testkit::svc;
+
+use super::*;
+
+/// A provider of which only the abilities matter.
+struct Paper(Capabilities);
+
+impl Provider for Paper {
+    type Observed = ();
+    type Step = String;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.0
+    }
+
+    async fn observe(&self, _: &Intent) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    fn plan(&self, _: &Intent, (): &()) -> Result<Plan<String>, Vec<Reason>> {
+        Ok(Plan::default())
+    }
+
+    async fn apply(&self, _: &String) -> Result<Applied, ProviderError> {
+        Ok(Applied::Done)
+    }
+
+    fn standing(&self, _: &Intent, (): &()) -> Standing {
+        Standing::default()
+    }
+
+    async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+fn providers(takes_pools: &[bool]) -> Vec<Arc<Paper>> {
+    let paper = |takes_pools: &bool| {
+        Arc::new(Paper(Capabilities {
+            takes_pools: *takes_pools,
+            ..Capabilities::default()
+        }))
+    };
+    takes_pools.iter().map(paper).collect()
+}
+
+fn recorded(rows: Vec<Arc<ServiceRow>>) -> OnRecord {
+    let mut world = World::default();
+    for row in rows {
+        world.apply(Fact::Service(row));
+    }
+    on_record(&world, &Classes::only("local"), &providers(&[true]))
+}
+
+fn web() -> ServiceBuilder {
+    svc("web").port(80)
+}
+
+fn marked(key: &str, value: &str) -> impl FnOnce(&mut ServiceRow) {
+    let mark = (key.to_owned(), value.to_owned());
+    |row| row.status.marks.extend([mark])
+}
+
+fn publishing_a_name(row: &mut ServiceRow) {
+    row.status.ingress = vec![IngressAddress {
+        hostname: Some("web.example.com".to_owned()),
+        ..IngressAddress::default()
+    }];
+}
+
+fn programmed(row: &mut ServiceRow) {
+    row.status.conditions = vec![Condition::met(
+        ConditionType::Programmed,
+        Code::Ready,
+        "traffic flows",
+        Timestamp::UNIX_EPOCH,
+    )];
+}
+
+/// Service and address of each claim.
+fn names(record: &OnRecord) -> Vec<String> {
+    let claims = record.claims.iter().flatten();
+    claims
+        .map(|claim| format!("{} {:?}", claim.service.name(), claim.addresses))
+        .collect()
+}
+
+#[test]
+fn a_claim_is_read_from_the_service_however_wrong_it_is_otherwise() {
+    let row = web()
+        .holding("192.0.2.1")
+        .annotated("landfall.dev/sharing-key", "front")
+        .annotated("landfall.dev/addresses", "192.0.2.1")
+        .annotated("landfall.dev/mode", "sideways")
+        .annotated("landfall.dev/tls-secret", "missing")
+        .local()
+        .selecting("app", "web")
+        .row();
+    assert_eq!(
+        claim(&row),
+        Some(Claim {
+            service: row.key.clone(),
+            uid: row.uid.clone(),
+            addresses: vec![ip("192.0.2.1")],
+            requested: vec![ip("192.0.2.1")],
+            sharing_key: Some("front".to_owned()),
+            backend_key: "app=web".to_owned(),
+            ports: vec![ListenerKey {
+                protocol: Protocol::Tcp,
+                port: number(80),
+            }],
+        })
+    );
+}
+
+#[test]
+fn an_address_that_the_field_asks_for_is_requested_and_nonsense_there_is_not() {
+    let asking = |text: &str| {
+        let row = web().holding("192.0.2.1").load_balancer_ip(text).row();
+        claim(&row).unwrap().requested
+    };
+    assert_eq!(asking(" 192.0.2.7 "), [ip("192.0.2.7")]);
+    assert_eq!(asking("tomorrow"), [] as [IpAddr; 0]);
+}
+
+#[test]
+fn a_service_that_publishes_a_name_holds_what_is_noted_beside_it() {
+    let row = web()
+        .with(publishing_a_name)
+        .with(marked(HELD_ADDRESSES, "192.0.2.1, x,2001:db8::1,"))
+        .row();
+    let held = claim(&row).unwrap().addresses;
+    assert_eq!(held, [ip("192.0.2.1"), ip("2001:db8::1")]);
+    let complaints = complaints(&row);
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert_eq!(complaints[0].value.as_deref(), Some("x"));
+    let unnoted = web().with(publishing_a_name).row();
+    assert_eq!(claim(&unnoted), None);
+}
+
+#[test]
+fn what_is_published_counts_before_what_is_noted() {
+    let row = web().holding("192.0.2.1");
+    let row = row.with(marked(HELD_ADDRESSES, "192.0.2.9")).row();
+    assert_eq!(claim(&row).unwrap().addresses, [ip("192.0.2.1")]);
+}
+
+#[test]
+fn a_service_that_is_being_deleted_holds_its_address_as_long_as_our_finalizer_is_on_it() {
+    let row = |finalized: bool| {
+        let row = web().holding("192.0.2.1");
+        row.with(|row| (row.deleting, row.finalized) = (true, finalized))
+            .row()
+    };
+    assert!(claim(&row(true)).is_some());
+    assert_eq!(claim(&row(false)), None);
+}
+
+#[test]
+fn a_service_that_gave_up_its_type_holds_its_address_until_it_is_cleared_away() {
+    let row = |finalized: bool| {
+        let row = web().holding("192.0.2.1").with(programmed);
+        row.with(|row| (row.wants_load_balancer, row.finalized) = (false, finalized))
+            .row()
+    };
+    assert_eq!(names(&recorded(vec![row(true)])), ["web [192.0.2.1]"]);
+    assert_eq!(names(&recorded(vec![row(false)])), [] as [&str; 0]);
+}
+
+#[test]
+fn the_terms_are_those_of_the_version_that_was_accepted() {
+    let accepted = svc("web")
+        .port(443)
+        .annotated("landfall.dev/sharing-key", "front");
+    let text = accepted_to_text(&accepted.row()).unwrap();
+    let newest = web()
+        .holding("192.0.2.1")
+        .with(marked(ACCEPTED_VERSION, &text));
+    let claim = claim(&newest.row()).unwrap();
+    assert_eq!(claim.sharing_key.as_deref(), Some("front"));
+    assert_eq!(claim.ports[0].port, number(443));
+    assert_eq!(claim.addresses, [ip("192.0.2.1")]);
+}
+
+#[test]
+fn sharers_keep_their_address_although_one_of_them_is_invalid() {
+    let sharer = |name: &str, port: u16| {
+        let row = svc(name).port(port).holding("192.0.2.1");
+        row.annotated("landfall.dev/sharing-key", "front")
+    };
+    let invalid = sharer("a", 80).annotated("landfall.dev/mode", "sideways");
+    let record = recorded(vec![invalid.row(), sharer("b", 81).row()]);
+    assert_eq!(names(&record), ["a [192.0.2.1]", "b [192.0.2.1]"]);
+    assert!(record.forfeited.is_empty());
+}
+
+#[test]
+fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_told() {
+    let old = Timestamp::UNIX_EPOCH;
+    let new = Timestamp::from_second(9).unwrap();
+    let born = |at: Timestamp| move |row: &mut ServiceRow| row.created = Some(at);
+    let holding = |name: &str| svc(name).port(80).holding("192.0.2.1");
+    // Each time, the name alone would decide for the other one.
+    let pairs = [
+        (holding("b").with(programmed), holding("a")),
+        (holding("b").with(born(old)), holding("a").with(born(new))),
+        (holding("b").with(born(new)), holding("a")),
+        (
+            holding("b").load_balancer_ip("192.0.2.1"),
+            holding("a").with(programmed),
+        ),
+    ];
+    for (keeper, loser) in pairs {
+        let record = recorded(vec![loser.row(), keeper.row()]);
+        assert_eq!(names(&record), ["b [192.0.2.1]"]);
+        let forfeited = &record.forfeited[&Uid::new("uid-a")];
+        assert_eq!(
+            *forfeited,
+            [Forfeited {
+                address: ip("192.0.2.1"),
+                holder: ServiceKey::new("default", "b"),
+            }]
+        );
+        let reason = forfeited[0].reason();
+        assert_eq!(reason.code, Code::AddressInUse);
+        assert!(reason.message.contains("default/b"), "{reason}");
+    }
+    let record = recorded(vec![holding("a").row(), holding("b").row()]);
+    assert_eq!(names(&record), ["a [192.0.2.1]"]);
+}
+
+#[test]
+fn a_service_that_loses_one_family_keeps_the_other() {
+    let both = svc("b")
+        .port(80)
+        .holding("192.0.2.1")
+        .holding("2001:db8::1");
+    let record = recorded(vec![
+        svc("a").port(80).holding("192.0.2.1").row(),
+        both.row(),
+    ]);
+    assert_eq!(names(&record), ["a [192.0.2.1]", "b [2001:db8::1]"]);
+}
+
+#[test]
+fn who_may_share_an_address_of_a_cloud_is_not_judged_here() {
+    let mut world = World::default();
+    for name in ["a", "b"] {
+        let row = svc(name).port(80).holding("192.0.2.1").row();
+        world.apply(Fact::Service(row));
+    }
+    let record = on_record(&world, &Classes::only("cloud"), &providers(&[false]));
+    assert_eq!(names(&record), ["a [192.0.2.1]", "b [192.0.2.1]"]);
+}
+
+#[test]
+fn a_claim_is_that_of_the_instance_on_record_whichever_is_the_default_today() {
+    let mut world = World::default();
+    let row = web().holding("192.0.2.1").with(marked(INSTANCE, "inner"));
+    world.apply(Fact::Service(row.row()));
+    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
+    let record = on_record(&world, &classes, &providers(&[true, true]));
+    let counts: Vec<usize> = record.claims.iter().map(Vec::len).collect();
+    assert_eq!(counts, [0, 1]);
+}
+
+#[test]
+fn what_a_service_of_an_instance_that_is_gone_holds_is_reserved() {
+    let mut world = World::default();
+    let row = web().holding("192.0.2.1").with(marked(INSTANCE, "gone"));
+    world.apply(Fact::Service(row.row()));
+    let classes = Classes::only("local");
+    assert_eq!(
+        names(&on_record(&world, &classes, &providers(&[true]))),
+        [] as [&str; 0]
+    );
+    let lost = lost(&world, &classes);
+    assert_eq!(
+        lost[&ServiceKey::new("default", "web")].addresses,
+        [ip("192.0.2.1")]
+    );
+}

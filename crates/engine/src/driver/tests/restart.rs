@@ -1,0 +1,430 @@
+//! What a process that starts believes of the Services that it finds, and what it leaves on them for
+//! the next one.
+
+use landfall_model::rows::{NamespaceRow, PoolOrigin};
+use landfall_model::status::{ACCEPTED_VERSION, HELD_ADDRESSES, INSTANCE};
+
+use super::*;
+use crate::select::DEFAULT_CLASS_ANNOTATION;
+
+const MODE: &str = "landfall.dev/mode";
+
+/// The next process over the same Services.
+async fn restart(lab: Lab) -> Lab {
+    let rows = lab.source.rows.lock().unwrap().clone();
+    lab.stop().await;
+    let lab = Lab::start(9, rows.into_values().map(Arc::new).collect()).await;
+    lab.until_ready().await;
+    lab
+}
+
+fn row(lab: &Lab, name: &str) -> ServiceRow {
+    lab.source.rows.lock().unwrap()[&key(name)].clone()
+}
+
+fn mark(lab: &Lab, name: &str, mark: &str) -> Option<String> {
+    row(lab, name).status.marks.get(mark).cloned()
+}
+
+fn reason(row: &ServiceRow, kind: ConditionType) -> (bool, Code) {
+    let condition = row.status.condition(kind).unwrap();
+    (condition.status, condition.reason)
+}
+
+fn edited(lab: &Lab, name: &str, edit: impl FnOnce(&mut ServiceRow)) -> Arc<ServiceRow> {
+    let mut row = row(lab, name);
+    edit(&mut row);
+    Arc::new(row)
+}
+
+async fn refused(lab: &Lab, name: &str) {
+    lab.until("the newest version is refused", |rows| {
+        let accepted = rows[&key(name)].status.condition(ConditionType::Accepted);
+        accepted.is_some_and(|condition| !condition.status)
+    })
+    .await;
+}
+
+async fn programmed_with(rows: Vec<Arc<ServiceRow>>) -> Lab {
+    let names: Vec<String> = rows.iter().map(|row| row.key.name().to_owned()).collect();
+    let lab = Lab::start(9, rows).await;
+    lab.until("programmed", |rows| {
+        names.iter().all(|name| programmed(rows, name))
+    })
+    .await;
+    lab.until_ready().await;
+    lab
+}
+
+/// Wants what it wanted, and something that is not possible.
+async fn broken(lab: &Lab) {
+    let broken = edited(lab, "a", |row| {
+        row.annotations
+            .insert(MODE.to_owned(), "sideways".to_owned());
+    });
+    lab.apply(broken).await;
+    refused(lab, "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_write() {
+    let lab = programmed_with(vec![web("a")]).await;
+    assert_eq!(
+        mark(&lab, "a", ACCEPTED_VERSION),
+        None,
+        "it is the newest one"
+    );
+    broken(&lab).await;
+    let before = row(&lab, "a");
+    let lab = restart(lab).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(row(&lab, "a"), before);
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    let wish = lab
+        .handle
+        .book
+        .read(|pages| pages.records[&key("a")].address.clone());
+    assert!(wish.is_some(), "the last valid version is what is wanted");
+    let truth = reason(&before, ConditionType::Programmed);
+    assert_eq!(truth, (true, Code::Ready));
+
+    // And by the one after that, until a version is accepted again.
+    let lab = restart(lab).await;
+    let mended = edited(&lab, "a", |row| drop(row.annotations.remove(MODE)));
+    lab.apply(mended).await;
+    lab.until("it is accepted", |rows| {
+        let accepted = rows[&key("a")].status.condition(ConditionType::Accepted);
+        accepted.is_some_and(|condition| condition.status)
+    })
+    .await;
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_promised() {
+    for record in [None, Some("{")] {
+        let row = svc("a")
+            .port(80)
+            .holding("127.77.0.1")
+            .annotated(MODE, "sideways");
+        let row = row.with(|row| {
+            let record = record.map(|text| (ACCEPTED_VERSION.to_owned(), text.to_owned()));
+            row.status.marks.extend(record);
+        });
+        let lab = Lab::start(9, vec![row.row()]).await;
+        refused(&lab, "a").await;
+        lab.until_ready().await;
+        let row = super::restart::row(&lab, "a");
+        assert_eq!(
+            reason(&row, ConditionType::Programmed),
+            (false, Code::InvalidAnnotation)
+        );
+        assert_eq!(row.status.ingress, ingress(1));
+        let reasons = lab
+            .handle
+            .book
+            .read(|pages| pages.records[&key("a")].reasons.clone());
+        let damaged = reasons
+            .iter()
+            .any(|it| it.message.contains("is not known any more"));
+        assert_eq!(damaged, record.is_some(), "{reasons:?}");
+        lab.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets_another() {
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.takes_pools = true;
+    let holding = |name: &str| svc(name).port(80).holding("127.77.0.1");
+    let broken = holding("c").annotated(MODE, "sideways");
+    let rows = vec![holding("a").row(), holding("b").row(), broken.row()];
+    let leading = watch::Sender::new(true).subscribe();
+    let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
+    lab.until("both programmed", |rows| {
+        programmed(rows, "a") && programmed(rows, "b")
+    })
+    .await;
+    refused(&lab, "c").await;
+    assert_eq!(row(&lab, "a").status.ingress, ingress(1));
+    assert_eq!(row(&lab, "b").status.ingress, ingress(2));
+    assert_eq!(
+        row(&lab, "c").status.ingress,
+        [],
+        "two would publish one address"
+    );
+    let warnings = lab.source.warnings.lock().unwrap().clone();
+    let told = |name: &str| {
+        let about = format!("default/{name}: AddressInUse: 127.77.0.1 stood in the status");
+        warnings.iter().any(|warning| warning.starts_with(&about))
+    };
+    assert!(told("b") && !told("a"), "{warnings:?}");
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instance_is_recorded_with_the_first_status_and_never_by_a_write_of_its_own() {
+    let classed = svc("b")
+        .port(80)
+        .with(|row| row.class = Some("landfall.dev/local".into()));
+    let lab = programmed_with(vec![web("a"), classed.row()]).await;
+    assert_eq!(mark(&lab, "a", INSTANCE).as_deref(), Some("local"));
+    assert_eq!(mark(&lab, "b", INSTANCE), None, "its class tells");
+    // One from before there was a record.
+    lab.source
+        .rows
+        .lock()
+        .unwrap()
+        .get_mut(&key("a"))
+        .unwrap()
+        .status
+        .marks
+        .remove(INSTANCE);
+    let lab = restart(lab).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    broken(&lab).await;
+    assert_eq!(mark(&lab, "a", INSTANCE).as_deref(), Some("local"));
+    lab.stop().await;
+}
+
+/// Two instances, the second of which is the default, and a Service that the first one serves.
+async fn of_the_first(asked: Option<&str>) -> (Lab, Arc<Shelf>) {
+    let row = svc("a").port(80).holding("127.77.0.1").with(|row| {
+        row.finalized = true;
+        let instance = asked.map(|name| (INSTANCE.to_owned(), name.to_owned()));
+        row.status.marks.extend(instance);
+    });
+    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("inner"));
+    let inner = Arc::new(Shelf::new(9));
+    let leading = watch::Sender::new(true).subscribe();
+    let rows = vec![row.row(), web("b")];
+    let shelf = Shelf::new(9);
+    let lab = Lab::start_on(shelf, vec![inner.clone()], classes, rows, leading).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    lab.until_ready().await;
+    (lab, inner)
+}
+
+fn holds(shelf: &Shelf, name: &str) -> bool {
+    let uid = Uid::new(&format!("uid-{name}"));
+    shelf.held.lock().unwrap().contains_key(&uid)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_stays_with_its_instance_when_another_becomes_the_default() {
+    let (lab, inner) = of_the_first(Some("edge")).await;
+    assert!(holds(&lab.shelf, "a") && !holds(&inner, "a"));
+    assert!(holds(&inner, "b"), "a new one goes to the default");
+    let annotation = (DEFAULT_CLASS_ANNOTATION.to_owned(), "inner".to_owned());
+    let namespace = NamespaceRow {
+        name: "default".into(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::from([annotation]),
+    };
+    let fact = Fact::Namespace(Arc::new(namespace));
+    lab.source.facts.send(fact).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(holds(&lab.shelf, "a") && !holds(&inner, "a"));
+    assert_eq!(row(&lab, "a").status.ingress, ingress(1));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_moves_when_another_instance_or_none_is_written_on_it() {
+    for asked in [Some("inner"), None] {
+        let (lab, inner) = of_the_first(Some("edge")).await;
+        let edit = edited(&lab, "a", |row| {
+            row.status.marks.remove(INSTANCE);
+            let asked = asked.map(|name| (INSTANCE.to_owned(), name.to_owned()));
+            row.status.marks.extend(asked);
+        });
+        lab.apply(edit).await;
+        lab.until("the record says so", |rows| {
+            let marks = &rows[&key("a")].status.marks;
+            marks.get(INSTANCE).is_some_and(|name| name == "inner")
+                && marks.get(RECORD).is_some_and(|record| record == "shelf 2")
+        })
+        .await;
+        assert!(!holds(&lab.shelf, "a") && holds(&inner, "a"));
+        lab.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_an_instance_that_is_gone_is_served_by_no_other_and_keeps_what_it_has() {
+    let (lab, inner) = of_the_first(Some("gone")).await;
+    assert!(!holds(&lab.shelf, "a") && !holds(&inner, "a"));
+    let uid = Uid::new("uid-a");
+    assert_eq!(inner.reserved.lock().unwrap().get(&uid), Some(&1));
+    assert!(lab.writes().iter().all(|write| write.ends_with("/b")));
+    let reasons = lab
+        .handle
+        .book
+        .read(|pages| pages.records[&key("a")].reasons.clone());
+    assert_eq!(reasons.len(), 1);
+    assert_eq!(reasons[0].value.as_deref(), Some("gone"));
+    assert!(
+        reasons[0].remedy.contains("edge, inner"),
+        "{}",
+        reasons[0].remedy
+    );
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_of_another_instance_stay_whoever_serves_the_service() {
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.marks = &[RECORD];
+    let marks = [(HELD_ADDRESSES, "192.0.2.1"), (RECORD, "shelf 9")];
+    let marks = marks.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let row = svc("a").port(80).with(|row| row.status.marks.extend(marks));
+    let leading = watch::Sender::new(true).subscribe();
+    let lab = Lab::start_over(shelf, Classes::only("local"), vec![row.row()], leading).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(
+        mark(&lab, "a", HELD_ADDRESSES).as_deref(),
+        Some("192.0.2.1")
+    );
+    assert_eq!(mark(&lab, "a", RECORD).as_deref(), Some("shelf 1"));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_taken_off_by_hand_lets_go_of_what_is_held_and_published() {
+    let lab = programmed_with(vec![web("a")]).await;
+    // Another finalizer keeps it there.
+    let row = edited(&lab, "a", |row| {
+        (row.deleting, row.finalized) = (true, false);
+    });
+    lab.apply(row).await;
+    let empty = async {
+        while holds(&lab.shelf, "a") || !lab.writes().last().unwrap().starts_with("status") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let empty = tokio::time::timeout(Duration::from_secs(20), empty);
+    empty.await.expect("it is given back in 20 s");
+    assert_eq!(lab.writes().last().unwrap(), "status default/a");
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_successor() {
+    let going = svc("a").port(80).holding("127.77.0.1").with(|row| {
+        row.deleting = true;
+        row.status.conditions = vec![begun()];
+    });
+    let rows = vec![going.row(), svc("b").port(80).holding("127.77.0.1").row()];
+    let lab = Lab::start(9, rows).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    lab.until_ready().await;
+    assert_eq!(row(&lab, "b").status.ingress, ingress(1));
+    assert!(!holds(&lab.shelf, "a"));
+    assert!(
+        lab.writes().contains(&"status default/a".to_owned()),
+        "it is not published any more"
+    );
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_of_an_instance_that_is_off_are_not_touched_whichever_fact_comes_first() {
+    let classes = Classes::new(vec!["here".to_owned(), "cloud".to_owned()], Some("here"));
+    let classes = classes.switched_off(vec![false, true]);
+    let annotation = (DEFAULT_CLASS_ANNOTATION.to_owned(), "cloud".to_owned());
+    let namespace = Arc::new(NamespaceRow {
+        name: "shop".into(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::from([annotation]),
+    });
+    let served = || svc("b").in_namespace("shop").port(80);
+    let service = |name: &str| {
+        let row = svc(name)
+            .in_namespace("shop")
+            .port(80)
+            .holding("127.77.0.9");
+        row.with(|row| {
+            row.finalized = true;
+            row.status.conditions = vec![begun()];
+        })
+        .row()
+    };
+    let cloud = Arc::new(Shelf::new(9));
+    let (lead, leading) = watch::channel(false);
+    let rows = vec![service("early")];
+    let shelf = Shelf::new(9);
+    let lab = Lab::start_on(shelf, vec![cloud.clone()], classes, rows, leading).await;
+    let fact = Fact::Namespace(namespace);
+    lab.source.facts.send(fact).await.unwrap();
+    lab.apply(service("late")).await;
+    let here = served().with(|row| row.class = Some("landfall.dev/here".into()));
+    lab.apply(here.row()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lead.send_replace(true);
+    let b = ServiceKey::new("shop", "b");
+    lab.until("b programmed", |rows| {
+        rows.get(&b).is_some_and(|row| row.finalized)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let writes = lab.writes();
+    assert!(
+        writes.iter().all(|write| write.ends_with("/b")),
+        "{writes:?}"
+    );
+    assert!(cloud.held.lock().unwrap().is_empty());
+    let warnings = lab.source.warnings.lock().unwrap().clone();
+    let of_b = |warning: &String| warning.starts_with("shop/b: ");
+    assert!(warnings.iter().all(of_b), "{warnings:?}");
+    lab.stop().await;
+}
+
+fn pool(name: &str, origin: PoolOrigin) -> Fact {
+    Fact::Pool(Arc::new(PoolRow {
+        name: name.to_owned(),
+        auto_assign: true,
+        origin,
+        ..PoolRow::default()
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_that_change_together_come_into_force_together() {
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.takes_pools = true;
+    let leading = watch::Sender::new(true).subscribe();
+    let lab = Lab::start_over(shelf, Classes::only("local"), Vec::new(), leading).await;
+    lab.until_ready().await;
+    let told = |lab: &Lab| std::mem::take(&mut *lab.shelf.pools.lock().unwrap());
+    assert_eq!(told(&lab), [(Vec::new(), false)]);
+    for fact in [
+        pool("one", PoolOrigin::Source),
+        Fact::PoolGone("one".to_owned()),
+        pool("two", PoolOrigin::Source),
+    ] {
+        lab.source.facts.send(fact).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    assert_eq!(told(&lab), [] as [(Vec<String>, bool); 0]);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(told(&lab), [(vec!["two".to_owned()], false)]);
+    let doubt = |in_doubt| Fact::PoolsInDoubt {
+        part: "pools.yaml".into(),
+        in_doubt,
+    };
+    lab.source.facts.send(doubt(true)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(told(&lab), [(vec!["two".to_owned()], true)]);
+    lab.stop().await;
+}
+
+/// What is said of a Service before anything is made for it.
+fn begun() -> Condition {
+    let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+    Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH)
+}

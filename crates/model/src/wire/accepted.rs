@@ -1,0 +1,190 @@
+//! The last accepted version of a Service as one text: what was asked for, and nothing that the API
+//! server or this program adds. It is kept beside the status, for the process that comes next.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reason::{Code, Reason};
+use crate::rows::ServiceRow;
+use crate::status::{ACCEPTED_VERSION, MARKS, ServiceStatus};
+
+use super::{ObjectMeta, Service, ServiceSpec, service_to_json};
+
+/// The longest text that is kept. The API server takes 256 KiB of annotations in all.
+const LONGEST: usize = 100 * 1024;
+
+/// Where `kubectl apply` keeps a copy of what it was given.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+#[derive(Serialize, Deserialize)]
+struct Version<Spec> {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    spec: Spec,
+}
+
+/// Writes down what a version of a Service asks for.
+///
+/// # Errors
+/// The text would be too long to be kept.
+pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
+    let mut json = service_to_json(row, &ServiceStatus::default());
+    let mut annotations = row.annotations.clone();
+    annotations.retain(|key, _| key != LAST_APPLIED && !MARKS.contains(&key.as_str()));
+    let version = Version {
+        annotations,
+        spec: json.get_mut("spec").map(serde_json::Value::take),
+    };
+    // A value of JSON has a text, always.
+    let text = serde_json::to_string(&version).unwrap_or_default();
+    if text.len() > LONGEST {
+        let message = format!(
+            "the last valid version takes {} KiB, which is too much to be kept with the Service: it is \
+             served only as long as this process runs",
+            text.len() / 1024
+        );
+        let reason = Reason::warning(Code::ServingPreviousVersion, message);
+        return Err(Box::new(
+            reason.remedy("correct the newest version before the next restart"),
+        ));
+    }
+    Ok(text)
+}
+
+/// Reads the last accepted version of a Service; `today` is its newest one.
+///
+/// # Errors
+/// The text is damaged.
+pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, Box<Reason>> {
+    let damaged = |why: String| {
+        let message = format!("the last valid version is not known any more: {why}");
+        Box::new(
+            Reason::warning(Code::ServingPreviousVersion, message)
+                .at_annotation(ACCEPTED_VERSION)
+                .remedy("correct the newest version; only this program writes the annotation"),
+        )
+    };
+    let Version { annotations, spec } = serde_json::from_str::<Version<ServiceSpec>>(text)
+        .map_err(|error| damaged(error.to_string()))?;
+    let metadata = ObjectMeta {
+        annotations,
+        name: Some(today.key.name().to_owned()),
+        namespace: Some(today.key.namespace().to_owned()),
+        uid: Some(today.uid.to_string()),
+        ..ObjectMeta::default()
+    };
+    let service = Service {
+        metadata,
+        spec,
+        ..Service::default()
+    };
+    let row = service.into_row().map_err(|reasons| {
+        let texts: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+        damaged(texts.join("; "))
+    })?;
+    // What the Service is does not go back to what it was.
+    Ok(ServiceRow {
+        key: today.key.clone(),
+        uid: today.uid.clone(),
+        generation: today.generation,
+        resource_version: today.resource_version.clone(),
+        created: today.created,
+        labels: today.labels.clone(),
+        finalized: today.finalized,
+        deleting: today.deleting,
+        status: today.status.clone(),
+        source: today.source.clone(),
+        ..row
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(json: serde_json::Value) -> ServiceRow {
+        serde_json::from_value::<Service>(json)
+            .unwrap()
+            .into_row()
+            .unwrap()
+    }
+
+    fn accepted() -> ServiceRow {
+        row(json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {
+                "landfall.dev/sharing-key": "front", "state.landfall.dev/instance": "edge",
+                (LAST_APPLIED): "{}"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}],
+                "selector": {"app": "web"}, "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": 31000}
+        }))
+    }
+
+    fn newest() -> ServiceRow {
+        row(json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": 7,
+                "labels": {"tier": "front"},
+                "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+                "annotations": {"landfall.dev/mode": "sideways"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 81}]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+        }))
+    }
+
+    #[test]
+    fn what_was_accepted_reads_back_beside_what_the_service_is_today() {
+        let (accepted, newest) = (accepted(), newest());
+        let text = accepted_to_text(&accepted).unwrap();
+        let read = accepted_from_text(&text, &newest).unwrap();
+        let mut annotations = accepted.annotations.clone();
+        annotations.remove(LAST_APPLIED);
+        let expected = ServiceRow {
+            annotations,
+            generation: newest.generation,
+            labels: newest.labels.clone(),
+            finalized: true,
+            status: newest.status.clone(),
+            ..accepted
+        };
+        assert_eq!(read, expected);
+        assert_eq!(accepted_to_text(&read), Ok(text));
+    }
+
+    #[test]
+    fn the_text_holds_neither_our_own_annotations_nor_the_copy_of_kubectl() {
+        let text = accepted_to_text(&accepted()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            json["annotations"],
+            json!({"landfall.dev/sharing-key": "front"})
+        );
+        assert_eq!(json["spec"]["ports"][0]["nodePort"], 30080);
+        assert_eq!(json.as_object().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_version_that_is_too_long_is_not_kept_and_the_user_is_told() {
+        let mut row = accepted();
+        let long = "x".repeat(LONGEST);
+        row.annotations
+            .insert("landfall.dev/endpoints".to_owned(), long);
+        let reason = accepted_to_text(&row).unwrap_err();
+        assert_eq!(reason.code, Code::ServingPreviousVersion);
+        assert!(reason.message.contains("100 KiB"), "{}", reason.message);
+    }
+
+    #[test]
+    fn a_damaged_text_is_a_reason_that_names_the_annotation() {
+        for text in ["", "{", "[]", r#"{"annotations": {}}"#] {
+            let reason = accepted_from_text(text, &newest()).unwrap_err();
+            assert_eq!(
+                reason.field.as_deref(),
+                Some("metadata.annotations[state.landfall.dev/accepted]"),
+                "{text}"
+            );
+        }
+    }
+}
