@@ -167,7 +167,7 @@ impl Manifests<'_> {
         let step = usize::try_from(self.args.per_file)?;
         for first in (0..count).step_by(step) {
             let last = (first + self.args.per_file).min(count);
-            let services = (first..last).map(|number| self.service(number, port, &self.members));
+            let services = (first..last).map(|number| Self::service(number, port, &self.members));
             let text: String = services.collect();
             self.put(first / self.args.per_file, &text)?;
         }
@@ -177,8 +177,8 @@ impl Manifests<'_> {
     /// Gives the first Service these members; the others in its file stay.
     fn write_first(&self, members: &[SocketAddr]) -> anyhow::Result<()> {
         let last = self.args.per_file.min(self.args.services);
-        let rest = (1..last).map(|number| self.service(number, PORTS[0], &self.members));
-        let text = self.service(0, PORTS[0], members) + &rest.collect::<String>();
+        let rest = (1..last).map(|number| Self::service(number, PORTS[0], &self.members));
+        let text = Self::service(0, PORTS[0], members) + &rest.collect::<String>();
         self.put(0, &text)
     }
 
@@ -189,7 +189,7 @@ impl Manifests<'_> {
         Ok(())
     }
 
-    fn service(&self, number: u32, port: u16, members: &[SocketAddr]) -> String {
+    fn service(number: u32, port: u16, members: &[SocketAddr]) -> String {
         let mut text = format!(
             "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  annotations:\n    \
              landfall.dev/addresses: {}\n    landfall.dev/endpoints: ",
