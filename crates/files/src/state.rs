@@ -215,12 +215,10 @@ impl StateDir {
                     Some(bytes) => take_over(&folder.join(FORMER), bytes)?,
                     None => Vec::new(),
                 };
-                let changes = entries
-                    .iter()
-                    .map(|entry| (entry.key(), Some(entry.clone())));
+                let entry = |entry: &Entry| (entry.key(), Some(entry.clone()));
+                let changes: Changes = entries.iter().map(entry).collect();
                 let migrated = former.as_deref().map(print_of);
-                let journal =
-                    Journal::create(files, changes.collect(), migrated).map_err(located)?;
+                let journal = Journal::create(files, &changes, migrated).map_err(located)?;
                 (entries, journal)
             }
         };
@@ -286,7 +284,7 @@ fn damaged(path: &Path, damage: Damage) -> StateError {
 /// files: a folder that serves other purposes, too, stays as it is.
 fn close_to_others(folder: &Path) -> io::Result<()> {
     let metadata = fs::metadata(folder)?;
-    if metadata.uid() != files::user() || metadata.mode() & 0o077 == 0 {
+    if metadata.uid() != files::user() || metadata.mode() & 0o777 == FOLDER_MODE {
         return Ok(());
     }
     for entry in fs::read_dir(folder)? {

@@ -78,9 +78,9 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
     println!("  CPU until then               {:.2} s", up.cpu()?);
     println!("  written until then           {}", mb(up.written()?));
     println!("  resident memory              {}", mb(up.resident()?));
-    std::thread::sleep(SETTLED);
+    pause(SETTLED);
     let (before, written) = (up.cpu()?, up.written()?);
-    std::thread::sleep(REST);
+    pause(REST);
     println!(
         "  CPU at rest                  {:.3} % of a core",
         (up.cpu()? - before) / REST.as_secs_f64() * 100.0
@@ -110,6 +110,14 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
     println!("  written until then           {}", mb(up.written()?));
     println!("  resident memory              {}", mb(up.resident()?));
     up.kill()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is measured is another process, which tells nothing"
+)]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 fn mb(bytes: f64) -> String {
@@ -159,7 +167,7 @@ impl Manifests<'_> {
         let step = usize::try_from(self.args.per_file)?;
         for first in (0..count).step_by(step) {
             let last = (first + self.args.per_file).min(count);
-            let services = (first..last).map(|number| self.service(number, port, &self.members));
+            let services = (first..last).map(|number| Self::service(number, port, &self.members));
             let text: String = services.collect();
             self.put(first / self.args.per_file, &text)?;
         }
@@ -169,8 +177,8 @@ impl Manifests<'_> {
     /// Gives the first Service these members; the others in its file stay.
     fn write_first(&self, members: &[SocketAddr]) -> anyhow::Result<()> {
         let last = self.args.per_file.min(self.args.services);
-        let rest = (1..last).map(|number| self.service(number, PORTS[0], &self.members));
-        let text = self.service(0, PORTS[0], members) + &rest.collect::<String>();
+        let rest = (1..last).map(|number| Self::service(number, PORTS[0], &self.members));
+        let text = Self::service(0, PORTS[0], members) + &rest.collect::<String>();
         self.put(0, &text)
     }
 
@@ -181,7 +189,7 @@ impl Manifests<'_> {
         Ok(())
     }
 
-    fn service(&self, number: u32, port: u16, members: &[SocketAddr]) -> String {
+    fn service(number: u32, port: u16, members: &[SocketAddr]) -> String {
         let mut text = format!(
             "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  annotations:\n    \
              landfall.dev/addresses: {}\n    landfall.dev/endpoints: ",
@@ -231,7 +239,7 @@ impl Up {
         for number in (0..count).rev() {
             while TcpStream::connect((address(number), port)).is_err() {
                 self.judge(began)?;
-                std::thread::sleep(Duration::from_millis(5));
+                pause(Duration::from_millis(5));
             }
         }
         Ok(())
@@ -262,10 +270,10 @@ impl Up {
             // Two members take turns: both answers must be the new one's.
             while asked()? != name || asked()? != name {
                 self.judge(began)?;
-                std::thread::sleep(Duration::from_millis(1));
+                pause(Duration::from_millis(1));
             }
             took.push(began.elapsed());
-            std::thread::sleep(Duration::from_millis(500));
+            pause(Duration::from_millis(500));
         }
         took.sort_unstable();
         if let (Some(median), Some(most)) = (took.get(took.len() / 2), took.last()) {

@@ -54,7 +54,7 @@ struct PoolShape {
 }
 
 #[derive(Serialize)]
-struct Gone<'a> {
+struct Absent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<&'a ServiceKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,12 +77,12 @@ impl Key {
                 pool: &row.name,
                 object: wire::IpAddressPool::from(&**row),
             }),
-            (Self::Service(key), None) => serde_json::to_string(&Gone {
+            (Self::Service(key), None) => serde_json::to_string(&Absent {
                 service: Some(key),
                 pool: None,
                 gone: true,
             }),
-            (Self::Pool(name), None) => serde_json::to_string(&Gone {
+            (Self::Pool(name), None) => serde_json::to_string(&Absent {
                 service: None,
                 pool: Some(name),
                 gone: true,
@@ -110,7 +110,7 @@ impl Entry {
             Key::Service(_) => {
                 let shape: ServiceShape =
                     serde_json::from_str(line).map_err(|error| error.to_string())?;
-                let row = shape.object.into_row().map_err(first)?;
+                let row = shape.object.into_row().map_err(|reasons| first(&reasons))?;
                 Ok(Self::Service(Arc::new(ServiceRow {
                     deleting: shape.deleting,
                     ..row
@@ -119,14 +119,14 @@ impl Entry {
             Key::Pool(_) => {
                 let shape: PoolShape =
                     serde_json::from_str(line).map_err(|error| error.to_string())?;
-                let row = shape.object.into_row().map_err(first)?;
+                let row = shape.object.into_row().map_err(|reasons| first(&reasons))?;
                 Ok(Self::Pool(Arc::new(row)))
             }
         }
     }
 }
 
-fn first(reasons: Vec<Reason>) -> String {
+fn first(reasons: &[Reason]) -> String {
     let first = reasons.first();
     first.map(ToString::to_string).unwrap_or_default()
 }

@@ -89,6 +89,9 @@ enum Tail {
     Lost,
 }
 
+/// A journal that was written beside the old one, its end, and the sizes of the lines of changes.
+type Fresh = (Box<dyn Medium>, End, Vec<u64>);
+
 /// What failed, and with which file.
 #[derive(Debug)]
 pub(crate) struct Fault {
@@ -156,7 +159,7 @@ impl Journal {
     /// the disk. `migrated` names what it takes the place of.
     pub(crate) fn create(
         folder: Box<dyn Folder>,
-        entries: Changes,
+        entries: &Changes,
         migrated: Option<String>,
     ) -> Result<Self, Fault> {
         let mut journal = Self {
@@ -167,7 +170,7 @@ impl Journal {
             tail: Tail::Lost,
             compact_from: COMPACT_FROM,
         };
-        journal.rewrite(&entries, migrated)?;
+        journal.rewrite(entries, migrated)?;
         Ok(journal)
     }
 
@@ -282,11 +285,7 @@ impl Journal {
         Ok(())
     }
 
-    fn write_fresh(
-        &mut self,
-        changes: &Changes,
-        migrated: Option<String>,
-    ) -> Result<(Box<dyn Medium>, End, Vec<u64>), Fault> {
+    fn write_fresh(&mut self, changes: &Changes, migrated: Option<String>) -> Result<Fresh, Fault> {
         let mut medium = self
             .folder
             .create(FRESH)

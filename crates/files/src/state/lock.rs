@@ -16,6 +16,10 @@ const PAUSES: u32 = 100;
 /// Called between two attempts with their number; says whether there is to be another one.
 pub(super) type Wait<'a> = &'a mut dyn FnMut(u32) -> bool;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "locks tell nothing when they become free, and this runs before there is anything else"
+)]
 /// Waits for the next attempt, five seconds in all.
 pub(super) fn wait(attempt: u32) -> bool {
     if attempt < PAUSES {
