@@ -380,6 +380,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 end.outcome = Outcome::Stuck;
                 end.failure = Some(reason.to_string());
                 end.reasons.push(reason.clone());
+                // Halfway through there may be no address, and what is published is meant to stay.
+                let standing = unknown_standing(&end.status);
                 return self.report(job, end, &standing, &[reason]).await;
             }
             announce(end, intent, &plan);

@@ -59,7 +59,9 @@ struct Shelf {
 }
 
 /// Says what is to be written after what was written; `None`: nothing.
-struct Script(Box<dyn Fn(&[String]) -> Option<String> + Send>);
+struct Script(Box<Next>);
+
+type Next = dyn Fn(&[String]) -> Option<String> + Send;
 
 /// Looks at everything: each waits for its answer.
 #[derive(Debug)]
@@ -209,8 +211,9 @@ impl Provider for Shelf {
         let mut plan = Plan::default();
         if let Some(script) = self.script.lock().unwrap().as_ref() {
             let next = (script.0)(&self.written.lock().unwrap());
-            next.into_iter()
-                .for_each(|it| plan.push(Step::Write(it), "so it is written"));
+            if let Some(next) = next {
+                plan.push(Step::Write(next), "so it is written");
+            }
             return Ok(plan);
         }
         match (&want.load_balancer, held, free) {

@@ -628,3 +628,38 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
             .status
     );
 }
+
+#[tokio::test]
+async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
+    let before = Lab::default();
+    before.run(wish(&[80])).await;
+    let mut outside = before.outside();
+    outside.address = None;
+    let lab = Lab::over(outside.clone());
+    let intent = wish(&[80]);
+    let claim = PlannedStep {
+        step: Step::Claim.to_string(),
+        because: "it was lost again".to_owned(),
+        detail: serde_json::to_value(Step::Claim).unwrap(),
+    };
+    let mut progress = Progress::default();
+    for _ in 0..5 {
+        progress.count(&intent, &claim);
+    }
+    let job = Job {
+        row: Some(Arc::new(row(&outside))),
+        intent: Some(intent),
+        errors: Vec::new(),
+        status: outside.status,
+        last_failure: None,
+        telling: Telling::default(),
+        progress,
+        last_of_row: true,
+    };
+    let end = lab.run_job(job).await;
+    assert_eq!(end.outcome, Outcome::Stuck);
+    assert_eq!(end.status.ingress, ingress());
+    let programmed = end.status.condition(ConditionType::Programmed).unwrap();
+    assert_eq!(programmed.reason, Code::NotConverging);
+    assert_eq!(lab.outside().address, None);
+}
