@@ -17,10 +17,6 @@ use crate::wanted::{WantedListener, WantedMonitor, WantedPool};
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a plan has few steps, and each is carried out once"
-)]
 pub enum Step {
     /// Octavia is at work on the load balancer, and takes no other change meanwhile.
     Await {
@@ -65,7 +61,7 @@ pub enum Step {
         /// With everything in it.
         cascade: bool,
     },
-    /// Make a listener that serves nobody, at a port that is free: whether the cloud takes it is known before another
+    /// Make a listener that is out of use, at a port that is free: whether the cloud takes it is known before another
     /// one makes room for it.
     TryListener {
         /// On which load balancer.
