@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::desk::Desk;
 use crate::fleet::Fleet;
 use crate::muted::Muted;
 use crate::platform::Platform;
+use crate::takeover::Estate;
 use crate::{planning, view};
 
 /// Facts on their way from the source to the engine.
@@ -64,10 +66,19 @@ pub struct Lifetime {
     pub cancel: CancellationToken,
 }
 
+/// What an instance is started on, beside what is configured.
+#[derive(Debug, Default)]
+pub struct Ground {
+    /// What another process hands over.
+    pub estate: Estate,
+    /// A data plane that runs already.
+    pub proxy: Option<Arc<Proxy>>,
+}
+
 /// What is running.
 #[derive(Debug)]
 pub struct Instance {
-    admin: SocketAddr,
+    admin: std::net::TcpListener,
     handle: EngineHandle<Platform>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
@@ -104,24 +115,36 @@ impl Instance {
         leading: Option<watch::Receiver<bool>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
+        let ground = Ground::default();
+        Self::start_on(ground, options, lifetime, reporter, leading, source).await
+    }
+
+    /// As [`Self::start`], on what is there already.
+    pub async fn start_on<R: Report>(
+        ground: Ground,
+        options: Options,
+        lifetime: Lifetime,
+        reporter: Arc<R>,
+        leading: Option<watch::Receiver<bool>>,
+        source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
+    ) -> anyhow::Result<Self> {
         let fleet = options.fleet;
         let mut pools = fleet.pools();
         let flag_pool = planning::flag_pools(&options.pools);
         judge_pools("--pool", flag_pool.iter())?;
         judge_pools("pools", pools.iter())?;
         pools.extend(flag_pool);
-        let listener = TcpListener::bind(options.admin).await.with_context(|| {
-            format!(
-                "opening the admin endpoint at {} (another instance? --admin names another address)",
-                options.admin
-            )
-        })?;
-        let admin = listener.local_addr()?;
+        let Ground { estate, mut proxy } = ground;
+        let admin = admin_socket(options.admin, estate.admin).await?;
+        let listener = TcpListener::from_std(admin.try_clone()?)?;
         let silent = greet(&fleet).await?;
-        let mut proxy = None;
+        let mut sockets = Some(estate.sockets);
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
                 proxy = Some(data_plane(options.workers)?);
+            }
+            if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
+                proxy.adopt(sockets);
             }
             Ok(proxy.clone().map_or_else(Local::imaginary, Local::new))
         })?;
@@ -181,8 +204,39 @@ impl Instance {
     }
 
     /// Where the admin endpoint answers.
-    pub fn admin(&self) -> SocketAddr {
-        self.admin
+    pub fn admin(&self) -> io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// Waits until every Service was handled, and then closes what another process handed over and no
+    /// Service needs any more.
+    pub async fn serving(&self) {
+        let handled = || {
+            self.handle
+                .book
+                .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
+        };
+        while !handled() {
+            tokio::time::sleep(LOOK).await;
+        }
+        let unused = self.proxy.as_ref().map_or(0, |proxy| proxy.drop_adopted());
+        if unused > 0 {
+            tracing::info!(listeners = unused, "closed what no Service needs any more");
+        }
+    }
+
+    /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns what
+    /// another control plane can be started on.
+    pub async fn let_go(self) -> Ground {
+        self.leaving.cancel();
+        self.lifetime.end().await;
+        self.web.end().await;
+        let estate = Estate {
+            admin: Some(self.admin),
+            ..Estate::default()
+        };
+        let proxy = self.proxy;
+        Ground { estate, proxy }
     }
 
     /// Waits for a picture of which something is true.
@@ -217,6 +271,46 @@ impl Instance {
             proxy.shutdown(grace).await;
         }
         self.web.end().await;
+    }
+}
+
+/// The admin endpoint's socket: the one that was handed over, if it is where it should be.
+async fn admin_socket(
+    at: SocketAddr,
+    given: Option<std::net::TcpListener>,
+) -> anyhow::Result<std::net::TcpListener> {
+    let fits = |given: &std::net::TcpListener| {
+        given.local_addr().is_ok_and(|address| {
+            address.ip() == at.ip() && (at.port() == 0 || address.port() == at.port())
+        })
+    };
+    if let Some(given) = given.filter(fits) {
+        return Ok(given);
+    }
+    let listener = TcpListener::bind(at).await.with_context(|| {
+        format!(
+            "opening the admin endpoint at {at} (another instance? --admin names another address)"
+        )
+    })?;
+    Ok(listener.into_std()?)
+}
+
+// === impl Ground ===
+
+impl Ground {
+    /// The same once more, without what another process handed over.
+    pub fn again(&self) -> io::Result<Self> {
+        let admin = self
+            .estate
+            .admin
+            .as_ref()
+            .map(std::net::TcpListener::try_clone);
+        let estate = Estate {
+            admin: admin.transpose()?,
+            ..Estate::default()
+        };
+        let proxy = self.proxy.clone();
+        Ok(Self { estate, proxy })
     }
 }
 

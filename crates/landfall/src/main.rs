@@ -30,6 +30,7 @@ mod shell;
 mod signals;
 mod sources;
 mod table;
+mod takeover;
 mod up;
 mod view;
 

@@ -74,7 +74,7 @@ impl Stop {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                let status = runtime.block_on(serving.obey(requests, grace));
+                let status = runtime.block_on(serving.obey(requests, serving.overdue(grace)));
                 logging::finish();
                 std::process::exit(status);
             })?;
@@ -96,12 +96,19 @@ impl Stop {
         self.reload.clone()
     }
 
+    /// Returns once a stop that was asked for should be over.
+    async fn overdue(&self, grace: Duration) {
+        self.asked().await;
+        tokio::time::sleep(grace + MARGIN).await;
+    }
+
     /// Does what is asked for until the process is to end at once. Returns its exit status.
-    async fn obey(self, mut requests: mpsc::Receiver<Request>, grace: Duration) -> i32 {
-        let mut overdue = std::pin::pin!(async {
-            self.asked.cancelled().await;
-            tokio::time::sleep(grace + MARGIN).await;
-        });
+    async fn obey(
+        &self,
+        mut requests: mpsc::Receiver<Request>,
+        overdue: impl Future<Output = ()>,
+    ) -> i32 {
+        let mut overdue = std::pin::pin!(overdue);
         loop {
             let request = tokio::select! {
                 () = &mut overdue => {
@@ -161,11 +168,8 @@ fn receive() -> io::Result<mpsc::Receiver<Request>> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
-    const GRACE: Duration = Duration::from_secs(10);
     const STOP: Request = Request::Stop("interrupted");
 
     #[test]
@@ -176,24 +180,36 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn the_first_request_begins_a_stop_and_the_second_ends_the_process_at_once() {
-        let (began, stop) = (Instant::now(), Stop::default());
+        let stop = Stop::default();
         let (asking, requests) = mpsc::channel(1);
-        let end = tokio::spawn(stop.clone().obey(requests, GRACE));
-        asking.send(STOP).await.unwrap();
-        stop.asked().await;
-        asking.send(STOP).await.unwrap();
-        assert_eq!((end.await.unwrap(), began.elapsed()), (130, Duration::ZERO));
+        let asking = async {
+            asking.send(STOP).await.unwrap();
+            stop.asked().await;
+            asking.send(STOP).await.unwrap();
+        };
+        let (status, ()) = tokio::join!(stop.obey(requests, std::future::pending()), asking);
+        assert_eq!(status, 130);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_stop_that_hangs_ends_with_a_failure_after_the_grace_and_a_margin() {
-        let (began, stop) = (Instant::now(), Stop::default());
+    #[tokio::test]
+    async fn a_stop_that_is_overdue_ends_with_a_failure() {
+        let stop = Stop::default();
         let (asking, requests) = mpsc::channel(1);
-        let end = tokio::spawn(stop.obey(requests, GRACE));
         asking.send(STOP).await.unwrap();
-        assert_eq!(end.await.unwrap(), 1);
-        assert_eq!(began.elapsed().as_secs(), (GRACE + MARGIN).as_secs());
+        assert_eq!(stop.obey(requests, stop.asked()).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_hangup_asks_for_a_look_and_not_for_a_stop() {
+        let stop = Stop::default();
+        let (asking, requests) = mpsc::channel(1);
+        asking.send(Request::Reload).await.unwrap();
+        tokio::select! {
+            status = stop.obey(requests, std::future::pending()) => panic!("ended with {status}"),
+            () = async { stop.reload().notified().await } => {}
+        }
+        assert!(!stop.asked.is_cancelled());
     }
 }
