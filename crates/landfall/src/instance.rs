@@ -90,6 +90,16 @@ pub struct Instance {
     leaving: CancellationToken,
 }
 
+// === impl Options ===
+
+impl Options {
+    /// Finds what is wrong with the pools.
+    pub fn judge(&self) -> anyhow::Result<()> {
+        judge_pools("--pool", planning::flag_pools(&self.pools).iter())?;
+        judge_pools("pools", self.fleet.pools().iter())
+    }
+}
+
 // === impl Lifetime ===
 
 impl Lifetime {
@@ -128,12 +138,10 @@ impl Instance {
         leading: Option<watch::Receiver<bool>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
+        options.judge()?;
         let fleet = options.fleet;
         let mut pools = fleet.pools();
-        let flag_pool = planning::flag_pools(&options.pools);
-        judge_pools("--pool", flag_pool.iter())?;
-        judge_pools("pools", pools.iter())?;
-        pools.extend(flag_pool);
+        pools.extend(planning::flag_pools(&options.pools));
         let Ground { estate, mut proxy } = ground;
         let admin = admin_socket(options.admin, estate.admin).await?;
         let listener = TcpListener::from_std(admin.try_clone()?)?;

@@ -29,6 +29,7 @@ mod platform;
 mod shell;
 mod signals;
 mod sources;
+mod systemd;
 mod table;
 mod takeover;
 mod up;

@@ -1,5 +1,5 @@
 //! Signals: SIGINT and SIGTERM ask for a stop, a second one ends the process at once, SIGHUP asks for
-//! a look at the manifests. The others that would end a process by default are taken and logged.
+//! a look at the manifests, SIGUSR2 for a successor. The others that would end a process by default are taken and logged.
 //!
 //! They are received on a thread and a runtime of their own, so that a stop works whatever the rest of
 //! the process does; a stop that is not over in time is ended there, too.
@@ -23,15 +23,16 @@ const OVERDUE: i32 = 1;
 /// How long a stop may take beyond the time that connections have.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// Signals without a meaning here that would end the process: SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM,
-/// SIGSTKFLT, SIGXFSZ (a write then fails), SIGVTALRM, SIGPROF, SIGIO and SIGPWR of Linux.
-const WITHOUT_MEANING: [i32; 10] = [10, 12, 13, 14, 16, 25, 26, 27, 29, 30];
+/// Signals without a meaning here that would end the process: SIGUSR1, SIGPIPE, SIGALRM, SIGSTKFLT,
+/// SIGXFSZ (a write then fails), SIGVTALRM, SIGPROF, SIGIO and SIGPWR of Linux.
+const WITHOUT_MEANING: [i32; 9] = [10, 13, 14, 16, 25, 26, 27, 29, 30];
 
 /// Tells what signals asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: CancellationToken,
     reload: Arc<Notify>,
+    successor: Arc<Notify>,
 }
 
 /// What a signal asks for.
@@ -39,6 +40,7 @@ pub struct Stop {
 enum Request {
     Stop(&'static str),
     Reload,
+    Successor,
     Nothing(i32),
 }
 
@@ -51,6 +53,8 @@ enum Effect {
     End,
     /// Manifests are looked at.
     Reload,
+    /// Another process is started that takes over.
+    Successor,
     /// Only the log tells.
     Nothing(i32),
 }
@@ -96,6 +100,11 @@ impl Stop {
         self.reload.clone()
     }
 
+    /// Returns when another process is to be started that takes over.
+    pub async fn successor(&self) {
+        self.successor.notified().await;
+    }
+
     /// Returns once a stop that was asked for should be over.
     async fn overdue(&self, grace: Duration) {
         self.asked().await;
@@ -130,6 +139,12 @@ impl Stop {
                     );
                     self.reload.notify_one();
                 }
+                Effect::Successor => {
+                    tracing::info!(
+                        "SIGUSR2: what serves manifests is started again and takes over"
+                    );
+                    self.successor.notify_one();
+                }
                 Effect::Nothing(signal) => tracing::info!(signal, "this signal has no effect"),
             }
         }
@@ -141,6 +156,7 @@ fn effect(request: Request, stopping: bool) -> Effect {
         Request::Stop(_) if stopping => Effect::End,
         Request::Stop(why) => Effect::Begin(why),
         Request::Reload => Effect::Reload,
+        Request::Successor => Effect::Successor,
         Request::Nothing(signal) => Effect::Nothing(signal),
     }
 }
@@ -152,6 +168,7 @@ fn receive() -> io::Result<mpsc::Receiver<Request>> {
         (SignalKind::interrupt(), Request::Stop("interrupted")),
         (SignalKind::terminate(), Request::Stop("asked to terminate")),
         (SignalKind::hangup(), Request::Reload),
+        (SignalKind::user_defined2(), Request::Successor),
     ];
     let without =
         WITHOUT_MEANING.map(|number| (SignalKind::from_raw(number), Request::Nothing(number)));
@@ -176,6 +193,7 @@ mod tests {
     fn no_other_signal_begins_or_ends_a_stop() {
         for stopping in [false, true] {
             assert_eq!(effect(Request::Reload, stopping), Effect::Reload);
+            assert_eq!(effect(Request::Successor, stopping), Effect::Successor);
             assert_eq!(effect(Request::Nothing(10), stopping), Effect::Nothing(10));
         }
     }

@@ -1,6 +1,9 @@
 //! `landfall up`: serves manifests until told to stop, or until another process takes over.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::instance::{Ground, Instance, Lifetime, Options};
 use crate::signals::Stop;
 use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
-use crate::{controller, get, logging};
+use crate::{controller, get, logging, systemd};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
@@ -25,6 +28,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The path that stands for standard input.
 const STDIN: &str = "-";
+
+/// The option with which a process takes over.
+const TAKE_OVER: &str = "--take-over";
 
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
@@ -75,6 +81,7 @@ impl Serving {
         let mut taking = None;
         if args.take_over {
             // What can be wrong is found before the running process stops anything.
+            options.judge()?;
             for path in files.paths.iter().filter(|path| path.as_os_str() != STDIN) {
                 std::fs::metadata(path).with_context(|| path.display().to_string())?;
             }
@@ -89,6 +96,8 @@ impl Serving {
         let instance = instance.map_err(hint)?;
         if let Some(taking) = taking {
             instance.serving().await;
+            // The other process may end from here on.
+            systemd::serving();
             taking.serving().await?;
             tracing::info!("took over");
         }
@@ -107,7 +116,9 @@ impl Serving {
     async fn run(self, mut instance: Instance) -> anyhow::Result<()> {
         self.stop.unless_asked(announce(&instance)).await;
         loop {
-            let Some(mut handing) = self.stop.unless_asked(self.asked()).await else {
+            systemd::serving();
+            let Some(mut handing) = self.stop.unless_asked(self.succeeded()).await else {
+                systemd::stopping();
                 instance.stop(self.grace).await;
                 return Ok(());
             };
@@ -136,6 +147,36 @@ impl Serving {
             };
             instance = resumed;
             tracing::info!("serving as before");
+        }
+    }
+
+    /// Waits for another process that asks to take over, and starts one when a signal asks for it.
+    async fn succeeded(&self) -> Handing {
+        tokio::select! {
+            handing = self.asked() => handing,
+            never = self.start_successors() => match never {},
+        }
+    }
+
+    /// Starts this program again, as it is on the disk by then, whenever that is asked for.
+    async fn start_successors(&self) -> Infallible {
+        loop {
+            self.stop.successor().await;
+            match successor() {
+                Ok(mut child) => {
+                    tracing::info!(
+                        process = child.id(),
+                        "started a process that is to take over"
+                    );
+                    // If it does take over, this wait is given up, and it lives on.
+                    let status = child.wait().await.map(|status| status.to_string());
+                    tracing::warn!(?status, "the process that was to take over ended");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(error, "a process that takes over can't be started");
+                }
+            }
         }
     }
 
@@ -176,6 +217,20 @@ impl Serving {
             tokio::time::sleep(AGAIN).await;
         }
     }
+}
+
+/// Starts this program again, with the same arguments.
+fn successor() -> anyhow::Result<tokio::process::Child> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if !arguments.iter().any(|argument| argument == TAKE_OVER) {
+        arguments.push(TAKE_OVER.into());
+    }
+    let (program, arguments) = arguments
+        .split_first()
+        .context("this program has no name")?;
+    let mut command = tokio::process::Command::new(program);
+    let child = command.args(arguments).stdin(Stdio::null()).spawn();
+    child.with_context(|| format!("starting {}", program.display()))
 }
 
 /// Hands everything over to the process that asked.

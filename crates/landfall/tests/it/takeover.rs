@@ -193,6 +193,66 @@ async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how
     lab.stop().await;
 }
 
+/// A process that is nobody's child here; it ends with the test.
+struct Stranger(rustix::process::Pid);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
+    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+    let mut lab = Lab::new();
+    let backend = Backend::lines("pod", lab.ranges.backend(1, 80)).await;
+    let web = svc("web").tcp(8080).members(&[backend.address]);
+    lab.write("web.yaml", &web.yaml());
+    let path = lab.path("notify.sock");
+    let systemd = tokio::net::UnixDatagram::bind(&path).unwrap();
+    lab.start_with(|command| {
+        command.env("NOTIFY_SOCKET", &path);
+    })
+    .await;
+    let heard = async || {
+        let mut room = [0; 256];
+        let count = tokio::time::timeout(DEADLINE, systemd.recv(&mut room)).await;
+        String::from_utf8_lossy(&room[..count.unwrap().unwrap()]).into_owned()
+    };
+    let first = heard().await;
+    assert!(
+        first.starts_with("MAINPID=") && first.ends_with("\nREADY=1"),
+        "{first}"
+    );
+    let target = at(&lab.ready("default/web").await, 8080);
+    let load = Load::start(target);
+    load.more().await;
+    lab.signal(Signal::USR2);
+    let started = lab.logged("started a process that is to take over").await;
+    let process = started["process"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    let _stranger = Stranger(pid);
+    assert_eq!(heard().await, format!("MAINPID={process}\nREADY=1"));
+    lab.logged("took over").await;
+    let began = Instant::now();
+    while !lab.has_ended() {
+        assert!(began.elapsed() < DEADLINE, "the old process does not end");
+        tokio::time::sleep(LOOK).await;
+    }
+    load.more().await;
+    let (_, failed) = load.end().await;
+    assert_eq!(failed, Vec::<String>::new());
+    kill_process(pid, Signal::TERM).unwrap();
+    while test_kill_process(pid).is_ok() {
+        assert!(began.elapsed() < DEADLINE, "the new process does not end");
+        tokio::time::sleep(LOOK).await;
+    }
+    assert_eq!(lab.end().await.code(), Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_manifest_asks_for_any_more_is_closed_by_the_process_that_takes_over() {
     let (mut lab, _backends, target) = serving(&["--grace", "2"]).await;
