@@ -97,7 +97,10 @@ async fn a_socket_that_is_not_what_it_is_said_to_be_is_not_adopted() {
     );
     let other = data_plane(1);
     other.adopt(Sockets::from([(elsewhere, vec![one])]));
-    other.adopt(Sockets::from([(scene.id, vec![not_listening.unwrap().into()])]));
+    other.adopt(Sockets::from([(
+        scene.id,
+        vec![not_listening.unwrap().into()],
+    )]));
     let wanted = listener(&scene, &server);
     other.apply(elsewhere, &owner(), &wanted).await.unwrap();
     echo(&mut connect(elsewhere.socket_address()).await, b"its own").await;
