@@ -216,8 +216,8 @@ impl Instance {
         self.admin.local_addr()
     }
 
-    /// Waits until every Service was handled, and then closes what another process handed over and no
-    /// Service needs any more.
+    /// Waits until every Service was handled, and then closes what another process handed over and
+    /// no Service needs any more.
     pub async fn serving(&self) {
         let handled = || {
             self.handle
@@ -233,8 +233,8 @@ impl Instance {
         }
     }
 
-    /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns what
-    /// another control plane can be started on.
+    /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns
+    /// what another control plane can be started on.
     pub async fn let_go(self) -> Ground {
         self.leaving.cancel();
         self.lifetime.end().await;
@@ -270,8 +270,9 @@ impl Instance {
             .with_context(|| format!("not ready after {} s", patience.as_secs()))
     }
 
-    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as long
-    /// as `grace`, in this order. The admin endpoint answers until then. Addresses stay claimed.
+    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as
+    /// long as `grace`, in this order. The admin endpoint answers until then. Addresses stay
+    /// claimed.
     pub async fn stop(self, grace: Duration) {
         self.leaving.cancel();
         self.lifetime.end().await;

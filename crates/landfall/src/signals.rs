@@ -1,8 +1,9 @@
-//! Signals: SIGINT and SIGTERM ask for a stop, a second one ends the process at once, SIGHUP asks for
-//! a look at the manifests, SIGUSR2 for a successor. The others that would end a process by default are taken and logged.
+//! Signals: SIGINT and SIGTERM ask for a stop, a second one ends the process at once, SIGHUP asks
+//! for a look at the manifests, SIGUSR2 for a successor. The others that would end a process by
+//! default are taken and logged.
 //!
-//! They are received on a thread and a runtime of their own, so that a stop works whatever the rest of
-//! the process does; a stop that is not over in time is ended there, too.
+//! They are received on a thread and a runtime of their own, so that a stop works whatever the rest
+//! of the process does; a stop that is not over in time is ended there, too.
 
 use std::io;
 use std::sync::Arc;
@@ -62,8 +63,8 @@ enum Effect {
 // === impl Stop ===
 
 impl Stop {
-    /// From now on the first SIGINT or SIGTERM asks for a stop, which has `grace` and a margin, and a
-    /// second one ends the process. No other signal does that can be received.
+    /// From now on the first SIGINT or SIGTERM asks for a stop, which has `grace` and a margin, and
+    /// a second one ends the process. No other signal does that can be received.
     pub fn watch(grace: Duration) -> io::Result<Self> {
         let stop = Self::default();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,5 @@
-//! What systemd is told (the protocol of `sd_notify`), where it started this process and wants to know.
+//! What systemd is told (the protocol of `sd_notify`), where it started this process and wants to
+//! know.
 
 use std::ffi::OsStr;
 use std::io;

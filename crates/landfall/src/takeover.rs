@@ -1,6 +1,6 @@
-//! How a new process takes the place of a running one: it asks at a Unix socket in the state directory,
-//! gets copies of the listening sockets, and says when it serves. Until then the running process can go
-//! on as if nothing had happened.
+//! How a new process takes the place of a running one: it asks at a Unix socket in the state
+//! directory, gets copies of the listening sockets, and says when it serves. Until then the running
+//! process can go on as if nothing had happened.
 //!
 //! ```text
 //!  new                                 running
@@ -111,8 +111,8 @@ struct Line {
 // === impl Door ===
 
 impl Door {
-    /// Opens it. Only the holder of the state directory may do that: what is left of an earlier process
-    /// is replaced.
+    /// Opens it. Only the holder of the state directory may do that: what is left of an earlier
+    /// process is replaced.
     pub fn open(state: &Path) -> io::Result<Self> {
         let (path, _folder) = path(state)?;
         match fs::remove_file(&path) {

@@ -23,7 +23,8 @@ use crate::{controller, get, logging, systemd};
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
 
-/// From one try to start the control plane again to the next, when another process did not take over.
+/// From one try to start the control plane again to the next, when another process did not take
+/// over.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The path that stands for standard input.
@@ -274,8 +275,8 @@ async fn beside_cluster(args: UpArgs) -> anyhow::Result<Instance> {
     controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await
 }
 
-/// Says what is served and where to look, once there is something to say. Nothing depends on whether
-/// that can be printed.
+/// Says what is served and where to look, once there is something to say. Nothing depends on
+/// whether that can be printed.
 async fn announce(instance: &Instance) {
     let found = match instance.wait_until(START, |view| view.ready).await {
         Ok(view) if view.services.is_empty() => {

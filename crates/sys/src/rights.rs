@@ -1,4 +1,4 @@
-//! Descriptors that pass from one process to another through a Unix socket (SCM_RIGHTS).
+//! Descriptors that pass from one process to another through a Unix socket (`SCM_RIGHTS`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

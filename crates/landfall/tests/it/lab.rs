@@ -167,8 +167,8 @@ impl Lab {
         self.found().await;
     }
 
-    /// Starts another process with these options in place of their earlier values, and waits until it
-    /// has said that it serves. Returns the one before.
+    /// Starts another process with these options in place of their earlier values, and waits until
+    /// it has said that it serves. Returns the one before.
     pub async fn succeeded(&mut self, options: &[&str]) -> Running {
         for pair in options.chunks(2) {
             if let [option, value] = pair

@@ -1,5 +1,5 @@
-//! A new process takes the place of a running one: under load, with nothing refused, and not at all if
-//! it can't serve. Beside it HAProxy does the same.
+//! A new process takes the place of a running one: under load, with nothing refused, and not at all
+//! if it can't serve. Beside it HAProxy does the same.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how
     lab.stop().await;
 }
 
-/// A process that is nobody's child here; it ends with the test.
+/// A process that is no child of the test; it ends with it.
 struct Stranger(rustix::process::Pid);
 
 impl Drop for Stranger {
