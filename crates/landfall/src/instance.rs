@@ -87,7 +87,7 @@ pub struct Instance {
     /// The admin endpoint, which outlives the rest.
     web: Lifetime,
     /// Ends readiness.
-    leaving: CancellationToken,
+    stopping: CancellationToken,
 }
 
 // === impl Options ===
@@ -193,8 +193,8 @@ impl Instance {
         for account in silent {
             tasks.spawn(keep_greeting(account, cancel.clone()));
         }
-        let (web, leaving) = (Lifetime::default(), CancellationToken::new());
-        let desk = Desk::new(handle.clone(), classes, started.clone(), leaving.clone());
+        let (web, stopping) = (Lifetime::default(), CancellationToken::new());
+        let desk = Desk::new(handle.clone(), classes, started.clone(), stopping.clone());
         let names = landfall_web::Options {
             names: Names::new(options.admin_names),
         };
@@ -207,7 +207,7 @@ impl Instance {
             started,
             lifetime,
             web,
-            leaving,
+            stopping,
         })
     }
 
@@ -236,7 +236,7 @@ impl Instance {
     /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns
     /// what another control plane can be started on.
     pub async fn let_go(self) -> Ground {
-        self.leaving.cancel();
+        self.stopping.cancel();
         self.lifetime.end().await;
         self.web.end().await;
         let estate = Estate {
@@ -274,7 +274,7 @@ impl Instance {
     /// long as `grace`, in this order. The admin endpoint answers until then. Addresses stay
     /// claimed.
     pub async fn stop(self, grace: Duration) {
-        self.leaving.cancel();
+        self.stopping.cancel();
         self.lifetime.end().await;
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;

@@ -38,7 +38,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let stop = Stop::watch(grace)?;
     if args.filename.is_empty() {
-        let Some(instance) = stop.unless_asked(beside_cluster(args)).await else {
+        let Some(instance) = stop.unless_asked(Box::pin(beside_cluster(args))).await else {
             return Ok(());
         };
         let instance = instance?;
@@ -47,11 +47,14 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         instance.stop(grace).await;
         return Ok(());
     }
-    let Some(started) = stop.unless_asked(Serving::start(args, &stop)).await else {
+    let Some(started) = stop
+        .unless_asked(Box::pin(Serving::start(args, &stop)))
+        .await
+    else {
         return Ok(());
     };
     let (serving, instance) = started?;
-    serving.run(instance).await
+    Box::pin(serving.run(instance)).await
 }
 
 /// Manifests that are served.

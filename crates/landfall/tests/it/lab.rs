@@ -174,7 +174,7 @@ impl Lab {
             if let [option, value] = pair
                 && let Some(place) = self.arguments.iter().position(|given| given == option)
             {
-                self.arguments[place + 1] = (*value).to_owned();
+                (*value).clone_into(&mut self.arguments[place + 1]);
             }
         }
         let old = self.running.take().expect("it runs");
