@@ -29,8 +29,8 @@ pub struct Desk {
 // === impl Desk ===
 
 impl Desk {
-    /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not ready
-    /// any more, and its loop, which ends then, is no sign of trouble.
+    /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not
+    /// ready any more, and its loop, which ends then, is no sign of trouble.
     pub fn new(
         handle: EngineHandle<Platform>,
         classes: Classes,

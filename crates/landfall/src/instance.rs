@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::account::{Account, Unusable};
 use crate::desk::Desk;
 use crate::fleet::Fleet;
 use crate::platform::Platform;
+use crate::takeover::Estate;
 use crate::{planning, view};
 
 /// Facts on their way from the source to the engine.
@@ -67,10 +69,19 @@ pub struct Lifetime {
     pub cancel: CancellationToken,
 }
 
+/// What an instance is started on, beside what is configured.
+#[derive(Debug, Default)]
+pub struct Ground {
+    /// What another process hands over.
+    pub estate: Estate,
+    /// A data plane that runs already.
+    pub proxy: Option<Arc<Proxy>>,
+}
+
 /// What is running.
 #[derive(Debug)]
 pub struct Instance {
-    admin: SocketAddr,
+    admin: std::net::TcpListener,
     handle: EngineHandle<Platform>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
@@ -79,9 +90,19 @@ pub struct Instance {
     /// The admin endpoint, which outlives the rest.
     web: Lifetime,
     /// Ends readiness.
-    leaving: CancellationToken,
+    stopping: CancellationToken,
     /// Cancelled once the control loop has ended, in whatever way.
     ended: CancellationToken,
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Finds what is wrong with the pools.
+    pub fn judge(&self) -> anyhow::Result<()> {
+        judge_pools("--pool", planning::flag_pools(&self.pools).iter())?;
+        judge_pools("pools", self.fleet.pools().iter())
+    }
 }
 
 // === impl Lifetime ===
@@ -109,24 +130,34 @@ impl Instance {
         leading: Option<watch::Receiver<bool>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
+        let ground = Ground::default();
+        Self::start_on(ground, options, lifetime, reporter, leading, source).await
+    }
+
+    /// As [`Self::start`], on what is there already.
+    pub async fn start_on<R: Report>(
+        ground: Ground,
+        options: Options,
+        lifetime: Lifetime,
+        reporter: Arc<R>,
+        leading: Option<watch::Receiver<bool>>,
+        source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
+    ) -> anyhow::Result<Self> {
+        options.judge()?;
         let fleet = options.fleet;
         let mut pools = fleet.pools();
-        let flag_pool = planning::flag_pools(&options.pools);
-        judge_pools("--pool", flag_pool.iter())?;
-        judge_pools("pools", pools.iter())?;
-        pools.extend(flag_pool);
-        let listener = TcpListener::bind(options.admin).await.with_context(|| {
-            format!(
-                "opening the admin endpoint at {} (another instance? --admin names another address)",
-                options.admin
-            )
-        })?;
-        let admin = listener.local_addr()?;
+        pools.extend(planning::flag_pools(&options.pools));
+        let Ground { estate, mut proxy } = ground;
+        let admin = admin_socket(options.admin, estate.admin).await?;
+        let listener = TcpListener::from_std(admin.try_clone()?)?;
         let silent = greet(&fleet).await?;
-        let mut proxy = None;
+        let mut sockets = Some(estate.sockets);
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
                 proxy = Some(data_plane(options.workers)?);
+            }
+            if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
+                proxy.adopt(sockets);
             }
             Ok(proxy.clone().map_or_else(Local::imaginary, Local::new))
         })?;
@@ -173,8 +204,8 @@ impl Instance {
         for account in silent {
             tasks.spawn(keep_greeting(account, cancel.clone()));
         }
-        let (web, leaving) = (Lifetime::default(), CancellationToken::new());
-        let desk = Desk::new(handle.clone(), classes, started.clone(), leaving.clone());
+        let (web, stopping) = (Lifetime::default(), CancellationToken::new());
+        let desk = Desk::new(handle.clone(), classes, started.clone(), stopping.clone());
         let names = landfall_web::Options {
             names: Names::new(options.admin_names),
         };
@@ -187,7 +218,7 @@ impl Instance {
             started,
             lifetime,
             web,
-            leaving,
+            stopping,
             ended,
         })
     }
@@ -199,8 +230,39 @@ impl Instance {
     }
 
     /// Where the admin endpoint answers.
-    pub fn admin(&self) -> SocketAddr {
-        self.admin
+    pub fn admin(&self) -> io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// Waits until every Service was handled, and then closes what another process handed over and
+    /// no Service needs any more.
+    pub async fn serving(&self) {
+        let handled = || {
+            self.handle
+                .book
+                .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
+        };
+        while !handled() {
+            tokio::time::sleep(LOOK).await;
+        }
+        let unused = self.proxy.as_ref().map_or(0, |proxy| proxy.drop_adopted());
+        if unused > 0 {
+            tracing::info!(listeners = unused, "closed what no Service needs any more");
+        }
+    }
+
+    /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns
+    /// what another control plane can be started on.
+    pub async fn let_go(self) -> Ground {
+        self.stopping.cancel();
+        self.lifetime.end().await;
+        self.web.end().await;
+        let estate = Estate {
+            admin: Some(self.admin),
+            ..Estate::default()
+        };
+        let proxy = self.proxy;
+        Ground { estate, proxy }
     }
 
     /// Waits until everything is known and was handled once. Of ten thousand Services a picture takes a
@@ -243,10 +305,11 @@ impl Instance {
             .with_context(|| format!("not ready after {} s", patience.as_secs()))
     }
 
-    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as long
-    /// as `grace`, in this order. The admin endpoint answers until then. Addresses stay claimed.
+    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as
+    /// long as `grace`, in this order. The admin endpoint answers until then. Addresses stay
+    /// claimed.
     pub async fn stop(self, grace: Duration) {
-        self.leaving.cancel();
+        self.stopping.cancel();
         self.lifetime.end().await;
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
@@ -259,6 +322,46 @@ impl Instance {
 async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
     let _ended = ended.drop_guard();
     task.await;
+}
+
+/// The admin endpoint's socket: the one that was handed over, if it is where it should be.
+async fn admin_socket(
+    at: SocketAddr,
+    given: Option<std::net::TcpListener>,
+) -> anyhow::Result<std::net::TcpListener> {
+    let fits = |given: &std::net::TcpListener| {
+        given.local_addr().is_ok_and(|address| {
+            address.ip() == at.ip() && (at.port() == 0 || address.port() == at.port())
+        })
+    };
+    if let Some(given) = given.filter(fits) {
+        return Ok(given);
+    }
+    let listener = TcpListener::bind(at).await.with_context(|| {
+        format!(
+            "opening the admin endpoint at {at} (another instance? --admin names another address)"
+        )
+    })?;
+    Ok(listener.into_std()?)
+}
+
+// === impl Ground ===
+
+impl Ground {
+    /// The same once more, without what another process handed over.
+    pub fn again(&self) -> io::Result<Self> {
+        let admin = self
+            .estate
+            .admin
+            .as_ref()
+            .map(std::net::TcpListener::try_clone);
+        let estate = Estate {
+            admin: admin.transpose()?,
+            ..Estate::default()
+        };
+        let proxy = self.proxy.clone();
+        Ok(Self { estate, proxy })
+    }
 }
 
 /// Threads that carry traffic.

@@ -28,7 +28,9 @@ mod platform;
 mod shell;
 mod signals;
 mod sources;
+mod systemd;
 mod table;
+mod takeover;
 mod up;
 mod view;
 

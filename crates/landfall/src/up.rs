@@ -1,76 +1,298 @@
-//! `landfall up`: serves manifests until told to stop.
+//! `landfall up`: serves manifests until told to stop, or until another process takes over.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_config::dirs;
-use landfall_files::Manifests;
+use landfall_files::{Manifests, OpenError, StateError};
 use landfall_kube::lease::{WriteGuard, identity};
 use tokio::sync::Notify;
 
 use crate::cli::UpArgs;
 use crate::fleet::Fleet;
-use crate::instance::{Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lifetime, Options};
 use crate::signals::Stop;
-use crate::{controller, get, logging};
+use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
+use crate::{controller, get, logging, systemd};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
+
+/// From one try to start the control plane again to the next, when another process did not take
+/// over.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The path that stands for standard input.
+const STDIN: &str = "-";
+
+/// The option with which a process takes over.
+const TAKE_OVER: &str = "--take-over";
 
 /// Runs the command.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let stop = Stop::watch(grace)?;
-    let Some(instance) = stop.unless_asked(start(args, &stop)).await else {
+    if args.filename.is_empty() {
+        let Some(instance) = stop.unless_asked(Box::pin(beside_cluster(args))).await else {
+            return Ok(());
+        };
+        let instance = instance?;
+        stop.unless_asked(announce(&instance)).await;
+        let outcome = tokio::select! {
+            biased;
+            () = stop.asked() => Ok(()),
+            () = instance.broken() => Err(controller::loop_ended()),
+        };
+        instance.stop(grace).await;
+        return outcome;
+    }
+    let Some(started) = stop
+        .unless_asked(Box::pin(Serving::start(args, &stop)))
+        .await
+    else {
         return Ok(());
     };
-    let instance = instance?;
-    let asked = async {
-        tokio::select! {
-            () = stop.asked() => {}
-            () = announce(&instance) => stop.asked().await,
-        }
-    };
-    let outcome = tokio::select! {
-        biased;
-        () = asked => Ok(()),
-        () = instance.broken() => Err(controller::loop_ended()),
-    };
-    instance.stop(grace).await;
-    outcome
+    let (serving, instance) = started?;
+    Box::pin(serving.run(instance)).await
 }
 
-/// Starts the instance that the command line describes.
-async fn start(args: UpArgs, stop: &Stop) -> anyhow::Result<Instance> {
-    let mut options = Options {
+/// Manifests that are served.
+struct Serving {
+    options: Options,
+    files: landfall_files::Options,
+    /// Where another process can ask to take over.
+    state: PathBuf,
+    grace: Duration,
+    stop: Stop,
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// Starts, in the place of a running process if that is asked for. Until this returns, that one
+    /// goes on if this process ends.
+    async fn start(args: UpArgs, stop: &Stop) -> anyhow::Result<(Self, Instance)> {
+        let grace = args.run.grace();
+        let options = options(&args).await?;
+        let state = state_dir(args.state)?;
+        let files = landfall_files::Options {
+            paths: args.filename,
+            recursive: args.recursive,
+            state: Some(state.clone()),
+        };
+        let mut ground = Ground::default();
+        let mut taking = None;
+        if args.take_over {
+            // What can be wrong is found before the running process stops anything.
+            options.judge()?;
+            for path in files.paths.iter().filter(|path| path.as_os_str() != STDIN) {
+                std::fs::metadata(path).with_context(|| path.display().to_string())?;
+            }
+            if let Some((asked, estate)) = Taking::ask(&state).await? {
+                ground.estate = estate;
+                taking = Some(asked);
+            } else {
+                tracing::info!("no process to take over from");
+            }
+        }
+        let instance = on_files(ground, options.clone(), files.clone(), stop.reload()).await;
+        let instance = instance.map_err(hint)?;
+        if let Some(taking) = taking {
+            instance.serving().await;
+            // The other process may end from here on.
+            systemd::serving();
+            taking.serving().await?;
+            tracing::info!("took over");
+        }
+        let stop = stop.clone();
+        let serving = Self {
+            options,
+            files,
+            state,
+            grace,
+            stop,
+        };
+        Ok((serving, instance))
+    }
+
+    /// Serves until told to stop, or until another process serves in its place.
+    async fn run(self, mut instance: Instance) -> anyhow::Result<()> {
+        self.stop.unless_asked(announce(&instance)).await;
+        loop {
+            systemd::serving();
+            let next = tokio::select! {
+                biased;
+                next = self.stop.unless_asked(self.succeeded()) => next,
+                () = instance.broken() => {
+                    instance.stop(self.grace).await;
+                    return Err(controller::loop_ended());
+                }
+            };
+            let Some(mut handing) = next else {
+                systemd::stopping();
+                instance.stop(self.grace).await;
+                return Ok(());
+            };
+            let ground = instance.let_go().await;
+            let outcome = self.stop.unless_asked(hand(&mut handing, &ground)).await;
+            let why = match outcome {
+                // When told to stop, the sockets are left to the new process, too.
+                None | Some(Outcome::Served) => {
+                    handing.done().await;
+                    if let Some(proxy) = &ground.proxy {
+                        tracing::info!("another process serves; connections have time to end");
+                        proxy.retire(self.grace).await;
+                    }
+                    return Ok(());
+                }
+                Some(Outcome::Failed(why)) => why,
+            };
+            tracing::warn!(error = why, "the take-over failed; this process goes on");
+            handing.stay(why).await;
+            drop(handing);
+            let Some(resumed) = self.stop.unless_asked(self.resumed(&ground)).await else {
+                if let Some(proxy) = &ground.proxy {
+                    proxy.shutdown(self.grace).await;
+                }
+                return Ok(());
+            };
+            instance = resumed;
+            tracing::info!("serving as before");
+        }
+    }
+
+    /// Waits for another process that asks to take over, and starts one when a signal asks for it.
+    async fn succeeded(&self) -> Handing {
+        tokio::select! {
+            handing = self.asked() => handing,
+            never = self.start_successors() => match never {},
+        }
+    }
+
+    /// Starts this program again, as it is on the disk by then, whenever that is asked for.
+    async fn start_successors(&self) -> Infallible {
+        loop {
+            self.stop.successor().await;
+            match successor() {
+                Ok(mut child) => {
+                    tracing::info!(
+                        process = child.id(),
+                        "started a process that is to take over"
+                    );
+                    // If it does take over, this wait is given up, and it lives on.
+                    let status = child.wait().await.map(|status| status.to_string());
+                    tracing::warn!(?status, "the process that was to take over ended");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(error, "a process that takes over can't be started");
+                }
+            }
+        }
+    }
+
+    /// Waits for another process that asks to take over. What came from standard input could not be
+    /// read again if that fails, so that it is not offered then.
+    async fn asked(&self) -> Handing {
+        let reads_stdin = self
+            .files
+            .paths
+            .iter()
+            .any(|path| path.as_os_str() == STDIN);
+        if !reads_stdin {
+            match Door::open(&self.state) {
+                Ok(door) => return door.knock().await,
+                Err(error) => tracing::warn!(%error, "no other process will be able to take over"),
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Starts the control plane again. The other process may take a moment to give the state back.
+    async fn resumed(&self, ground: &Ground) -> Instance {
+        loop {
+            let started = async {
+                let (options, files) = (self.options.clone(), self.files.clone());
+                on_files(ground.again()?, options, files, self.stop.reload()).await
+            };
+            match started.await {
+                Ok(instance) => return instance,
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(
+                        error,
+                        "only traffic goes on; the rest is started again soon"
+                    );
+                }
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Starts this program again, with the same arguments.
+fn successor() -> anyhow::Result<tokio::process::Child> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if !arguments.iter().any(|argument| argument == TAKE_OVER) {
+        arguments.push(TAKE_OVER.into());
+    }
+    let (program, arguments) = arguments
+        .split_first()
+        .context("this program has no name")?;
+    let mut command = tokio::process::Command::new(program);
+    let child = command.args(arguments).stdin(Stdio::null()).spawn();
+    child.with_context(|| format!("starting {}", program.display()))
+}
+
+/// Hands everything over to the process that asked.
+async fn hand(handing: &mut Handing, ground: &Ground) -> Outcome {
+    let estate = async {
+        let again = ground.again()?;
+        let sockets = match &ground.proxy {
+            Some(proxy) => proxy.sockets().await?,
+            None => landfall_proxy::Sockets::new(),
+        };
+        std::io::Result::Ok(Estate {
+            sockets,
+            ..again.estate
+        })
+    };
+    match estate.await {
+        Ok(estate) => handing.hand(&estate).await,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// What the command line says about how to serve.
+async fn options(args: &UpArgs) -> anyhow::Result<Options> {
+    Ok(Options {
         fleet: Fleet::read(&args.instances).await?,
-        pools: args.pools,
+        pools: args.pools.clone(),
         fallback_pool: true,
         records_accepted: !args.filename.is_empty(),
         admin: args.admin,
         workers: args.run.threads(),
-        admin_names: args.run.admin_name,
-    };
-    if args.filename.is_empty() {
-        let identity = identity("landfall-up");
-        let connection = controller::connect(&args.cluster, &identity).await?;
-        let origin = args.cluster.origin();
-        options.fleet.learn_cluster(&connection, &origin).await?;
-        controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await
-    } else {
-        let files = landfall_files::Options {
-            paths: args.filename,
-            recursive: args.recursive,
-            state: Some(state_dir(args.state)?),
-        };
-        on_files(options, files, stop.reload()).await
-    }
+        admin_names: args.run.admin_name.clone(),
+    })
 }
 
-/// Says what is served and where to look, once there is something to say. Nothing depends on whether
-/// that can be printed.
+/// Starts an instance whose facts come from an API server.
+async fn beside_cluster(args: UpArgs) -> anyhow::Result<Instance> {
+    let mut options = options(&args).await?;
+    let identity = identity("landfall-up");
+    let connection = controller::connect(&args.cluster, &identity).await?;
+    let origin = args.cluster.origin();
+    options.fleet.learn_cluster(&connection, &origin).await?;
+    controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await
+}
+
+/// Says what is served and where to look, once there is something to say. Nothing depends on
+/// whether that can be printed.
 async fn announce(instance: &Instance) {
     let found = match instance.wait_ready(START).await {
         Ok(view) if view.services.is_empty() => {
@@ -79,25 +301,29 @@ async fn announce(instance: &Instance) {
         Ok(view) => get::list(&view.services, false),
         Err(_) => "still starting; `landfall get services` shows how far it is".to_owned(),
     };
-    let admin = instance.admin();
-    let text = format!("{found}\n\nstatus page  http://{admin}/\nCtrl-C stops\n");
-    if let Err(error) = logging::print(&text) {
+    let printed = instance.admin().and_then(|admin| {
+        logging::print(&format!(
+            "{found}\n\nstatus page  http://{admin}/\nCtrl-C stops\n"
+        ))
+    });
+    if let Err(error) = printed {
         tracing::debug!(%error, "the summary could not be printed");
     }
 }
 
 /// Starts an instance whose facts are manifests.
 pub async fn on_files(
+    ground: Ground,
     options: Options,
     files: landfall_files::Options,
     reload: Arc<Notify>,
 ) -> anyhow::Result<Instance> {
     let (manifests, store) = tokio::task::spawn_blocking(move || Manifests::open(files)).await??;
     let manifests = manifests.look_when(reload);
-    let lifetime = Lifetime::default();
-    Instance::start(
+    Instance::start_on(
+        ground,
         options,
-        lifetime,
+        Lifetime::default(),
         Arc::new(store),
         None,
         |facts, lifetime| {
@@ -107,6 +333,16 @@ pub async fn on_files(
         },
     )
     .await
+}
+
+/// Adds what to do about a state directory that is in use.
+fn hint(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(OpenError::State(StateError::InUse { .. })) => {
+            anyhow::anyhow!("{error}; --take-over takes its place without a refused connection")
+        }
+        _ => error,
+    }
 }
 
 fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {

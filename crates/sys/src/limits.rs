@@ -23,8 +23,13 @@ pub fn raise_open_files() -> io::Result<u64> {
 
 /// Whether the process runs with the rights of root.
 pub fn is_root() -> bool {
+    user() == 0
+}
+
+/// The user with whose rights the process runs.
+pub fn user() -> u32 {
     // SAFETY: the call takes nothing and can't fail.
-    unsafe { libc::geteuid() == 0 }
+    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Descriptors that pass from one process to another through a Unix socket (SCM_RIGHTS).
+//! Descriptors that pass from one process to another through a Unix socket (`SCM_RIGHTS`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,7 +18,9 @@ pub const MOST: usize = 128;
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    let fits = descriptors.len() <= MOST
+        && (descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors)));
+    if !fits {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -35,9 +35,15 @@ pub(super) fn log(before: &[Reason], after: &[Reason]) {
         let (file, line) = origin.as_ref().map(|it| (&*it.file, it.line)).unzip();
         let remedy = Some(remedy.as_str()).filter(|remedy| !remedy.is_empty());
         if reason.severity == Severity::Info {
-            tracing::info!(%code, file, line, field, value, problem = message, remedy, "note on a source");
+            tracing::info!(
+                %code, file, line, field, value, problem = message, remedy,
+                "note on a source"
+            );
         } else {
-            tracing::warn!(%code, file, line, field, value, problem = message, remedy, "problem with a source");
+            tracing::warn!(
+                %code, file, line, field, value, problem = message, remedy,
+                "problem with a source"
+            );
         }
     }
     for Place { file, message } in news.healed {

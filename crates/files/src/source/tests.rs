@@ -77,3 +77,34 @@ fn looks_that_take_long_come_less_often_but_come() {
         ROUTINE_LONGEST_UNWATCHED
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_is_read_at_once_when_a_look_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("web.yaml");
+    std::fs::write(&file, SERVICE).unwrap();
+    let options = Options {
+        paths: vec![file.clone()],
+        ..Options::default()
+    };
+    let (mut manifests, _store) = Manifests::open(options).unwrap();
+    // Changes are noticed by nothing but the routine.
+    manifests.eyes.watcher = None;
+    manifests.hints = None;
+    let asked = Arc::new(Notify::new());
+    let (sender, mut facts) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let running = manifests.look_when(asked.clone());
+    let running = tokio::spawn(running.run(sender, cancel.clone()));
+    while !matches!(facts.recv().await, Some(Fact::Synced)) {}
+    let began = Instant::now();
+    std::fs::write(&file, SERVICE.replace("port: 80", "port: 8080")).unwrap();
+    asked.notify_one();
+    let Some(Fact::Service(row)) = facts.recv().await else {
+        panic!("no Service");
+    };
+    assert_eq!(row.ports[0].port.get(), 8080);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    cancel.cancel();
+    running.await.unwrap();
+}

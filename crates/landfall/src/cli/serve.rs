@@ -62,6 +62,10 @@ pub struct UpArgs {
     /// Where addresses are remembered over restarts
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
     pub state: Option<PathBuf>,
+    /// Take the place of the instance that uses the state directory: with its sockets, so that no
+    /// connection is refused. Until this process serves, the other one goes on
+    #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
+    pub take_over: bool,
     /// Where health, metrics, JSON and the status page answer; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,

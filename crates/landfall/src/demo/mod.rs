@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::cli::DemoArgs;
 use crate::fleet::Fleet;
 use crate::get;
-use crate::instance::{Instance, Options};
+use crate::instance::{Ground, Instance, Options};
 use crate::signals::Stop;
 use crate::up;
 use backends::{Backends, FAILING_NAME};
@@ -67,7 +67,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop
-        .unless_asked(up::on_files(options, files, stop.reload()))
+        .unless_asked(up::on_files(
+            Ground::default(),
+            options,
+            files,
+            stop.reload(),
+        ))
         .await
     else {
         return Ok(());
@@ -114,7 +119,7 @@ async fn serve(
         out,
         "\nStatus page   http://{}/\nManifests     {}   (edit them: changes apply at once)\n\n\
          Ctrl-C stops the demo.",
-        instance.admin(),
+        instance.admin()?,
         folder.display()
     )?;
     stop.asked().await;

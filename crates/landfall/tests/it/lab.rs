@@ -167,6 +167,36 @@ impl Lab {
         self.found().await;
     }
 
+    /// Starts another process with these options in place of their earlier values, and waits until
+    /// it has said that it serves. Returns the one before.
+    pub async fn succeeded(&mut self, options: &[&str]) -> Running {
+        for pair in options.chunks(2) {
+            if let [option, value] = pair
+                && let Some(place) = self.arguments.iter().position(|given| given == option)
+            {
+                (*value).clone_into(&mut self.arguments[place + 1]);
+            }
+        }
+        let old = self.running.take().expect("it runs");
+        if !self.arguments.iter().any(|given| given == "--take-over") {
+            self.arguments.push("--take-over".to_owned());
+        }
+        self.start().await;
+        old
+    }
+
+    /// How a process that was succeeded ended.
+    pub async fn end_of(old: &mut Running) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = old.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < DEADLINE, "it did not end");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Waits until it answers at an address that it was given and can't say.
     pub async fn answers_at(&mut self, admin: SocketAddr) {
         let began = Instant::now();

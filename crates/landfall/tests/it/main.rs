@@ -38,5 +38,6 @@ mod requests;
 mod restart;
 mod scene;
 mod signals;
+mod takeover;
 mod traffic;
 mod witness;

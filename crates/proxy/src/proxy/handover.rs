@@ -1,5 +1,5 @@
-//! Listening sockets that pass from one process to the next. Both hold the same sockets, with the same
-//! queues, so nothing that waits in them is lost while one process ends and the other begins.
+//! Listening sockets that pass from one process to the next. Both hold the same sockets, with the
+//! same queues, so nothing that waits in them is lost while one process ends and the other begins.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,8 +20,8 @@ use crate::listener::ListenerId;
 pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
 
 impl Proxy {
-    /// Keeps sockets of another process for the listeners that are opened from now on. What is not a
-    /// listening socket of its address is left out.
+    /// Keeps sockets of another process for the listeners that are opened from now on. What is not
+    /// a listening socket of its address is left out.
     pub fn adopt(&self, sockets: Sockets) {
         let fitting = sockets.into_iter().map(|(id, sockets)| {
             let sockets = sockets.into_iter().filter(|it| fits(id, it));
@@ -39,7 +39,8 @@ impl Proxy {
         lock(&self.adopted).remove(&id).unwrap_or_default()
     }
 
-    /// Returns copies of the sockets of all open listeners, for another process. Nothing changes here.
+    /// Returns copies of the sockets of all open listeners, for another process. Nothing changes
+    /// here.
     pub async fn sockets(&self) -> io::Result<Sockets> {
         let _no_change_meanwhile = self.change.lock().await;
         let mut sockets = Sockets::new();

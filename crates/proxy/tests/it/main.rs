@@ -9,6 +9,7 @@
 mod choosing;
 mod edits;
 mod failures;
+mod handover;
 mod lifecycle;
 mod limits;
 mod proxy_protocol;

@@ -1,0 +1,491 @@
+//! How a new process takes the place of a running one: it asks at a Unix socket in the state
+//! directory, gets copies of the listening sockets, and says when it serves. Until then the running
+//! process can go on as if nothing had happened.
+//!
+//! ```text
+//!  new                                 running
+//!   │ ── ask ──────────────────────────> │ stops its control plane; traffic goes on
+//!   │ <────────── sockets, sockets ... ─ │ gives up the state directory
+//!   │ reads the state, opens listeners   │
+//!   │ ── serving ──────────────────────> │ accepts nothing more
+//!   │ <───────────────────────── done ── │ lets connections end, exits
+//! ```
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use landfall_model::Protocol;
+use landfall_proxy::{ListenerId, Sockets};
+use landfall_sys::{limits, rights};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
+
+/// The socket's name in the state directory.
+const NAME: &str = "takeover.sock";
+
+/// Which version of this conversation both sides must have.
+const VERSION: u32 = 1;
+
+/// How long the other side may take for an answer that needs no work.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long the running process may take to end its control plane and send its sockets.
+const SOCKETS: Duration = Duration::from_secs(60);
+
+/// How long a new process may take until it serves.
+const SERVING: Duration = Duration::from_secs(120);
+
+/// The longest message.
+const LONGEST: usize = 1 << 20;
+
+/// What is handed over.
+#[derive(Debug, Default)]
+pub struct Estate {
+    /// The sockets of listeners.
+    pub sockets: Sockets,
+    /// The admin endpoint's.
+    pub admin: Option<TcpListener>,
+}
+
+/// Where a running process is asked.
+#[derive(Debug)]
+pub struct Door(UnixListener);
+
+/// A conversation in which this process is to be succeeded.
+#[derive(Debug)]
+pub struct Handing(Line);
+
+/// A conversation in which this process takes over.
+#[derive(Debug)]
+pub struct Taking(Line);
+
+/// How a conversation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The new process serves.
+    Served,
+    /// It does not, for this reason.
+    Failed(String),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+enum Message {
+    /// The new process asks.
+    Ask { version: u32 },
+    /// Descriptors come along, one for each entry.
+    Sockets { entries: Vec<Entry>, last: bool },
+    /// The new process serves.
+    Serving,
+    /// The running process accepts nothing more.
+    Done,
+    /// The running process goes on.
+    Stay { why: String },
+}
+
+/// What a descriptor is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Entry {
+    /// `None`: the admin endpoint's.
+    protocol: Option<Protocol>,
+    address: SocketAddr,
+}
+
+/// Messages and descriptors through a Unix socket.
+#[derive(Debug)]
+struct Line {
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+// === impl Door ===
+
+impl Door {
+    /// Opens it. Only the holder of the state directory may do that: what is left of an earlier
+    /// process is replaced.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        let (path, _folder) = path(state)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        Ok(Self(listener))
+    }
+
+    /// Waits for a process that asks properly. Cancel-safe: who is cut off may ask again.
+    pub async fn knock(&self) -> Handing {
+        loop {
+            match self.answer().await {
+                Ok(handing) => return handing,
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), "a take-over was refused");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn answer(&self) -> anyhow::Result<Handing> {
+        let (stream, _) = self.0.accept().await?;
+        let peer = stream.peer_cred()?;
+        let mine = limits::user();
+        if peer.uid() != mine && peer.uid() != 0 {
+            bail!("user {} asked, and only user {mine} may", peer.uid());
+        }
+        let mut line = Line::of(stream);
+        match timeout(ANSWER, line.receive()).await?? {
+            Some(Message::Ask { version: VERSION }) => {
+                tracing::info!(process = peer.pid(), "another process takes over");
+                Ok(Handing(line))
+            }
+            Some(Message::Ask { version }) => {
+                let why = format!("it speaks version {VERSION} of this, not {version}");
+                line.send(&Message::Stay { why: why.clone() }, &[]).await?;
+                bail!(why)
+            }
+            _ => bail!("no question came"),
+        }
+    }
+}
+
+// === impl Handing ===
+
+impl Handing {
+    /// Hands everything over and waits until the new process serves, or fails to.
+    pub async fn hand(&mut self, estate: &Estate) -> Outcome {
+        match timeout(SERVING, self.try_hand(estate)).await {
+            Ok(Ok(())) => Outcome::Served,
+            Ok(Err(error)) => Outcome::Failed(format!("{error:#}")),
+            Err(_) => Outcome::Failed(format!(
+                "the new process does not serve after {} s",
+                SERVING.as_secs()
+            )),
+        }
+    }
+
+    async fn try_hand(&mut self, estate: &Estate) -> anyhow::Result<()> {
+        let admin = estate.admin.iter().map(|admin| {
+            let address = admin.local_addr()?;
+            let entry = Entry {
+                protocol: None,
+                address,
+            };
+            Ok((entry, admin.as_fd()))
+        });
+        let listeners = estate.sockets.iter().flat_map(|(id, sockets)| {
+            let entry = Entry {
+                protocol: Some(id.key.protocol),
+                address: id.socket_address(),
+            };
+            sockets.iter().map(move |it| Ok((entry, it.as_fd())))
+        });
+        let all: Vec<_> = admin.chain(listeners).collect::<io::Result<_>>()?;
+        let mut parts: Vec<_> = all.chunks(rights::MOST).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        for (place, part) in parts.iter().enumerate() {
+            let message = Message::Sockets {
+                entries: part.iter().map(|(entry, _)| *entry).collect(),
+                last: place + 1 == parts.len(),
+            };
+            let descriptors: Vec<_> = part.iter().map(|(_, descriptor)| *descriptor).collect();
+            let sent = self.0.send(&message, &descriptors).await;
+            sent.context("sending sockets")?;
+        }
+        tracing::info!(sockets = all.len(), "sockets are handed over");
+        match self.0.receive().await? {
+            Some(Message::Serving) => Ok(()),
+            Some(_) => bail!("the new process said something unexpected"),
+            None => bail!("the new process ended before it served"),
+        }
+    }
+
+    /// Says that nothing more is accepted here.
+    pub async fn done(&mut self) {
+        self.say(Message::Done).await;
+    }
+
+    /// Says that this process goes on.
+    pub async fn stay(&mut self, why: String) {
+        self.say(Message::Stay { why }).await;
+    }
+
+    async fn say(&mut self, message: Message) {
+        // A process that is gone needs no answer.
+        let _ = timeout(ANSWER, self.0.send(&message, &[])).await;
+    }
+}
+
+// === impl Taking ===
+
+impl Taking {
+    /// Asks the process that holds the state directory; `None`: there is none that could be asked.
+    pub async fn ask(state: &Path) -> anyhow::Result<Option<(Self, Estate)>> {
+        let Ok((path, _folder)) = path(state) else {
+            return Ok(None);
+        };
+        let stream = match UnixStream::connect(&path).await {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("asking at {}", path.display()));
+            }
+        };
+        // As many as listeners have.
+        limits::raise_open_files()?;
+        let mut line = Line::of(stream);
+        line.send(&Message::Ask { version: VERSION }, &[]).await?;
+        let estate = timeout(SOCKETS, line.receive_estate());
+        let estate = estate
+            .await
+            .context("the running process hands nothing over")?;
+        Ok(Some((Self(line), estate.context("taking over")?)))
+    }
+
+    /// Says that this process serves. Fails if the running one goes on instead.
+    pub async fn serving(mut self) -> anyhow::Result<()> {
+        if self.0.send(&Message::Serving, &[]).await.is_err() {
+            // What it still had to say is read below.
+            tracing::debug!("the process that was to be succeeded is gone");
+        }
+        match timeout(ANSWER, self.0.receive()).await {
+            Ok(Ok(Some(Message::Stay { why }))) => bail!("the running process goes on: {why}"),
+            // It may as well have ended by now: this process holds the state directory.
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    fn of(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            bytes: Vec::new(),
+            descriptors: VecDeque::new(),
+        }
+    }
+
+    async fn send(
+        &self,
+        message: &Message,
+        descriptors: &[std::os::fd::BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let mut text = serde_json::to_vec(message)?;
+        text.push(b'\n');
+        let (mut rest, mut descriptors) = (text.as_slice(), descriptors);
+        while !rest.is_empty() {
+            let sent = self
+                .stream
+                .async_io(Interest::WRITABLE, || {
+                    rights::send(&self.stream, rest, descriptors)
+                })
+                .await?;
+            rest = rest.get(sent..).unwrap_or_default();
+            descriptors = &[];
+        }
+        Ok(())
+    }
+
+    /// The next message; `None`: the other side is gone.
+    async fn receive(&mut self) -> io::Result<Option<Message>> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let text: Vec<u8> = self.bytes.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&text)?));
+            }
+            if self.bytes.len() > LONGEST {
+                return Err(io::Error::other("a message is too long"));
+            }
+            let mut room = [0; 4096];
+            let Self {
+                stream,
+                descriptors,
+                ..
+            } = self;
+            let count = stream
+                .async_io(Interest::READABLE, || {
+                    rights::receive(&*stream, &mut room, descriptors)
+                })
+                .await?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.bytes.extend(room.iter().take(count));
+        }
+    }
+
+    async fn receive_estate(&mut self) -> anyhow::Result<Estate> {
+        let mut estate = Estate::default();
+        loop {
+            let (entries, last) = match self.receive().await? {
+                Some(Message::Sockets { entries, last }) => (entries, last),
+                Some(Message::Stay { why }) => bail!("the running process goes on: {why}"),
+                Some(_) => bail!("the running process said something unexpected"),
+                None => bail!("the running process ended"),
+            };
+            for entry in entries {
+                let socket = self.descriptors.pop_front();
+                let socket = socket.context("a socket is missing")?;
+                match entry.protocol {
+                    None => estate.admin = Some(socket.into()),
+                    Some(protocol) => {
+                        let id = ListenerId::of(entry.address, protocol);
+                        let id = id.context("a socket has no port")?;
+                        estate.sockets.entry(id).or_default().push(socket);
+                    }
+                }
+            }
+            if last {
+                return Ok(estate);
+            }
+        }
+    }
+}
+
+/// Where the socket is, by a path that is short enough for any directory; valid as long as the
+/// directory is held open.
+fn path(state: &Path) -> io::Result<(PathBuf, fs::File)> {
+    use std::os::fd::AsRawFd as _;
+    let folder = fs::File::open(state)?;
+    let path = format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd());
+    Ok((path.into(), folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A long path, as state directories may have.
+    fn state() -> (TempDir, PathBuf) {
+        let home = TempDir::new().unwrap();
+        let state = home.path().join("long".repeat(40));
+        fs::create_dir(&state).unwrap();
+        (home, state)
+    }
+
+    fn estate(count: usize) -> Estate {
+        let mut estate = Estate {
+            admin: Some(TcpListener::bind("127.0.0.1:0").unwrap()),
+            ..Estate::default()
+        };
+        for _ in 0..count {
+            let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+            let id = ListenerId::of(socket.local_addr().unwrap(), Protocol::Tcp).unwrap();
+            estate.sockets.entry(id).or_default().push(socket.into());
+        }
+        estate
+    }
+
+    #[tokio::test]
+    async fn sockets_arrive_in_any_number_and_both_sides_learn_that_all_is_well() {
+        for count in [0, 1, 300] {
+            let (_home, state) = state();
+            let door = Door::open(&state).unwrap();
+            let given = estate(count);
+            let ids: Vec<ListenerId> = given.sockets.keys().copied().collect();
+            let admin = given.admin.as_ref().unwrap().local_addr().unwrap();
+            let running = async {
+                let mut handing = door.knock().await;
+                let outcome = handing.hand(&given).await;
+                handing.done().await;
+                outcome
+            };
+            let new = async {
+                let (taking, taken) = Taking::ask(&state).await.unwrap().unwrap();
+                let got: Vec<ListenerId> = taken.sockets.keys().copied().collect();
+                assert_eq!(got, ids);
+                assert_eq!(taken.admin.unwrap().local_addr().unwrap(), admin);
+                taking.serving().await
+            };
+            let (outcome, served) = tokio::join!(running, new);
+            assert_eq!(outcome, Outcome::Served);
+            served.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn where_no_process_runs_there_is_nothing_to_take_over() {
+        let (_home, state) = state();
+        assert!(Taking::ask(&state).await.unwrap().is_none());
+        drop(Door::open(&state).unwrap());
+        assert!(Taking::ask(&state).await.unwrap().is_none());
+        let missing = state.join("missing");
+        assert!(Taking::ask(&missing).await.unwrap().is_none());
+        // What an earlier process left behind is no obstacle.
+        drop(Door::open(&state).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_new_process_that_ends_before_it_serves_has_failed() {
+        let (_home, state) = state();
+        let door = Door::open(&state).unwrap();
+        let given = estate(1);
+        let running = async { door.knock().await.hand(&given).await };
+        let new = async { drop(Taking::ask(&state).await.unwrap().unwrap()) };
+        let (outcome, ()) = tokio::join!(running, new);
+        let why = "the new process ended before it served".to_owned();
+        assert_eq!(outcome, Outcome::Failed(why));
+    }
+
+    #[tokio::test]
+    async fn a_new_process_that_is_too_late_hears_that_the_other_goes_on() {
+        let (_home, state) = state();
+        let door = Door::open(&state).unwrap();
+        let given = estate(1);
+        let running = async {
+            let mut handing = door.knock().await;
+            handing.try_hand(&given).await.unwrap();
+            handing.stay("it took too long".to_owned()).await;
+        };
+        let new = async {
+            let (taking, _) = Taking::ask(&state).await.unwrap().unwrap();
+            taking.serving().await.unwrap_err().to_string()
+        };
+        let ((), error) = tokio::join!(running, new);
+        assert_eq!(error, "the running process goes on: it took too long");
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_not_spoken_and_nonsense_are_refused() {
+        let (_home, state) = state();
+        let door = Door::open(&state).unwrap();
+        let (path, _folder) = path(&state).unwrap();
+        let mut other = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        other
+            .write_all(b"{\"type\":\"ask\",\"version\":99}\n")
+            .unwrap();
+        let refused = door.answer().await.unwrap_err().to_string();
+        assert_eq!(refused, "it speaks version 1 of this, not 99");
+        other = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert!(door.answer().await.is_err());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
