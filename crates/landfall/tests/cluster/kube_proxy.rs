@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use landfall_testkit::cluster::Program;
@@ -77,21 +77,20 @@ impl Client {
              ip address add 10.79.0.1/24 dev to-client
              ip link set to-client up"
         ));
-        let inside = client.run(
-            "ip link set lo up
+        let script = "ip link set lo up
              ip address add 10.79.0.2/24 dev to-node
              ip link set to-node up
-             ip route add default via 10.79.0.1",
-        );
-        assert!(inside.status.success(), "{inside:?}");
+             ip route add default via 10.79.0.1";
+        let output = client.command(script).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
         client
     }
 
-    fn run(&self, script: &str) -> Output {
+    fn command(&self, script: &str) -> Command {
         let namespace = format!("--net=/proc/{}/ns/net", self.0.0.id());
         let mut command = Command::new("nsenter");
         command.args([&namespace, "bash", "-ec", script]);
-        command.output().unwrap()
+        command
     }
 
     /// Who answers at an address; empty: no member.
@@ -101,8 +100,9 @@ impl Client {
             to.ip(),
             to.port()
         );
-        let output = tokio::task::block_in_place(|| self.run(&script));
-        String::from_utf8(output.stdout).unwrap()
+        let command = self.command(&script);
+        let output = tokio::process::Command::from(command).output().await;
+        String::from_utf8(output.unwrap().stdout).unwrap()
     }
 }
 
