@@ -528,8 +528,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracked.telling.clone_from(&end.telling);
         tracked.marks.clone_from(&end.status.marks);
         tracked.changed |= end.changed;
-        let settled = matches!(end.outcome, Outcome::Settled | Outcome::Removed);
-        let changed = settled && std::mem::take(&mut tracked.changed);
+        // Also one that is refused may have given something up.
+        let ended = !matches!(end.outcome, Outcome::Failed | Outcome::Busy(_));
+        let changed = ended && std::mem::take(&mut tracked.changed);
         match end.outcome {
             Outcome::Settled => {
                 tracked.failures = 0;
