@@ -51,6 +51,14 @@ pub const FOR_TESTS: &[Need] = &[
         shown_by: &["ip"],
     },
     Need {
+        package: "nftables",
+        shown_by: &["nft"],
+    },
+    Need {
+        package: "conntrack",
+        shown_by: &["conntrack"],
+    },
+    Need {
         package: "mariadb-server",
         shown_by: &["mariadbd"],
     },

@@ -119,12 +119,15 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
     Ok(plan)
 }
 
+/// Addresses, and the step after which a Service holds them, if one is needed.
+type Holding = (Vec<IpAddr>, Option<Planned<Step>>);
+
 /// What the Service holds in the end, and the step that makes and records it, if one is needed.
 fn plan_addresses(
     want: &Intent,
     wish: &LoadBalancerWish,
     have: &Observed,
-) -> Result<(Vec<IpAddr>, Option<Planned<Step>>), Vec<Reason>> {
+) -> Result<Holding, Vec<Reason>> {
     let record = |addresses: Vec<IpAddr>| {
         let step = Step::Record {
             uid: want.uid.clone(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
 use landfall_model::intent::{Claim, Intent};
@@ -345,6 +346,11 @@ impl Provider for Local {
     /// Listeners that failed to open are retried by their Services.
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
         let state = self.state();
+        for (uid, id, _) in state.all() {
+            if let Some(listener) = self.find(uid, *id) {
+                listener.pool().forget_failures(Instant::now());
+            }
+        }
         let mut lost: Vec<Uid> = state
             .all()
             .filter(|(uid, id, opened)| opened.problem.is_none() && !self.carries(uid, **id))

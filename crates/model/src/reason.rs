@@ -172,7 +172,7 @@ codes! {
     NoEndpoints,
     /// There are endpoints, and none is ready.
     NoReadyEndpoints,
-    /// Every member fails its health check.
+    /// Every member fails its health check, or cannot be reached.
     NoHealthyMembers,
     /// An endpoint was left out of the pool.
     EndpointIgnored,

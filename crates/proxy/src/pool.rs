@@ -287,6 +287,13 @@ impl PoolState {
         present.chain(gone).collect()
     }
 
+    /// Forgets connections that failed long ago: no client came since, and nothing is known.
+    pub fn forget_failures(&self, now: Instant) {
+        for entry in &self.snapshot.load().members {
+            entry.state.forget_failures(now);
+        }
+    }
+
     /// Ends everything that all members still have.
     pub fn cut_all(&self) {
         let gone = lock(&self.gone);

@@ -161,8 +161,8 @@ impl Proxy {
     pub async fn close(&self, id: ListenerId, owner: &Uid) -> bool {
         let _one_at_a_time = self.change.lock().await;
         let listener = self.find(id);
-        let owned = listener.is_some_and(|listener| listener.owner().uid == *owner);
-        owned && self.close_now(id).await
+        let is_theirs = listener.is_some_and(|listener| listener.owner().uid == *owner);
+        is_theirs && self.close_now(id).await
     }
 
     /// Closes all listeners, gives connections `grace` to end, and ends the workers.

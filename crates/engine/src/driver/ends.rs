@@ -274,10 +274,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             // An address is free once no record names it, which may take more passes than one.
             tracked.gave_up |= gives_back;
         }
+        // Also one that is refused may have given something up.
+        let ended = matches!(end.outcome, Outcome::Settled | Outcome::Refused);
+        if ended && let Some(tracked) = self.tracked.get_mut(&ran.key) {
+            gives_back |= std::mem::take(&mut tracked.gave_up);
+        }
         if end.outcome == Outcome::Settled
             && let Some(tracked) = self.tracked.get_mut(&ran.key)
         {
-            gives_back |= std::mem::take(&mut tracked.gave_up);
             let holds = ran.holds.take();
             let before = std::mem::replace(&mut tracked.course.holds, holds);
             let now = tracked.course.holds.as_ref();

@@ -62,7 +62,7 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
     assert!(is_finalized(&service), "{service:#}");
     assert_eq!(
         service["status"]["loadBalancer"],
-        serde_json::json!({"ingress": [{"ip": held, "ipMode": "VIP"}]})
+        serde_json::json!({"ingress": [{"ip": held, "ipMode": "Proxy"}]})
     );
     for (kind, reason) in [
         ("Accepted", "Accepted"),

@@ -207,7 +207,7 @@ async fn get_prints_a_list_as_kubectl_does() {
     let address = view.status.addresses().next().unwrap().to_string();
     assert_eq!(
         shop["status"]["loadBalancer"]["ingress"],
-        json!([{"ip": address, "ipMode": "VIP"}])
+        json!([{"ip": address, "ipMode": "Proxy"}])
     );
     let ingress = |name: &str| item(name)["status"]["loadBalancer"]["ingress"].clone();
     assert_eq!(ingress("dns"), json!([{"hostname": "ns.example.org"}]));

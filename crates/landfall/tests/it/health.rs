@@ -142,12 +142,8 @@ async fn a_member_that_leaves_keeps_its_connections_for_the_drain_time() {
         "slice.yaml",
         &slice("web", "line", "TCP", &[pod(0), pod(1)]),
     );
-    let back = |service: &ServiceView| {
-        matches!(
-            health_of(service, pods[0].address),
-            Some(Health::Up | Health::Unknown)
-        )
-    };
+    let back =
+        |service: &ServiceView| health_of(service, pods[0].address) == Some(Health::Unchecked);
     lab.until("default/web", "has it back", back).await;
     assert_eq!(client::roll_call(target, 4).await, ["a", "a", "b", "b"]);
     assert_eq!(talk.say("again").await.unwrap().name, "a");

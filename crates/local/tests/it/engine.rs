@@ -368,3 +368,30 @@ async fn no_node_may_deliver_around_the_listener() {
     }
     lab.stop().await;
 }
+
+#[tokio::test]
+async fn an_address_that_had_to_be_given_up_wakes_who_waits_for_it() {
+    let lab = Lab::start("127.78.2.7").await;
+    let with_key = |name: &str, port, key: &str| {
+        svc(name)
+            .port(port)
+            .annotated("landfall.dev/sharing-key", key)
+            .row()
+    };
+    lab.edit(&with_key("a", 8081, "k")).await;
+    lab.edit(&with_key("b", 8082, "k")).await;
+    lab.until_owners(&[(8081, "a"), (8082, "b")]).await;
+    // The port is b's, and there is no other address.
+    lab.edit(&with_key("c", 8082, "k")).await;
+    let is_refused = || {
+        let rows = lab.source.rows.lock().unwrap();
+        let conditions = &rows[&key("c")].status.conditions;
+        let accepted = conditions.iter().find(|it| !it.status);
+        accepted.is_some_and(|it| it.reason != landfall_model::Code::Progressing)
+    };
+    lab.until("c is refused", is_refused).await;
+    // Another key leaves the others alone.
+    lab.edit(&with_key("b", 8082, "other")).await;
+    lab.until_owners(&[(8081, "a"), (8082, "c")]).await;
+    lab.stop().await;
+}

@@ -162,12 +162,13 @@ impl Run {
                 return;
             };
             if let Applied::Addressed(published) = applied {
-                let plain = published.ingress.iter().filter_map(|entry| entry.ip);
+                let addresses = published.ingress.iter().filter_map(|entry| entry.ip);
                 let marks = published.marks.get(HELD_ADDRESSES);
                 let marked = marks.iter().flat_map(|mark| mark.split(','));
                 let marked = marked.map(|address| address.parse().unwrap());
                 if write != Write::Lost {
-                    self.records.insert(number, plain.chain(marked).collect());
+                    self.records
+                        .insert(number, addresses.chain(marked).collect());
                 }
                 if write != Write::Done {
                     return;

@@ -33,6 +33,9 @@ const FAILING_AFTER: u32 = 3;
 /// that answers now and then would turn many times a second.
 const FAILING_FOR: Duration = Duration::from_secs(10);
 
+/// So long after the last failure nothing is known any more, if no client came since.
+const FAILURE_TELLS: Duration = Duration::from_secs(60);
+
 /// How long a member that could not be reached is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(2);
 
@@ -172,6 +175,9 @@ impl MemberState {
         }
         let before = self.health();
         self.health.store(health as u8, Ordering::Relaxed);
+        if before != health && health == Health::Up {
+            self.forgive();
+        }
         if before != health && health != Health::Unknown && before != Health::Unknown {
             self.transitions.fetch_add(1, Ordering::Relaxed);
         }
@@ -229,6 +235,18 @@ impl MemberState {
                 return;
             }
         }
+        self.forgive();
+    }
+
+    /// Forgets failures that are long ago.
+    pub(super) fn forget_failures(&self, now: Instant) {
+        let failed_at = Duration::from_millis(self.failed_at.load(Ordering::Relaxed));
+        if now.saturating_duration_since(self.born) > failed_at + FAILURE_TELLS {
+            self.forgive();
+        }
+    }
+
+    fn forgive(&self) {
         self.failures.store(0, Ordering::Relaxed);
         if self.failing.swap(false, Ordering::Relaxed) {
             self.changes.send_modify(|version| *version += 1);

@@ -334,3 +334,21 @@ fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
     member.suspect(at(14), &refused());
     assert_eq!(member.failing(), None, "it is counted from nothing again");
 }
+
+#[test]
+fn a_failure_is_forgotten_when_no_client_came_for_long_or_a_check_passes() {
+    let start = Instant::now();
+    let member = MemberState::new(CLIENT, 1, watch::Sender::new(0));
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let fail = || (0..3).for_each(|second| member.suspect(at(second), &refused()));
+    fail();
+    member.forget_failures(at(30));
+    assert!(member.failing().is_some());
+    member.forget_failures(at(90));
+    assert_eq!(member.failing(), None);
+    fail();
+    member.set_health(Health::Down, "refused");
+    assert!(member.failing().is_some());
+    member.set_health(Health::Up, "");
+    assert_eq!(member.failing(), None);
+}

@@ -92,7 +92,7 @@ metrics! {
         ["namespace", "service", "listener"]
         "Bytes to clients.";
     MEMBER_UP = Gauge "landfall_member_up" ["namespace", "service", "listener", "member"]
-        "1 while the member gets new connections.";
+        "1 while the member gets new connections and can be reached.";
     MEMBER_OPEN = Gauge "landfall_member_connections_open"
         ["namespace", "service", "listener", "member"]
         "Connections to the member that are open now.";
