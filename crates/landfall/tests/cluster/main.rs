@@ -26,3 +26,4 @@ mod replicas;
 mod restart;
 mod selection;
 mod webhook;
+mod writes;
