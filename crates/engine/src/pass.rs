@@ -641,10 +641,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return Ok(());
         }
         let mut status = self.compose(job, end, standing, refused);
-        // Somebody may have taken the finalizer off.
-        let holds =
-            job.intent.is_some() && (end.outcome == Outcome::Settled || !status.ingress.is_empty());
-        let finalize = holds && !end.finalized;
+        // Also on what is refused: nobody may know yet what an earlier process has made for it. And
+        // somebody may have taken the finalizer off.
+        let finalize = job.intent.is_some() && !end.finalized;
         if status != end.status || finalize {
             job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;

@@ -445,6 +445,18 @@ async fn a_start_that_finds_what_was_reported_tells_nobody() {
 }
 
 #[tokio::test]
+async fn what_is_refused_gets_the_finalizer_with_the_refusal() {
+    let lab = Lab {
+        refuse: true,
+        ..Lab::default()
+    };
+    let end = lab.run(wish(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Refused);
+    assert_eq!(*lab.writes.lock().unwrap(), ["finalize+status"]);
+    assert_eq!(*lab.events.lock().unwrap(), ["SyncLoadBalancerFailed"]);
+}
+
+#[tokio::test]
 async fn a_finalizer_that_somebody_took_off_is_put_back() {
     let lab = Lab::default();
     lab.run(wish(&[80])).await;

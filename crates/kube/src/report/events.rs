@@ -422,12 +422,13 @@ fn prune_oldest<K, V>(map: &mut HashMap<K, V>, age: impl Fn(&V) -> Instant) {
 impl Sender {
     async fn run(mut self, queue: Arc<Queue>, cancel: CancellationToken) {
         while !cancel.is_cancelled() {
-            match queue.pop() {
-                Some((occurrence, times)) => self.send(&queue, occurrence, times).await,
-                None => tokio::select! {
-                    () = cancel.cancelled() => break,
-                    () = queue.filled.notified() => {}
-                },
+            if let Some((occurrence, times)) = queue.pop() {
+                self.send(&queue, occurrence, times).await;
+                continue;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = queue.filled.notified() => {}
             }
         }
         // What the last passes said is still worth telling, as long as it does not hold up the end.

@@ -156,10 +156,7 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
         told,
         [
             normal("DeletedLoadBalancer"),
-            normal("DeletingLoadBalancer"),
             normal("EnsuredLoadBalancer"),
-            normal("EnsuringLoadBalancer"),
-            ("NoEndpoints".to_owned(), "Warning".to_owned()),
             ("SyncLoadBalancerFailed".to_owned(), "Warning".to_owned()),
         ]
     );

@@ -27,3 +27,4 @@ mod replicas;
 mod restart;
 mod selection;
 mod webhook;
+mod writes;

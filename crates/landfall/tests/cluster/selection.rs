@@ -27,7 +27,7 @@ fn is_untouched(service: &Value) -> bool {
 }
 
 /// Waits until there has been nothing to do for a while: the queue is empty and passes stand still.
-async fn at_rest(replica: &Replica) {
+pub async fn at_rest(replica: &Replica) {
     let began = Instant::now();
     let (mut passes, mut quiet) = (-1.0, 0);
     while quiet < 5 {

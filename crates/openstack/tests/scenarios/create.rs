@@ -96,10 +96,7 @@ async fn c02_status_annotations_finalizer_and_events_tell_of_it() {
         service.annotations[LOAD_BALANCER_ADDRESS],
         address.to_string()
     );
-    assert_eq!(
-        rig.cluster.events(),
-        ["web EnsuringLoadBalancer", "web EnsuredLoadBalancer"]
-    );
+    assert_eq!(rig.cluster.events(), ["web EnsuredLoadBalancer"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,5 +197,5 @@ async fn c11_a_node_that_comes_costs_one_write_per_port() {
         ["10.0.0.4:30080", "10.0.0.5:30080", "10.0.0.6:30080"]
     );
     assert_eq!(rig.writes().len(), 1, "{:?}", rig.calls());
-    assert_eq!(rig.cluster.events(), ["web UpdatedLoadBalancer"]);
+    assert_eq!(rig.cluster.events(), [] as [String; 0]);
 }
