@@ -19,6 +19,7 @@ use crate::memory::{Memory, Sketch, afterwards};
 use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
 use crate::observed::{Found, Observed};
 use crate::provider::OpenStack;
+use crate::refusal::{self, is_lasting, option_of};
 use crate::step::Step;
 use crate::wanted::WantedListener;
 
@@ -60,6 +61,16 @@ impl OpenStack {
         result.map_err(|error| {
             tracing::debug!(%step, %error, "refused");
             let mut failure = failure(&error);
+            if is_lasting(&error)
+                && let (Some(key), Some(load_balancer)) = (refusal::key(step), step.locks())
+            {
+                if let Some(option) = option_of(step, &error.message) {
+                    failure.reason = failure.reason.at_annotation(option);
+                }
+                let now = Instant::now();
+                let reason = failure.reason.clone();
+                self.memory().refuse(load_balancer, key, reason, now);
+            }
             // What the cloud does not give of addresses and groups keeps nothing else from being done.
             if step.stands_alone() && !error.is_passing() {
                 failure.scope = Scope::Step;
@@ -169,6 +180,9 @@ impl OpenStack {
         let error = match written {
             Ok(()) => {
                 memory.changed(&id, now);
+                if let Some(key) = refusal::key(step) {
+                    memory.accept(&key);
+                }
                 if let (Some(known), Some(graph)) = (memory.balancers.get_mut(&id), graph) {
                     known.graph = Some(Arc::new(graph));
                 }
@@ -248,6 +262,19 @@ impl OpenStack {
                     }
                 };
                 self.lists.roster.amend(going).await;
+                Ok(())
+            }
+            Step::TryListener {
+                load_balancer,
+                listener,
+            } => {
+                let mut body = bodies::listener(listener);
+                body.insert("loadbalancer_id".into(), json!(load_balancer));
+                body.insert("admin_state_up".into(), false.into());
+                let created = self.cloud.create_listener(&body.into()).await?;
+                graph
+                    .listeners
+                    .push(settled(created, |it| &mut it.provisioning_status));
                 Ok(())
             }
             Step::CreateListener {

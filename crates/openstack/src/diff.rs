@@ -17,8 +17,9 @@ use crate::bodies::TIMEOUTS;
 use crate::features::Features;
 use crate::graph::{Graph, key_of};
 use crate::members;
-use crate::names::{Names, SERVICE_PREFIX};
+use crate::names::{Names, SERVICE_PREFIX, cut};
 use crate::objects::{Id, Listener, LoadBalancer, Member, Pool, Provisioning};
+use crate::refusal::Refusals;
 use crate::step::Step;
 use crate::wanted::{HEADERS, WantedListener, WantedPool};
 
@@ -32,6 +33,8 @@ pub(crate) struct Diff<'a> {
     pub(crate) body_limit: usize,
     /// Members are added and taken out one by one.
     pub(crate) serial: bool,
+    /// Writes that were refused.
+    pub(crate) refusals: &'a Refusals,
     pub(crate) graph: &'a Graph,
 }
 
@@ -52,7 +55,8 @@ pub(crate) fn transport(protocol: &str) -> Protocol {
 // === impl Diff ===
 
 impl Diff<'_> {
-    /// Appends the changes that make the graph serve these listeners, and no others of ours.
+    /// Appends the changes that make the graph serve these listeners, and no others of ours. What was refused is tried
+    /// again last, when it is time; until then it is left out, with what rests on it. Returns what was said of it.
     ///
     /// # Errors
     /// A port is somebody else's.
@@ -60,34 +64,78 @@ impl Diff<'_> {
         &self,
         wanted: &[WantedListener],
         plan: &mut Plan<Step>,
-    ) -> Result<(), Vec<Reason>> {
+    ) -> Result<Vec<Reason>, Vec<Reason>> {
         let taken: Vec<Reason> = wanted.iter().filter_map(|it| self.taken(it)).collect();
         if !taken.is_empty() {
             return Err(taken);
         }
         let mut kept = Vec::new();
+        let mut sorted = Sorted::default();
         for it in wanted {
+            let mut changes = Plan::default();
             match self.there(it) {
-                Some(listener) => self.change(listener, it, wanted, plan),
-                None => match self.ours().find(|listener| same_port(it, listener)) {
-                    Some(listener) => self.replace(listener, it, wanted, plan),
-                    None => self.create(it, wanted, &mut kept, plan),
+                Some(listener) => self.change(listener, it, wanted, &mut changes),
+                None => match self.serving().find(|listener| same_port(it, listener)) {
+                    Some(listener) => self.replace(listener, it, wanted, &mut changes),
+                    None => self.create(it, wanted, &mut kept, &mut changes),
                 },
             }
+            self.sort_out(it, changes, plan, &mut sorted);
         }
         for listener in self.ours() {
-            if !wanted.iter().any(|it| same_port(it, listener)) {
+            let needed = if is_tried(listener) {
+                wanted.iter().any(|it| self.makes_way_for(it, listener))
+            } else {
+                wanted.iter().any(|it| same_port(it, listener))
+            };
+            if !needed {
                 self.delete(listener, &kept, "no port of the Service needs it", plan);
             }
         }
         self.delete_left_over(wanted, plan);
-        Ok(())
+        plan.steps.extend(sorted.last.steps);
+        Ok(sorted.held)
+    }
+
+    /// Sorts the changes for one listener by what became of them when they were last tried.
+    fn sort_out(
+        &self,
+        wanted: &WantedListener,
+        changes: Plan<Step>,
+        plan: &mut Plan<Step>,
+        sorted: &mut Sorted,
+    ) {
+        let mut steps = changes.steps.into_iter();
+        while let Some(planned) = steps.next() {
+            let Some(refusal) = self.refusals.of(&planned.step) else {
+                plan.steps.push(planned);
+                continue;
+            };
+            if !refusal.due && !sorted.held.contains(&refusal.reason) {
+                sorted.held.push(refusal.reason.clone());
+            }
+            // What is changed can be left as it is; on what is made rests what follows.
+            let makes = matches!(
+                planned.step,
+                Step::TryListener { .. } | Step::CreateListener { .. } | Step::CreatePool { .. }
+            );
+            if refusal.due {
+                sorted.last.steps.push(planned);
+            }
+            if makes {
+                self.follow(std::slice::from_ref(wanted), plan);
+                if refusal.due {
+                    sorted.last.steps.extend(steps);
+                }
+                return;
+            }
+        }
     }
 
     /// Appends the changes that let what is there go on serving as nodes come and go, where nothing else may change.
     pub(crate) fn follow(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
         for it in wanted {
-            let listener = self.ours().find(|listener| same_port(it, listener));
+            let listener = self.serving().find(|listener| same_port(it, listener));
             let Some(pool) = listener.and_then(|it| self.graph.pool_of(it)) else {
                 continue;
             };
@@ -107,6 +155,40 @@ impl Diff<'_> {
 
     fn ours(&self) -> impl Iterator<Item = &Listener> {
         self.graph.listeners.iter().filter(|it| self.is_ours(it))
+    }
+
+    /// Ours, without those that are only tried.
+    fn serving(&self) -> impl Iterator<Item = &Listener> {
+        self.ours().filter(|it| !is_tried(it))
+    }
+
+    /// The listener that shows that the cloud takes this one.
+    fn tried(&self, wanted: &WantedListener) -> Option<&Listener> {
+        let name = tried_name(wanted);
+        self.ours().find(|it| {
+            it.name == name
+                && it.protocol == wanted.protocol
+                && it.default_tls_container_ref == wanted.tls
+                && it.provisioning_status != Provisioning::Error
+        })
+    }
+
+    /// Whether a listener that is only tried shows that this one is taken, which has yet to take another's place.
+    fn makes_way_for(&self, wanted: &WantedListener, tried: &Listener) -> bool {
+        let replaces = || {
+            let mut there = self.serving().filter(|it| same_port(wanted, it));
+            there.any(|it| it.protocol != wanted.protocol)
+        };
+        self.tried(wanted).is_some_and(|it| it.id == tried.id) && replaces()
+    }
+
+    /// A port at which nobody listens, and nobody shall.
+    fn free_port(&self, all: &[WantedListener]) -> Option<u16> {
+        let free = |port: &u16| {
+            let taken = |it: &Listener| it.protocol_port == *port;
+            !self.graph.listeners.iter().any(taken) && !all.iter().any(|it| it.port == *port)
+        };
+        (1024..=u16::MAX).rev().find(free)
     }
 
     /// It has our tag; or no tag at all, on a load balancer that is ours.
@@ -132,7 +214,7 @@ impl Diff<'_> {
     }
 
     fn there(&self, wanted: &WantedListener) -> Option<&Listener> {
-        self.ours()
+        self.serving()
             .find(|it| same_port(wanted, it) && it.protocol == wanted.protocol)
     }
 
@@ -212,7 +294,8 @@ impl Diff<'_> {
     }
 
     /// A listener can't change its protocol, and two of one transport protocol can't have one port, not even for a
-    /// moment. The next one's pool is filled before the old one goes, so that the port is closed for one change.
+    /// moment. Whether the cloud takes the next one is tried at another port first, for a certificate may be none; then
+    /// its pool is filled before the old one goes, so that the port is closed for one change.
     fn replace(
         &self,
         old: &Listener,
@@ -220,6 +303,24 @@ impl Diff<'_> {
         all: &[WantedListener],
         plan: &mut Plan<Step>,
     ) {
+        if self.tried(wanted).is_none()
+            && let Some(port) = self.free_port(all)
+        {
+            self.follow(std::slice::from_ref(wanted), plan);
+            let step = Step::TryListener {
+                load_balancer: self.lb(),
+                listener: WantedListener {
+                    name: tried_name(wanted),
+                    port,
+                    ..wanted.clone()
+                },
+            };
+            let because = format!(
+                "the {} listener at port {} stays until it is known that the next one is accepted",
+                old.protocol, wanted.port
+            );
+            plan.push(step, because);
+        }
         let serving = self.graph.pool_of(old);
         let stays = serving
             .filter(|pool| self.keeps(pool, wanted).is_some() && !self.is_lent(pool, old, all));
@@ -265,7 +366,9 @@ impl Diff<'_> {
     /// The listener that is there for a wanted one, if the pool serves it and can go on doing so, be it behind the
     /// listener's replacement.
     fn keeps(&self, pool: &Pool, wanted: &WantedListener) -> Option<&Listener> {
-        let listener = self.ours().find(|listener| same_port(wanted, listener))?;
+        let listener = self
+            .serving()
+            .find(|listener| same_port(wanted, listener))?;
         let served = self.graph.pool_of(listener)?.id == pool.id;
         let stays = listener.protocol == wanted.protocol || pool.name == wanted.pool.name;
         (served && stays && pool.protocol == wanted.pool.protocol).then_some(listener)
@@ -280,7 +383,7 @@ impl Diff<'_> {
     fn inherited(&self, wanted: &WantedListener, all: &[WantedListener]) -> Option<&Pool> {
         let node_port = wanted.pool.members.values().next()?.port;
         let mut going = self
-            .ours()
+            .serving()
             .filter(|it| transport(&it.protocol) == wanted.transport)
             .filter(|it| !all.iter().any(|other| same_port(other, it)));
         going.find_map(|listener| {
@@ -363,6 +466,26 @@ impl Diff<'_> {
             changes,
         }
     }
+}
+
+/// What is to be done of what was refused, and what was said of it.
+#[derive(Default)]
+struct Sorted {
+    last: Plan<Step>,
+    held: Vec<Reason>,
+}
+
+/// What begins the name of a listener that is only tried.
+const TRIED: &str = "tried_";
+
+/// The name under which a listener is tried.
+fn tried_name(wanted: &WantedListener) -> String {
+    cut(format!("{TRIED}{}", wanted.name))
+}
+
+/// Whether a listener is only tried. No Service controller gives such a name to one that serves.
+fn is_tried(listener: &Listener) -> bool {
+    listener.name.starts_with(TRIED)
 }
 
 /// The pool with other members, but with these as they are, and new ones as the others.

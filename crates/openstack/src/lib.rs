@@ -38,6 +38,7 @@ pub mod orphans;
 mod plan;
 mod provider;
 mod record;
+mod refusal;
 mod settings;
 mod standing;
 mod step;

@@ -17,6 +17,7 @@ use crate::memory::{Known, Memory, Sketch};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::{Found, Observed};
+use crate::refusal::Refusals;
 
 /// What Services asked for when they were last looked at.
 #[derive(Debug, Default)]
@@ -113,6 +114,7 @@ impl Wish {
             features: self.features,
             body_limit: 0,
             serial: false,
+            refusals: &Refusals::default(),
             graph,
         };
         let listener = graph.listeners.iter().find(|it| {

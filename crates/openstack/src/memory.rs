@@ -8,14 +8,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::Uid;
 use landfall_model::rows::Family;
+use landfall_model::{Reason, Uid};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::graph::Graph;
 use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
+use crate::refusal::{Key, Refusal, Refusals};
 use crate::wanted::WantedListener;
 
 /// The moment after what was just done: a list that was asked for in the same instant need not tell of it.
@@ -72,6 +73,17 @@ pub(crate) struct Memory {
     unattachable: HashMap<(Id, Id), (String, Instant)>,
     /// The algorithm that Octavia refused a pool, and what it said of it.
     pub(crate) refused_methods: HashMap<Id, (Value, String)>,
+    /// Writes that were refused, until they are accepted or long over.
+    refused_writes: HashMap<Key, RefusedWrite>,
+}
+
+/// A write that was refused, how often, and when last.
+#[derive(Debug)]
+struct RefusedWrite {
+    balancer: Id,
+    reason: Reason,
+    times: u32,
+    at: Instant,
 }
 
 /// What is remembered of a load balancer.
@@ -111,6 +123,12 @@ pub(crate) struct Sketch {
     pub(crate) listeners: Vec<WantedListener>,
 }
 
+/// After a write that was refused, until it is tried again. Each refusal more doubles it.
+const REFUSED: Duration = Duration::from_secs(300);
+/// The longest such pause.
+const LONGEST_REFUSED: Duration = Duration::from_secs(6 * 3600);
+/// So long after its last refusal nobody wants the write any more: what is wanted has changed.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
 /// For so long a floating IP is not tried again that could not be attached: each attempt cuts the one that serves.
@@ -163,6 +181,7 @@ impl Default for Memory {
             failovers: HashMap::new(),
             unattachable: HashMap::new(),
             refused_methods: HashMap::new(),
+            refused_writes: HashMap::new(),
         }
     }
 }
@@ -180,6 +199,40 @@ impl Memory {
         known.changed = true;
         known.refusals = 0;
         known.pending_since = None;
+    }
+
+    /// Notes that a write was refused.
+    pub(crate) fn refuse(&mut self, balancer: &Id, key: Key, reason: Reason, now: Instant) {
+        let fresh = |it: &RefusedWrite| now.saturating_duration_since(it.at) < FORGOTTEN;
+        self.refused_writes.retain(|_, it| fresh(it));
+        let times = self.refused_writes.get(&key).map_or(0, |it| it.times);
+        let refused = RefusedWrite {
+            balancer: balancer.clone(),
+            reason,
+            times: times.saturating_add(1),
+            at: now,
+        };
+        self.refused_writes.insert(key, refused);
+    }
+
+    /// Notes that a write was accepted.
+    pub(crate) fn accept(&mut self, key: &Key) {
+        self.refused_writes.remove(key);
+    }
+
+    /// Returns what was refused of a load balancer, and whether it is time to try it again.
+    pub(crate) fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
+        let of = self.refused_writes.iter();
+        let of = of.filter(|(_, it)| it.balancer == *balancer);
+        let refusals = of.map(|(key, it)| {
+            let pause = REFUSED * 2_u32.saturating_pow(it.times.saturating_sub(1));
+            let refusal = Refusal {
+                reason: it.reason.clone(),
+                due: now.saturating_duration_since(it.at) >= pause.min(LONGEST_REFUSED),
+            };
+            (key.clone(), refusal)
+        });
+        Refusals(refusals.collect())
     }
 
     /// Neutron does not lead a floating IP to a port.
@@ -405,6 +458,7 @@ impl Memory {
                 self.floating.remove(&id);
             }
             self.balancers.remove(&id);
+            self.refused_writes.retain(|_, it| it.balancer != id);
             self.doubted.remove(&id);
         }
         self.attempts.remove(service);

@@ -31,11 +31,13 @@ use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::Record;
+use crate::refusal::Refusals;
 use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
 use notices::{
-    no_nodes_notice, notices_of, other_named, resting, strangers_notice, unknown_method,
+    exposed_by_owner, no_nodes_notice, notices_of, other_named, resting, strangers_notice,
+    unknown_method,
 };
 
 impl OpenStack {
@@ -95,6 +97,7 @@ impl OpenStack {
             resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
             listener_tags: Vec::new(),
+            refusals: Refusals::default(),
             names,
         };
         let mut port = None;
@@ -163,6 +166,10 @@ impl OpenStack {
             Found::One { balancer, .. } => Some(balancer.clone()),
             _ => None,
         };
+        // It would be reached from outside all the same, by the owner's floating IP.
+        let shares = matches!(found, Found::One { owner: false, .. });
+        let exposed = (choice.internal && shares).then(|| exposed_by_owner(balancer.as_deref()));
+        choice.internal &= !shares;
         let provider = balancer
             .as_ref()
             .map_or_else(|| choice.provider.clone(), |it| it.provider.clone());
@@ -193,6 +200,7 @@ impl OpenStack {
         if let (Found::One { owner: true, .. }, Some(balancer), None) = (&found, &balancer, place) {
             reasons.extend(fixed::fixed(intent, wish, &choice, balancer));
         }
+        reasons.extend(exposed);
         notices_of(&mut reasons, &mut notices);
         notices.extend(intent.remarks.iter().filter_map(unknown_method));
         if choice.zone.is_some() && !features.zones() && balancer.is_none() {
@@ -270,6 +278,10 @@ impl OpenStack {
             resting: None,
             leaving: HashSet::new(),
             listener_tags: Vec::new(),
+            refusals: balancer
+                .as_ref()
+                .map(|it| self.memory().refusals(&it.id, Instant::now()))
+                .unwrap_or_default(),
         };
         if matches!(have.found, Found::Nothing) {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);

@@ -12,6 +12,7 @@ use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
 use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, SecurityGroup};
+use crate::refusal::Refusals;
 use crate::wanted::WantedListener;
 
 /// What is held, and what is wanted of it.
@@ -43,6 +44,8 @@ pub struct Observed {
     pub(crate) leaving: HashSet<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
+    /// Writes that the cloud has refused.
+    pub(crate) refusals: Refusals,
 }
 
 /// A load balancer for the Service's other family.

@@ -20,6 +20,7 @@ use crate::names::SERVICE_PREFIX;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::in_error;
 use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
+use crate::refusal::Refusals;
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{address, groups};
@@ -169,7 +170,7 @@ fn wish(
         }
     }
     if !owner {
-        join(have, target, balancer, settings)?;
+        join(have, balancer, settings)?;
     }
     if *owner && would_be_ours(&have.names, &settings.cluster, balancer) {
         rename(have, balancer, settings, &mut plan);
@@ -177,18 +178,40 @@ fn wish(
     }
     let diff = diff(have, balancer, *owner);
     let mut graph_plan = Plan::default();
-    if let Some(diff) = &diff
-        && let Err(taken) = diff.plan(&target.listeners, &mut graph_plan)
-    {
-        return follow(have, target, taken);
+    let mut held = Vec::new();
+    if let Some(diff) = &diff {
+        match diff.plan(&target.listeners, &mut graph_plan) {
+            Ok(refused) => held = refused,
+            Err(taken) => return follow(have, target, taken),
+        }
     }
     let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
     // Who can't be reached there does not begin to use the load balancer of others.
     if !owner && !balancer.tags.contains(&have.names.load_balancer) {
         addressed.clone()?;
     }
-    tag(intent, have, balancer, *owner, &mut plan);
-    plan.steps.extend(graph_plan.steps);
+    let mut tags = Plan::default();
+    tag(intent, have, balancer, *owner, &mut tags);
+    let refused = tags.steps.first();
+    let refused = refused.and_then(|it| have.refusals.of(&it.step));
+    let joined = *owner || balancer.tags.contains(&have.names.load_balancer);
+    match refused {
+        Some(refusal) if !refusal.due => {
+            held.push(refusal.reason.clone());
+            // What is not marked as the Service's could not be found again.
+            if joined {
+                plan.steps.extend(graph_plan.steps);
+            }
+        }
+        Some(_) if joined => {
+            plan.steps.extend(graph_plan.steps);
+            plan.steps.extend(tags.steps);
+        }
+        Some(_) | None => {
+            plan.steps.extend(tags.steps);
+            plan.steps.extend(graph_plan.steps);
+        }
+    }
     if let Some(holder) = address::awaited(have, target, balancer, *owner) {
         let step = Step::Await {
             load_balancer: holder.clone(),
@@ -199,6 +222,9 @@ fn wish(
     // An address that can't be had keeps nothing else from being done.
     if plan.is_empty() && !have.assumed {
         addressed?;
+        if !held.is_empty() {
+            return Err(held);
+        }
     }
     make_certain(have, balancer, &mut plan);
     Ok(plan)
@@ -241,6 +267,7 @@ fn diff<'a>(have: &'a Observed, balancer: &'a LoadBalancer, owner: bool) -> Opti
             features: have.features,
             body_limit: have.body_limit,
             serial: have.serial,
+            refusals: &have.refusals,
             graph,
         }),
         Content::AsWanted | Content::Unread => None,
@@ -258,6 +285,11 @@ pub(crate) fn is_as_wanted(
         None => matches!(have.content, Content::AsWanted),
         Some(diff) => {
             let mut plan = Plan::default();
+            let none = Refusals::default();
+            let diff = Diff {
+                refusals: &none,
+                ..diff
+            };
             diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty()
         }
     }
@@ -336,12 +368,7 @@ fn create(
 }
 
 /// Whether a Service may use a load balancer that is not its own.
-fn join(
-    have: &Observed,
-    target: &Target,
-    balancer: &LoadBalancer,
-    settings: &Settings,
-) -> Result<(), Vec<Reason>> {
+fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result<(), Vec<Reason>> {
     let refuse = |message: String, remedy: &str| {
         let reason = Reason::error(Code::NotOurs, message)
             .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
@@ -371,12 +398,6 @@ fn join(
         return refuse(
             format!("{services} Services use the load balancer, and at most {most} may"),
             "choose another load balancer, or raise max-shared-lb",
-        );
-    }
-    if target.choice.internal {
-        return refuse(
-            "an internal Service can't share the load balancer of another".to_owned(),
-            "remove one of the two annotations",
         );
     }
     Ok(())

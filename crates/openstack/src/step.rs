@@ -65,6 +65,14 @@ pub enum Step {
         /// With everything in it.
         cascade: bool,
     },
+    /// Make a listener that serves nobody, at a port that is free: whether the cloud takes it is known before another
+    /// one makes room for it.
+    TryListener {
+        /// On which load balancer.
+        load_balancer: Id,
+        /// What.
+        listener: WantedListener,
+    },
     /// Make a listener.
     CreateListener {
         /// On which load balancer.
@@ -271,6 +279,7 @@ impl Step {
             Self::UpdateLoadBalancer { load_balancer, .. }
             | Self::FailOver { load_balancer }
             | Self::DeleteLoadBalancer { load_balancer, .. }
+            | Self::TryListener { load_balancer, .. }
             | Self::CreateListener { load_balancer, .. }
             | Self::UpdateListener { load_balancer, .. }
             | Self::DeleteListener { load_balancer, .. }
@@ -336,6 +345,9 @@ impl fmt::Display for Step {
             }
             Self::DeleteLoadBalancer { load_balancer, .. } => {
                 write!(f, "delete load balancer {load_balancer}")
+            }
+            Self::TryListener { listener, .. } => {
+                write!(f, "try listener {}, out of use", listener.protocol)
             }
             Self::CreateListener { listener, .. } => {
                 write!(f, "create listener {}/{}", listener.port, listener.protocol)

@@ -184,6 +184,7 @@ impl Sim {
                 path: path.to_owned(),
                 query: query.to_owned(),
                 body_bytes: request.body().len(),
+                body: request.body().clone(),
             };
             world.log.push(Call {
                 at: world.clock.elapsed(),

@@ -22,6 +22,7 @@ struct Cloud {
     serial: usize,
     /// `None`: as Octavia's.
     body_limit: Option<usize>,
+    refusals: Refusals,
 }
 
 fn names() -> Names {
@@ -74,6 +75,15 @@ impl Cloud {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     fn apply(&mut self, step: &Step) {
         match step {
+            Step::TryListener { listener, .. } => {
+                let id = self.id();
+                let mut body = crate::bodies::listener(listener);
+                body.insert("id".into(), json!(id));
+                let created: Listener = serde_json::from_value(body.into()).unwrap();
+                let mut all = self.graph.listeners.iter();
+                assert!(!all.any(|it| it.protocol_port == created.protocol_port));
+                self.graph.listeners.push(created);
+            }
             Step::CreateListener { listener, pool, .. } => {
                 let id = self.id();
                 let taken = self
@@ -223,6 +233,7 @@ impl Cloud {
             features: Features::new(ApiVersion::new(2, minor), "amphora"),
             body_limit: self.body_limit.unwrap_or(114_688),
             serial: false,
+            refusals: &self.refusals,
             graph: &self.graph,
         };
         let mut plan = Plan::default();
@@ -263,6 +274,7 @@ impl Cloud {
                 self.is(wanted);
                 return;
             };
+            self.accepts_replacement(&step, wanted);
             self.apply(&step);
             for id in &stays {
                 let listener = self.graph.listeners.iter().find(|it| it.id == *id).unwrap();
@@ -270,6 +282,27 @@ impl Cloud {
             }
         }
         panic!("it never ends: {:?}", self.next(wanted, minor));
+    }
+
+    /// No listener makes way for another one that Octavia may yet refuse.
+    fn accepts_replacement(&self, step: &Step, wanted: &[WantedListener]) {
+        let Step::DeleteListener { listener, .. } = step else {
+            return;
+        };
+        let mut listeners = self.graph.listeners.iter();
+        let old = listeners.find(|it| it.id == *listener).unwrap();
+        let next = wanted.iter().find(|it| same_port(it, old));
+        let Some(next) = next.filter(|_| !is_tried(old)) else {
+            return;
+        };
+        let mut listeners = self.graph.listeners.iter();
+        let accepted = |it: &Listener| {
+            is_tried(it) && it.protocol == next.protocol && it.default_tls_container_ref == next.tls
+        };
+        assert!(
+            listeners.any(accepted),
+            "not known to be accepted: {next:?}"
+        );
     }
 
     /// Members that are as wanted, by pool.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
 use super::server_of;
 use crate::find::named_beside;
+use crate::objects::LoadBalancer;
 use crate::observed::Found;
 
 /// Groups can't be put on nodes that are not of this cloud.
@@ -57,6 +59,23 @@ pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static st
         .value(given.value.as_str())
         .remedy("take the change back; to use the other one, delete the Service and make it anew with the annotation");
     Some(("LoadBalancerIdIgnored", reason))
+}
+
+/// That a Service can't be internal on the load balancer of another, be it from the beginning or later: it is as open
+/// as its owner makes it.
+pub(super) fn exposed_by_owner(balancer: Option<&LoadBalancer>) -> Reason {
+    let id = balancer.map(|it| it.id.as_str()).unwrap_or_default();
+    Reason::error(
+        Code::NotOurs,
+        "an internal Service can't share the load balancer of another, whose floating IP leads to it, too; a listener \
+         that is there stays as it is",
+    )
+    .at_annotation(LOAD_BALANCER_ID)
+    .value(id)
+    .remedy(
+        "remove one of the two annotations; to get an internal load balancer of its own, delete the Service and make \
+         it without load-balancer-id",
+    )
 }
 
 pub(super) fn no_nodes_notice() -> Reason {

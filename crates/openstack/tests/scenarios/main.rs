@@ -21,6 +21,7 @@ mod create;
 mod dual;
 mod follow;
 mod groups;
+mod held;
 mod image;
 mod inside;
 mod lacking;

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::addresses::{floating_ip_by_hand, lb};
 use crate::create::web;
 use crate::rig::{Picture, Rig};
+use crate::written::refusal;
 
 const FIRST: &str = "kube_service_c1_default_web";
 const SECOND: &str = "kube_service_c1_default_second";
@@ -254,6 +255,35 @@ async fn s11_without_tags_there_is_no_sharing() {
         "{failed:?}"
     );
     assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s11_who_shares_does_not_become_internal_and_goes_on_as_it_was() {
+    let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    let (mut rig, balancer) = shared("").await;
+    let (before, published) = (rig.picture().await, rig.published("second"));
+    rig.forget();
+    rig.apply(second(8080, &balancer).annotated(key, "true"))
+        .await;
+    let told = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
+    assert!(told.contains("can't share"), "{told}");
+    assert!(refusal(&rig, "second").contains("can't share"));
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    // What is open is what is published, and it follows nodes.
+    assert_eq!(rig.published("second"), published);
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(8080).len(), 3);
+    assert_eq!(ports(&picture), ports(&before));
+    rig.restart().await;
+    assert_eq!(rig.published("second"), published);
+    rig.edit("second", |row| {
+        row.annotations.remove(key);
+    })
+    .await;
+    assert_eq!(refusal(&rig, "second"), "");
+    assert_eq!(rig.published("second"), published);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -24,6 +25,8 @@ pub struct CallInfo {
     pub query: String,
     /// Length of the body.
     pub body_bytes: usize,
+    /// The body.
+    pub body: Bytes,
 }
 
 impl CallInfo {

@@ -1,0 +1,150 @@
+//! Writes that the cloud has refused for good: they are not repeated at once, and keep nothing else from being done.
+//! Pure.
+
+use std::collections::HashMap;
+
+use landfall_model::Reason;
+use serde_json::{Value, json};
+
+use crate::bodies;
+use crate::client::{ApiError, ErrorKind};
+use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
+use crate::step::Step;
+
+/// What tells a write from others: its target and its body. Members are no part of it, so that a node that comes or
+/// goes makes no other write of it.
+pub(crate) type Key = String;
+
+/// The refusals that concern a load balancer, as they stand at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(pub(crate) HashMap<Key, Refusal>);
+
+/// A write that was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    /// What the cloud said.
+    pub(crate) reason: Reason,
+    /// It is time to try it again.
+    pub(crate) due: bool,
+}
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// What became of this very write when it was last tried, if it was refused.
+    pub(crate) fn of(&self, step: &Step) -> Option<&Refusal> {
+        // Most are never refused: no key is made for nothing.
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&key(step)?)
+    }
+}
+
+/// The key of a write that is remembered when it is refused; `None`: it follows nodes, or takes something away.
+pub(crate) fn key(step: &Step) -> Option<Key> {
+    let (target, body): (&str, Value) = match step {
+        Step::UpdateLoadBalancer {
+            load_balancer,
+            changes,
+        } => (load_balancer.as_str(), json!(changes)),
+        Step::TryListener {
+            load_balancer,
+            listener,
+        } => {
+            let mut body = bodies::listener(listener);
+            // It is tried at whichever port is free.
+            body.remove("protocol_port");
+            (load_balancer.as_str(), body.into())
+        }
+        Step::CreateListener {
+            load_balancer,
+            listener,
+            ..
+        } => (load_balancer.as_str(), bodies::listener(listener).into()),
+        Step::UpdateListener {
+            listener, changes, ..
+        } => (listener.as_str(), json!(changes)),
+        Step::CreatePool {
+            load_balancer,
+            pool,
+            ..
+        } => (load_balancer.as_str(), bodies::pool(pool).into()),
+        Step::UpdatePool {
+            pool,
+            changes,
+            lenient: false,
+            ..
+        } => (pool.as_str(), json!(changes)),
+        Step::CreateMonitor { pool, monitor, .. } => {
+            (pool.as_str(), bodies::monitor(monitor).into())
+        }
+        Step::UpdateMonitor {
+            monitor, changes, ..
+        } => (monitor.as_str(), json!(changes)),
+        _ => return None,
+    };
+    let kind = match step {
+        Step::TryListener { .. } => "try",
+        _ => "write",
+    };
+    Some(format!("{kind} {target} {body}"))
+}
+
+/// Whether a tag is one of those by which controllers tell what is whose.
+fn is_mark(tag: &str) -> bool {
+    let marks = [SERVICE_PREFIX, CLUSTER_PREFIX, UID_PREFIX, SHARER_PREFIX];
+    marks.iter().any(|mark| tag.starts_with(mark))
+}
+
+/// Whether the same write is refused again until somebody changes something.
+pub(crate) fn is_lasting(error: &ApiError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::Invalid
+            | ErrorKind::Unsupported
+            | ErrorKind::Forbidden
+            | ErrorKind::Quota
+            | ErrorKind::Conflict
+    )
+}
+
+/// The option that a refusal is about, where the write or the cloud's words tell.
+pub(crate) fn option_of(step: &Step, said: &str) -> Option<&'static str> {
+    const TLS: &str = "loadbalancer.openstack.org/default-tls-container-ref";
+    let said = said.to_lowercase();
+    let names = |word: &str| said.contains(word);
+    let about_tls = || {
+        ["pkcs12", "certificate", "tls", "barbican"]
+            .into_iter()
+            .any(names)
+    };
+    match step {
+        Step::UpdateLoadBalancer { changes, .. } => {
+            let tags = changes.get("tags").and_then(Value::as_array);
+            let of_user = |tag: &Value| tag.as_str().is_some_and(|tag| !is_mark(tag));
+            let some = tags.is_some_and(|tags| tags.iter().any(of_user));
+            some.then_some("loadbalancer.openstack.org/load-balancer-tags")
+        }
+        Step::UpdateListener { changes, .. } if changes.contains_key("tags") && names("tag") => {
+            Some("loadbalancer.openstack.org/listener-tags")
+        }
+        Step::UpdateListener { changes, .. }
+            if changes.contains_key("default_tls_container_ref") && about_tls() =>
+        {
+            Some(TLS)
+        }
+        Step::CreateListener { listener, .. } | Step::TryListener { listener, .. } => {
+            if listener.tls.is_some() && about_tls() {
+                Some(TLS)
+            } else {
+                let tags = listener.tags.len() > 1 && names("tag");
+                tags.then_some("loadbalancer.openstack.org/listener-tags")
+            }
+        }
+        Step::CreatePool { .. } | Step::UpdatePool { .. } if names("tag") => {
+            Some("loadbalancer.openstack.org/pool-tags")
+        }
+        _ => None,
+    }
+}
