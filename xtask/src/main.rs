@@ -20,6 +20,7 @@ mod openstack;
 mod packaging;
 mod place;
 mod screenshots;
+mod search;
 mod stage;
 mod tools;
 
@@ -65,6 +66,9 @@ enum Command {
     /// Measure Landfall against its peers, in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run all property tests with fresh seeds, at length
+    #[command(after_help = search::HELP)]
+    Search(search::SearchArgs),
     /// Take pictures of the status page, light, dark and on a telephone
     #[command(after_help = screenshots::HELP)]
     Screenshots(screenshots::ScreenshotsArgs),
@@ -95,6 +99,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Image(args) => stage::block_on(image::run(&place, &args)),
         Command::Openstack(command) => stage::block_on(openstack::run(&place, command)),
         Command::Bench(bench) => bench::run(&place, bench),
+        Command::Search(args) => stage::block_on(search::run(&place, &args)),
         Command::Screenshots(args) => stage::block_on(screenshots::run(&place, &args)),
     }
 }

@@ -17,6 +17,7 @@ use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
 use landfall_testkit::svc;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 fn machine(ranges: &[&str]) -> Local {
     let local = Local::imaginary();
@@ -325,6 +326,12 @@ async fn a_sandbox_changes_nothing_outside_itself() {
 }
 
 proptest! {
+    // Beside no lib.rs or main.rs, proptest would not know where to keep what has failed.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     /// Whatever Services come, change and go, a carried-out plan leaves nothing to do, and no port of
     /// an address is two Services' at once.
     #[test]

@@ -479,8 +479,17 @@ impl Look {
     }
 }
 
+/// More cases than usual: there are many ways to be halfway.
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    ProptestConfig {
+        cases: asked.cases.max(500),
+        ..asked
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(config())]
 
     #[test]
     fn step_by_step_the_graph_becomes_what_is_wanted(
