@@ -33,7 +33,7 @@ enum Outcome {
 const SIDES: [&str; 3] = ["simulator", "amphora", "ovn"];
 
 /// Played on the real sides where nothing is said.
-const SAMPLE: &str = "c01,c03,c04,c11";
+const SAMPLE: &str = "c01,c03,c04,c11,s14";
 
 /// Rows that play side by side where nothing is said.
 const AT_ONCE: usize = 3;

@@ -42,6 +42,7 @@ mod shapes;
 mod sharing;
 mod strangers;
 mod subnets;
+mod two_clusters;
 mod verdict;
 mod written;
 

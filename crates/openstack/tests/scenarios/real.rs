@@ -268,6 +268,12 @@ impl Real {
         }))
     }
 
+    pub fn add_false_certificate(&self) -> String {
+        self.secret(&json!({
+            "name": "note", "payload": "no certificate", "payload_content_type": "text/plain",
+        }))
+    }
+
     fn secret(&self, body: &Value) -> String {
         let made = self.done(Simulated::KeyManager, &Method::POST, "/v1/secrets", body);
         made["secret_ref"].as_str().unwrap().to_owned()

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::addresses::{floating_ip_by_hand, lb};
 use crate::create::web;
 use crate::rig::{Picture, Rig};
+use crate::two_clusters::neighbour;
 use crate::written::refusal;
 
 const FIRST: &str = "kube_service_c1_default_web";
@@ -488,21 +489,6 @@ async fn s13_who_made_it_and_comes_back_finds_it() {
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
-}
-
-/// Another cluster in the same project, with nodes of its own.
-fn neighbour(rig: &Rig, cluster: &str, id: &str) -> Rig {
-    let conf = format!(
-        "[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
-        rig.sim.external_network(),
-        rig.sim.subnet()
-    );
-    let mut other = Rig::bare(rig.sim.again(), &conf);
-    other.settings.cluster = cluster.to_owned();
-    other.settings.cluster_id = Some(id.to_owned());
-    other.add_node("x", "10.0.0.24");
-    other.add_node("y", "10.0.0.25");
-    other
 }
 
 /// What a Service of a neighbour is served by, on the load balancer of another cluster.

@@ -167,6 +167,26 @@ impl Stage {
         }
     }
 
+    /// A secret that is no certificate, although Barbican has it. Its reference.
+    pub fn add_false_certificate(&self) -> String {
+        match self {
+            Self::Simulated(sim) => {
+                let reference = sim.add_secret();
+                let refused = reference.clone();
+                sim.on_call(move |call| {
+                    let body = String::from_utf8_lossy(&call.body);
+                    let names = call.is_write() && body.contains(&refused);
+                    let why = "The PKCS12 bundle is unreadable.";
+                    names
+                        .then(|| landfall_testkit::openstack::Fault::status(call.service, 400, why))
+                });
+                reference
+            }
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.add_false_certificate(),
+        }
+    }
+
     /// The same as a container of two secrets.
     pub fn add_container(&self) -> String {
         match self {
