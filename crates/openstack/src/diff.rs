@@ -157,12 +157,12 @@ impl Diff<'_> {
         self.graph.listeners.iter().filter(|it| self.is_ours(it))
     }
 
-    /// Ours, without those that are only tried.
+    /// Returns ours, without those that are only tried.
     fn serving(&self) -> impl Iterator<Item = &Listener> {
         self.ours().filter(|it| !is_tried(it))
     }
 
-    /// The listener that shows that the cloud takes this one.
+    /// Returns the listener that shows that the cloud takes this one.
     fn tried(&self, wanted: &WantedListener) -> Option<&Listener> {
         let name = tried_name(wanted);
         self.ours().find(|it| {
@@ -182,7 +182,7 @@ impl Diff<'_> {
         self.tried(wanted).is_some_and(|it| it.id == tried.id) && replaces()
     }
 
-    /// A port at which nobody listens, and nobody shall.
+    /// Returns a port that no listener has, or is to have.
     fn free_port(&self, all: &[WantedListener]) -> Option<u16> {
         let free = |port: &u16| {
             let taken = |it: &Listener| it.protocol_port == *port;
@@ -478,7 +478,7 @@ struct Sorted {
 /// What begins the name of a listener that is only tried.
 const TRIED: &str = "tried_";
 
-/// The name under which a listener is tried.
+/// Returns the name under which a listener is tried.
 fn tried_name(wanted: &WantedListener) -> String {
     cut(format!("{TRIED}{}", wanted.name))
 }

@@ -127,7 +127,7 @@ pub(crate) struct Sketch {
 const REFUSED: Duration = Duration::from_secs(300);
 /// The longest such pause.
 const LONGEST_REFUSED: Duration = Duration::from_secs(6 * 3600);
-/// So long after its last refusal nobody wants the write any more: what is wanted has changed.
+/// So long after its last refusal a write is not wanted any more: the Service asks for something else.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);

@@ -301,7 +301,7 @@ fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
 }
 
 /// Whether all that is in a load balancer, and all who say that they use it, are provably of this cluster: a tag of
-/// another cluster's Service, or a listener or pool that no Service controller of this cluster made, is somebody's.
+/// another cluster's Service, or a listener or pool that no Service controller of this cluster made, is not ours to delete.
 fn is_ours_alone(balancer: &LoadBalancer, project: &Project, settings: &Settings) -> bool {
     // Its own name may be from when the cluster had another one.
     let ours =

@@ -97,7 +97,7 @@ fn is_mark(tag: &str) -> bool {
     marks.iter().any(|mark| tag.starts_with(mark))
 }
 
-/// Whether the same write is refused again until somebody changes something.
+/// Says whether the same write is refused again until something changes.
 pub(crate) fn is_lasting(error: &ApiError) -> bool {
     matches!(
         error.kind,

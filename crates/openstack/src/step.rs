@@ -65,7 +65,7 @@ pub enum Step {
         /// With everything in it.
         cascade: bool,
     },
-    /// Make a listener that serves nobody, at a port that is free: whether the cloud takes it is known before another
+    /// Make a listener that is out of use, at a port that is free: whether the cloud takes it is known before another
     /// one makes room for it.
     TryListener {
         /// On which load balancer.

@@ -10,7 +10,7 @@ use crate::objects::{Id, LoadBalancer};
 use crate::record::Record;
 use crate::step::Step;
 
-/// A load balancer in ERROR takes no change but its deletion. One that nothing says anybody ever used is made again at
+/// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used is made again at
 /// once; another is first offered to Octavia to be mended.
 pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     if is_published(intent, balancer) || may_serve(balancer) {
