@@ -17,10 +17,6 @@ use crate::wanted::{WantedListener, WantedMonitor, WantedPool};
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a plan has few steps, and each is carried out once"
-)]
 pub enum Step {
     /// Octavia is at work on the load balancer, and takes no other change meanwhile.
     Await {

@@ -38,7 +38,7 @@ const SAMPLE: &str = "c01,c03,c04,c11,s14";
 /// Rows that play side by side where nothing is said.
 const AT_ONCE: usize = 3;
 
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// The rows of the specification, by priority.
 const ROWS: [&str; 3] = [

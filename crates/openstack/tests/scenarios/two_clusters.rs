@@ -23,7 +23,7 @@ pub fn neighbour(rig: &Rig, cluster: &str, id: &str) -> Rig {
         rig.sim.subnet()
     );
     let mut other = Rig::bare(rig.sim.again(), &conf);
-    other.settings.cluster = cluster.to_owned();
+    cluster.clone_into(&mut other.settings.cluster);
     other.settings.cluster_id = Some(id.to_owned());
     other.add_node("x", "10.0.0.24");
     other.add_node("y", "10.0.0.25");
