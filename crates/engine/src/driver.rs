@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::claims::{claims, lost};
+use crate::leadership::Role;
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd, Telling, Writing};
 use crate::pulse::Pulse;
@@ -57,9 +58,11 @@ pub struct Engine<P, R> {
     by_uid: HashMap<Uid, ServiceKey>,
     lost: Lost,
     questions: mpsc::Receiver<oneshot::Sender<World>>,
-    leading: watch::Receiver<bool>,
+    role: watch::Receiver<Role>,
     /// Whether claims were recalled and passes are made.
     at_work: bool,
+    /// The term in which passes were last made, until another replica serves.
+    term: Option<u64>,
     passes: JoinSet<(Duration, PassEnd)>,
     /// Looks at everything, one per instance. They may take a while, and nothing waits for them.
     audits: JoinSet<Result<Vec<Uid>, ProviderError>>,
@@ -167,8 +170,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             by_uid: HashMap::new(),
             lost: Lost::default(),
             questions,
-            leading: watch::Sender::new(true).subscribe(),
+            role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             at_work: false,
+            term: None,
             passes: JoinSet::new(),
             audits: JoinSet::new(),
             running: HashMap::new(),
@@ -176,11 +180,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Makes passes only while this says true. An engine that led and does not any more stops for
-    /// good: what it remembers of the outside may be wrong by the time it leads again.
+    /// Makes passes only while this replica leads.
     #[must_use]
-    pub fn led_by(mut self, leading: watch::Receiver<bool>) -> Self {
-        self.leading = leading;
+    pub fn led_by(mut self, role: watch::Receiver<Role>) -> Self {
+        self.role = role;
         self
     }
 
@@ -207,7 +210,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         loop {
             self.start_passes();
             self.handle.metrics.queued(self.queue.depth());
-            let due = self.queue.next_due();
+            // What is due while nothing may be done must not wake the loop for ever.
+            let due = self.queue.next_due().filter(|_| self.at_work);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 count = facts.recv_many(&mut batch, BATCH) => {
@@ -217,14 +221,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.take_facts(&mut batch);
                 }
                 // A sender that is gone leaves its last word standing.
-                Ok(()) = self.leading.changed() => {
-                    if !*self.leading.borrow_and_update() && self.at_work {
-                        tracing::warn!("another replica may lead by now; nothing more is written");
-                        self.passes.abort_all();
-                        return;
-                    }
-                    self.begin();
-                }
+                Ok(()) = self.role.changed() => self.follow_role().await,
                 Some(answer) = self.questions.recv() => {
                     // Whoever asked may have gone away meanwhile.
                     let _ = answer.send(self.world.clone());
@@ -329,18 +326,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 .read(|pages| pages.records.contains_key(key))
     }
 
-    /// Goes to work as soon as everything is known and this replica leads.
-    fn begin(&mut self) {
-        if self.at_work || !self.world.synced() || !*self.leading.borrow() {
-            return;
-        }
-        self.at_work = true;
-        self.set_pools();
-        self.recall();
-        self.push_all();
-        self.note_problems();
-    }
-
     fn note_problems(&self) {
         self.handle.book.write(|pages| {
             pages.problems = self
@@ -350,6 +335,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 .cloned()
                 .collect();
             pages.synced = self.world.synced();
+            pages.at_work = self.at_work;
         });
     }
 
@@ -511,6 +497,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let heard = self.heard.remove(&key);
         let (took, end) = match end {
             Ok((_, end)) => end,
+            Err(error) if error.is_cancelled() => return self.queue.finish(&key),
             Err(error) => {
                 tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
                 self.queue.finish(&key);
@@ -626,6 +613,7 @@ fn clock() -> Instant {
 mod echo;
 mod lost;
 mod prepare;
+mod role;
 mod tracked;
 
 #[cfg(test)]

@@ -144,7 +144,14 @@ impl Local {
         listener: &Listener,
     ) -> Result<(), ListenError> {
         match &self.carrier {
-            Carrier::DataPlane(proxy) => proxy.apply(id, service, listener).await.map(drop),
+            Carrier::DataPlane(proxy) => {
+                let (proxy, service, listener) = (proxy.clone(), service.clone(), listener.clone());
+                // A pass may be broken off at any moment, and a change of sockets must not be: it is
+                // a task of its own, which ends by itself within moments.
+                let change = async move { proxy.apply(id, &service, &listener).await.map(drop) };
+                let changed = tokio::spawn(change).await;
+                changed.unwrap_or(Err(ListenError::ShuttingDown { id }))
+            }
             Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
         }
     }
@@ -236,7 +243,10 @@ impl Provider for Local {
                 if self.state().forget(uid, *id)
                     && let Some(proxy) = self.proxy()
                 {
-                    proxy.close(*id).await;
+                    let (proxy, id) = (proxy.clone(), *id);
+                    // As above: forgotten and still open must not be.
+                    let closing = tokio::spawn(async move { proxy.close(id).await });
+                    let _closed = closing.await;
                 }
                 Ok(Applied::Done)
             }
@@ -297,6 +307,19 @@ impl Provider for Local {
         state
             .allocator
             .restore_all(claims.iter().map(restore).collect());
+    }
+
+    fn doubt(&self, others_led: bool) {
+        if others_led {
+            self.state().forget_claims();
+        }
+    }
+
+    async fn retire(&self) {
+        self.state().forget_everything();
+        if let Some(proxy) = self.proxy() {
+            proxy.close_all().await;
+        }
     }
 
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {

@@ -80,6 +80,18 @@ impl State {
         had
     }
 
+    /// Forgets who holds what, but no listener that is open.
+    pub fn forget_claims(&mut self) {
+        self.allocator = Allocator::new(self.allocator.pools().clone());
+        self.reserved.clear();
+    }
+
+    /// Forgets everything but the pools.
+    pub fn forget_everything(&mut self) {
+        self.forget_claims();
+        self.listeners.clear();
+    }
+
     /// All listeners with the Service that they belong to.
     pub fn all(&self) -> impl Iterator<Item = (&Uid, &ListenerId, &Opened)> {
         self.listeners.iter().flat_map(|(uid, listeners)| {

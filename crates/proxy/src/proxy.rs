@@ -32,12 +32,16 @@ pub struct ProxyConfig {
     /// How many UDP flows each worker keeps at most; `None`: a quarter of the files that it may have
     /// open. The flow that was silent for longest makes room for a new one.
     pub flows_per_worker: Option<NonZeroUsize>,
+    /// Whether a port is opened beside a process of the same user that holds it and shares it: the
+    /// replica that served before goes on until this one does. Any other holder keeps its port.
+    pub beside: bool,
 }
 
 /// A running data plane. Dropping it ends all traffic at once; see [`Self::shutdown`].
 #[derive(Debug)]
 pub struct Proxy {
     workers: Arc<Vec<Worker>>,
+    beside: bool,
     /// Serialises changes.
     change: AsyncMutex<()>,
     listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
@@ -104,6 +108,7 @@ impl Proxy {
         let runtime = Handle::current();
         Ok(Self {
             workers: Arc::new(workers),
+            beside: config.beside,
             change: AsyncMutex::new(()),
             listeners: Mutex::default(),
             draining: Arc::default(),
@@ -154,6 +159,15 @@ impl Proxy {
     pub async fn close(&self, id: ListenerId) -> bool {
         let _one_at_a_time = self.change.lock().await;
         self.close_now(id).await
+    }
+
+    /// Closes all listeners, as [`Self::close`] does.
+    pub async fn close_all(&self) {
+        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
+        for id in ids {
+            let _one_at_a_time = self.change.lock().await;
+            self.close_now(id).await;
+        }
     }
 
     /// Closes all listeners, gives connections `grace` to end, and ends the workers.
@@ -222,11 +236,13 @@ impl Proxy {
         let failed = |source| ListenError::from_bind(id, source);
         let commands: Vec<Opening> = match id.key.protocol {
             Protocol::Tcp => listen::tcp(address, count)
+                .or_else(|error| self.beside(error, || listen::tcp_beside(address, count)))
                 .map_err(failed)?
                 .into_iter()
                 .map(Opening::Tcp)
                 .collect(),
             Protocol::Udp => listen::udp(address, count)
+                .or_else(|error| self.beside(error, || listen::udp_beside(address, count)))
                 .map_err(failed)?
                 .into_iter()
                 .map(Opening::Udp)
@@ -246,6 +262,15 @@ impl Proxy {
             }
         }
         Ok(())
+    }
+
+    /// Opens a port that is in use beside its holder, where that is wanted.
+    fn beside<T>(&self, error: io::Error, open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.beside && error.kind() == io::ErrorKind::AddrInUse {
+            open()
+        } else {
+            Err(error)
+        }
     }
 
     fn change(&self, state: &Arc<ListenerState>, config: ListenerConfig) -> Applied {

@@ -14,8 +14,18 @@ const DATAGRAM_ROOM: usize = 1 << 20;
 /// Opens `count` TCP sockets that share one port. Fails with "address in use" if any other socket
 /// holds the port, even one of the same user that would be willing to share.
 pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    open_tcp(address, count, false)
+}
+
+/// As [`tcp`], but beside sockets that another process of the same user has opened with [`tcp`] or
+/// this function. Connections go to either until one of the two closes its own.
+pub fn tcp_beside(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    open_tcp(address, count, true)
+}
+
+fn open_tcp(address: SocketAddr, count: usize, beside: bool) -> io::Result<Vec<TcpListener>> {
     let sockets = (0..count).map(|position| {
-        let socket = bind(address, Type::STREAM, position > 0)?;
+        let socket = bind(address, Type::STREAM, beside || position > 0)?;
         // Inherited by accepted connections, which saves a call for each.
         socket.set_tcp_nodelay(true)?;
         socket.listen(BACKLOG)?;
@@ -27,8 +37,17 @@ pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
 
 /// As [`tcp`], for UDP.
 pub fn udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+    open_udp(address, count, false)
+}
+
+/// As [`tcp_beside`], for UDP.
+pub fn udp_beside(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+    open_udp(address, count, true)
+}
+
+fn open_udp(address: SocketAddr, count: usize, beside: bool) -> io::Result<Vec<UdpSocket>> {
     let sockets = (0..count).map(|position| {
-        let socket = bind(address, Type::DGRAM, position > 0)?;
+        let socket = bind(address, Type::DGRAM, beside || position > 0)?;
         share(&socket)?;
         // A smaller buffer still serves; bursts then lose datagrams earlier.
         let _ = socket.set_recv_buffer_size(DATAGRAM_ROOM);
@@ -93,6 +112,28 @@ mod tests {
         );
         drop(mine);
         assert_eq!(udp(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_replica_that_takes_over_opens_a_port_beside_the_one_that_still_serves() {
+        let (address, mine) = free_port(|address| tcp(address, 2));
+        let theirs = tcp_beside(address, 2).unwrap();
+        drop(mine);
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let accepted = theirs.iter().filter(|it| it.accept().is_ok()).count();
+        assert_eq!(accepted, 1);
+        let (address, _mine) = free_port(|address| udp(address, 2));
+        assert_eq!(udp_beside(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn beside_a_socket_that_does_not_share_no_port_is_opened() {
+        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = tcp_beside(stranger.local_addr().unwrap(), 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refused = udp_beside(stranger.local_addr().unwrap(), 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod traffic;
 
 mod classes;
 mod commands;
+mod continuity;
 mod lifecycle;
 mod openstack;
 mod outage;
