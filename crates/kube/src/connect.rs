@@ -19,7 +19,7 @@ use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::api::{ApiError, chain, of_client};
+use crate::api::{chain, of_client};
 use crate::proxy_env;
 
 /// Where the way to the API server is described.

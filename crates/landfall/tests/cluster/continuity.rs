@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -221,10 +222,7 @@ async fn an_api_server_that_is_frozen_or_gone_costs_replicas_no_request_and_no_l
     // It writes again.
     let port = r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 8081}]"#;
     let patch = ["patch", "service", "web-2", "--type=json", "-p", port];
-    let mut load = load;
-    let last = load.clients.pop().unwrap();
     load.unharmed(&format!("gone for {:?}", away())).await;
-    last.abort();
     scene.bed.run(&patch).await;
     let moved = SocketAddr::new(scene.targets[2].ip(), 8081);
     let began = Instant::now();
@@ -234,7 +232,6 @@ async fn an_api_server_that_is_frozen_or_gone_costs_replicas_no_request_and_no_l
     }
     scene.nothing_moved().await;
 
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     open.write_all(b"?").await.unwrap();
     let mut answer = String::new();
     open.read_to_string(&mut answer).await.unwrap();

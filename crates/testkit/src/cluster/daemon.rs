@@ -130,9 +130,10 @@ impl Daemon {
         let sent = Command::new("kill")
             .args([&format!("-{signal}"), pid])
             .status();
-        match sent.map_err(failed)?.success() {
-            true => Ok(()),
-            false => Err(failed(io::ErrorKind::Other.into())),
+        if sent.map_err(failed)?.success() {
+            Ok(())
+        } else {
+            Err(failed(io::ErrorKind::Other.into()))
         }
     }
 
