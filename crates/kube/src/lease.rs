@@ -523,7 +523,7 @@ impl Candidate {
         self.publish();
     }
 
-    /// Shows the role. Whoever leads may write by now, and whoever does not can't any more.
+    /// Shows the role. One that leads may write by now, and any other can't any more.
     fn publish(&self) {
         let role = self.course.role();
         let leads = matches!(role, Role::Leading { .. });

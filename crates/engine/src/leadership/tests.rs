@@ -122,7 +122,7 @@ fn nothing_is_acquired_on_the_word_of_a_look_that_failed() {
     let again = Decision::Wait(begin() + seconds(42));
     assert_eq!(decided_if(Some(&other), None, 40, true), again);
     assert_eq!(decided_if(None, None, 40, true), again);
-    // Whoever wrote last may try to go on: the API server refuses it if it was not the last.
+    // The one that wrote last may try to go on: the API server refuses it if it was not the last.
     let mine = held_by("me");
     assert_eq!(decided_if(Some(&mine), None, 40, true), Decision::Acquire);
 }

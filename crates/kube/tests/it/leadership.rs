@@ -172,7 +172,7 @@ async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_se
         role == Role::Leading { term: 2 }
     })
     .await;
-    assert!(!handing.is_finished(), "nobody serves yet");
+    assert!(!handing.is_finished(), "no replica serves yet");
     first.serving().send_replace(true);
     tokio::time::timeout(DEADLINE, handing)
         .await
