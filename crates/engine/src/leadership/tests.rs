@@ -334,8 +334,10 @@ type Stored = Option<(Record, u64)>;
 /// A request under way.
 struct Request {
     sent: Instant,
-    /// The version it is to replace, `Some(None)`: none; `None`: it only reads.
-    replaces: Option<Option<u64>>,
+    /// Whether it only reads.
+    reads: bool,
+    /// Else the version it is to replace; `None`: there is none.
+    replaces: Option<u64>,
     arrives: u64,
     answered: u64,
     lost: bool,
@@ -387,7 +389,7 @@ impl Replica {
         };
         let same = self.sight.seen().map(|it| it.1) == stored.as_ref().map(|it| it.1);
         self.sight.take(stored, same, &TIMES, self.clock(now));
-        let made = request.replaces == Some(None);
+        let made = request.replaces.is_none();
         if replaced && (!made || self.renewed_at.is_some()) {
             self.renewed_at = Some(request.sent);
         }
@@ -410,8 +412,8 @@ impl Replica {
         }
         self.request = Some(Request {
             sent: self.clock(now),
-            replaces: matches!(decision, Decision::Acquire | Decision::Renew)
-                .then_some(self.sight.seen().map(|it| it.1)),
+            reads: !matches!(decision, Decision::Acquire | Decision::Renew),
+            replaces: self.sight.seen().map(|it| it.1),
             arrives: now + chance.there,
             answered: now + chance.there + chance.back,
             lost: chance.lost,
@@ -457,7 +459,7 @@ proptest! {
                     && request.answer.is_none()
                 {
                     let version = server.as_ref().map(|it| it.1);
-                    let replaced = request.replaces == Some(version);
+                    let replaced = !request.reads && request.replaces == version;
                     if replaced {
                         versions += 1;
                         let record = match version {
