@@ -48,6 +48,8 @@ pub struct Pages {
     pub problems: Vec<Reason>,
     /// Whether every fact that was there at the start is known.
     pub synced: bool,
+    /// Whether passes are made: this replica leads, and knows everything.
+    pub at_work: bool,
 }
 
 // === impl Book ===
@@ -89,5 +91,10 @@ impl Pages {
     /// Whether everything that was there at the start is known and was handled once.
     pub fn ready(&self) -> bool {
         self.synced && self.records.values().all(|record| record.handled)
+    }
+
+    /// Whether this replica leads, and has handled everything that was there when it began.
+    pub fn serving(&self) -> bool {
+        self.at_work && self.ready()
     }
 }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::book::{Book, Record};
 use crate::claims::{Forfeited, lost, on_record};
+use crate::leadership::Role;
 use crate::metrics::Metrics;
 use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
 use crate::pulse::Pulse;
@@ -73,9 +74,11 @@ pub struct Engine<P, R> {
     /// When pools that have changed come into force.
     pools_due: Option<Instant>,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
-    leading: watch::Receiver<bool>,
+    role: watch::Receiver<Role>,
     /// Whether claims were recalled and passes are made.
     at_work: bool,
+    /// The term in which passes were last made, until another replica serves.
+    term: Option<u64>,
     passes: JoinSet<(Duration, PassEnd)>,
     audits: Audits,
     running: HashMap<task::Id, Running>,
@@ -204,8 +207,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             cleared: HashMap::new(),
             pools_due: None,
             questions,
-            leading: watch::Sender::new(true).subscribe(),
+            role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             at_work: false,
+            term: None,
             passes: JoinSet::new(),
             audits: Audits::default(),
             running: HashMap::new(),
@@ -213,11 +217,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Makes passes only while this says true. An engine that led and does not any more stops for
-    /// good: what it remembers of the outside may be wrong by the time it leads again.
+    /// Makes passes only while this replica leads.
     #[must_use]
-    pub fn led_by(mut self, leading: watch::Receiver<bool>) -> Self {
-        self.leading = leading;
+    pub fn led_by(mut self, role: watch::Receiver<Role>) -> Self {
+        self.role = role;
         self
     }
 
@@ -244,7 +247,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         loop {
             self.start_passes();
             self.handle.metrics.turn(self.queue.depth());
-            let due = self.queue.next_due();
+            // What is due while nothing may be done must not wake the loop for ever.
+            let due = self.queue.next_due().filter(|_| self.at_work);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 count = facts.recv_many(&mut batch, BATCH) => {
@@ -254,14 +258,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.take_facts(&mut batch);
                 }
                 // A sender that is gone leaves its last word standing.
-                Ok(()) = self.leading.changed() => {
-                    if !*self.leading.borrow_and_update() && self.at_work {
-                        tracing::warn!("another replica may lead by now; nothing more is written");
-                        self.passes.abort_all();
-                        return;
-                    }
-                    self.begin();
-                }
+                Ok(()) = self.role.changed() => self.follow_role().await,
                 Some(answer) = self.questions.recv() => {
                     // Who asked may have gone away meanwhile.
                     let _ = answer.send(self.world.clone());
@@ -386,19 +383,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 .read(|pages| pages.records.contains_key(key))
     }
 
-    /// Goes to work as soon as everything is known and this replica leads.
-    fn begin(&mut self) {
-        if self.at_work || !self.world.synced() || !*self.leading.borrow() {
-            return;
-        }
-        self.at_work = true;
-        self.pools_due = None;
-        self.set_pools();
-        self.recall();
-        self.push_all();
-        self.note_problems();
-    }
-
     fn note_problems(&self) {
         let problems: Vec<Reason> = self
             .world
@@ -412,6 +396,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.handle.book.write(|pages| {
             pages.problems = problems;
             pages.synced = self.world.synced();
+            pages.at_work = self.at_work;
         });
     }
 
@@ -656,6 +641,7 @@ mod ends;
 mod lost;
 mod prepare;
 mod problems;
+mod role;
 mod tracked;
 mod waiting;
 

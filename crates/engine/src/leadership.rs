@@ -1,15 +1,22 @@
-//! Who of several replicas may write: pure.
+//! Who of several replicas may write, and what a replica does with the traffic meanwhile: pure.
 //!
 //! One record, the Lease, names a holder and for how long. Replicas change it only if it is still
-//! as they last saw it. Nobody's clock is trusted but one's own: a replica counts a holder's time
-//! from when it saw the record change itself, and its own from before it asked to renew. Since the
-//! latter is always earlier, and shorter, a leader has stopped before anybody else begins:
+//! as they last saw it. No clock is trusted but one's own: a replica counts a holder's time from
+//! when it saw the record change itself, and its own from before it asked to renew. Since the
+//! latter is always earlier, and shorter, a leader has stopped before another one begins:
 //!
 //! ```text
 //!  leader     ask──────────────────renew deadline│ writes nothing more
 //!  record         └─renewed
 //!  follower             └─seen──────────────────────lease duration│ may acquire
 //! ```
+//!
+//! A record that is not there says nothing: its holder may not have noticed yet, and puts it back.
+//! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during which a replica saw nothing of the record
+//! counts for no one: after an outage of the API server the leader of before goes on.
+//!
+//! Writing and serving are two things. A replica that may not write any more carries its traffic on
+//! until another one is seen to serve ([`Course`]).
 
 use std::time::{Duration, Instant};
 
@@ -27,10 +34,14 @@ pub struct Times {
 /// The record, as far as it decides anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The holder's identity; empty: nobody's.
+    /// The holder's identity; empty: it was given up.
     pub holder: String,
     /// For how long the holder asked it to hold.
     pub lease: Duration,
+    /// Whether the holder says that it has opened its listeners.
+    pub serving: bool,
+    /// Whether its holder made it, and did not renew it since.
+    pub unproven: bool,
 }
 
 /// What a replica does next.
@@ -57,49 +68,291 @@ pub struct Standing<'a> {
     pub seen_at: Instant,
     /// If it leads: when it asked for the renewal that succeeded last.
     pub renewed_at: Option<Instant>,
+    /// Whether the last look at the record came to nothing.
+    pub blind: bool,
 }
+
+/// What was seen of the record, and since when it is so.
+#[derive(Clone, Debug)]
+pub struct Sight<T> {
+    seen: Option<T>,
+    seen_at: Instant,
+    /// When the last look was answered; `None`: the last one was not, or there was none.
+    answered_at: Option<Instant>,
+    blind: bool,
+}
+
+/// What a replica does with the Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It follows facts, and holds nothing.
+    Standby,
+    /// It writes and serves.
+    Leading {
+        /// Another number than before if another replica may have led in between.
+        term: u64,
+    },
+    /// It led, and must not write now. What it serves goes on being served.
+    Carrying,
+}
+
+/// The role of a replica over time.
+#[derive(Clone, Debug)]
+pub struct Course {
+    role: Role,
+    term: u64,
+    /// Whether another replica may have led since this one did.
+    foreign: bool,
+    rival: Option<Rival>,
+}
+
+/// Another holder.
+#[derive(Clone, Debug)]
+struct Rival {
+    holder: String,
+    since: Instant,
+    renewals: u32,
+}
+
+/// The longest that a holder is waited for, whatever it asked for.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(300);
+
+/// A holder that renews for so long without saying whether it serves is taken to serve: versions of
+/// before did not say it.
+const UNDECLARED: Duration = Duration::from_secs(30);
+
+/// The longest that a replica which gave the record up waits for the next one to serve.
+const LONGEST_HAND_OVER: Duration = Duration::from_secs(15);
 
 // === impl Times ===
 
 impl Default for Times {
-    /// Those of Kubernetes' own controllers.
+    /// A leader that is gone without a word is replaced within 5 s, at one write a second.
     fn default() -> Self {
-        Self {
-            lease: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
-        }
+        Self::of_lease(Duration::from_secs(4))
     }
 }
 
-/// What to do now.
+impl Times {
+    /// The usual times for a Lease of this duration.
+    pub fn of_lease(lease: Duration) -> Self {
+        Self {
+            lease,
+            renew_deadline: lease * 5 / 8,
+            retry: lease / 4,
+        }
+    }
+
+    /// Says what is wrong with these times.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn judge(&self) -> Result<(), String> {
+        let seconds = |time: Duration| time.as_secs_f64();
+        let Self {
+            lease,
+            renew_deadline,
+            retry,
+        } = *self;
+        if lease.subsec_nanos() != 0 || lease < Duration::from_secs(2) || lease > LONGEST_LEASE {
+            return Err(format!(
+                "a Lease lasts whole seconds, from 2 to {}, not {}",
+                LONGEST_LEASE.as_secs(),
+                seconds(lease)
+            ));
+        }
+        // Clocks may run unevenly by a tenth each way.
+        if renew_deadline > lease * 4 / 5 {
+            return Err(format!(
+                "a renew deadline of {} s is more than four fifths of the Lease's {} s: clocks that \
+                 run unevenly could make two replicas write",
+                seconds(renew_deadline),
+                seconds(lease)
+            ));
+        }
+        if retry < Duration::from_millis(100) {
+            return Err(format!(
+                "a retry period of {} s is shorter than 0.1 s",
+                seconds(retry)
+            ));
+        }
+        if retry * 2 > renew_deadline {
+            return Err(format!(
+                "a retry period of {} s is more than half of the renew deadline of {} s: one lost \
+                 answer would cost the lead",
+                seconds(retry),
+                seconds(renew_deadline)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Decides what to do now.
 pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision {
     if let Some(renewed_at) = standing.renewed_at {
-        let still_ours = standing
+        let taken = standing
             .record
-            .is_some_and(|record| record.holder == standing.identity);
+            .is_some_and(|record| record.holder != standing.identity);
         let renew_at = renewed_at + times.retry;
-        return if !still_ours || now >= renewed_at + times.renew_deadline {
+        return if taken || now >= renewed_at + times.renew_deadline {
             Decision::StepDown
-        } else if now >= renew_at {
+        } else if now >= renew_at || standing.record.is_none() {
+            // Where it was deleted it is put back at once.
             Decision::Renew
         } else {
             Decision::Wait(renew_at)
         };
     }
-    match standing.record {
-        None => Decision::Acquire,
+    let ends = match standing.record {
+        Some(record) if record.holder.is_empty() => return Decision::Acquire,
         // Ours without our knowing: the answer to an earlier attempt was lost.
-        Some(record) if record.holder.is_empty() || record.holder == standing.identity => {
-            Decision::Acquire
+        Some(record) if record.holder == standing.identity && !record.unproven => {
+            return Decision::Acquire;
         }
-        Some(record) => {
-            let ends = standing.seen_at + record.lease.max(times.lease);
-            if now >= ends {
-                Decision::Acquire
-            } else {
-                Decision::Wait(ends)
+        Some(record) => standing.seen_at + record.lease.clamp(times.lease, LONGEST_LEASE),
+        // Its holder may not have noticed yet.
+        None => standing.seen_at + times.renew_deadline,
+    };
+    if now < ends {
+        Decision::Wait(ends)
+    } else if standing.blind {
+        Decision::Wait(now + times.retry)
+    } else {
+        Decision::Acquire
+    }
+}
+
+/// Says whether a replica that gave the record up still waits for another one to serve.
+pub fn awaits_successor(
+    record: Option<&Record>,
+    identity: &str,
+    released_at: Instant,
+    times: &Times,
+    now: Instant,
+) -> bool {
+    let waited = now.saturating_duration_since(released_at);
+    let held = record.is_some_and(|it| !it.holder.is_empty() && it.holder != identity);
+    // A replica that stands by takes it within one look.
+    waited
+        < if held {
+            LONGEST_HAND_OVER
+        } else {
+            times.retry * 3
+        }
+}
+
+// === impl Sight ===
+
+impl<T> Sight<T> {
+    /// Nothing was seen yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            seen: None,
+            seen_at: now,
+            answered_at: None,
+            blind: true,
+        }
+    }
+
+    /// What was seen last; `None`: there is none.
+    pub fn seen(&self) -> Option<&T> {
+        self.seen.as_ref()
+    }
+
+    /// Since when it is as it was seen, as far as that was watched.
+    pub fn since(&self) -> Instant {
+        self.seen_at
+    }
+
+    /// Whether the last look came to nothing.
+    pub fn is_blind(&self) -> bool {
+        self.blind
+    }
+
+    /// Takes what a look found. What was not looked at for longer than a leader needs to renew may
+    /// have been renewed meanwhile, so its time begins now.
+    pub fn take(&mut self, found: Option<T>, same: bool, times: &Times, now: Instant) {
+        let watched = self
+            .answered_at
+            .is_some_and(|at| now.saturating_duration_since(at) <= times.renew_deadline);
+        if !same || !watched {
+            self.seen_at = now;
+        }
+        self.seen = found;
+        self.answered_at = Some(now);
+        self.blind = false;
+    }
+
+    /// Notes that a look came to nothing.
+    pub fn fail(&mut self) {
+        self.blind = true;
+    }
+}
+
+// === impl Course ===
+
+impl Default for Course {
+    fn default() -> Self {
+        Self {
+            role: Role::Standby,
+            term: 0,
+            foreign: true,
+            rival: None,
+        }
+    }
+}
+
+impl Course {
+    /// The role as of now.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Notes that this replica leads by what it wrote into the record.
+    pub fn lead(&mut self) {
+        self.term += u64::from(std::mem::take(&mut self.foreign));
+        self.rival = None;
+        self.role = Role::Leading { term: self.term };
+    }
+
+    /// Notes that this replica must not write any more.
+    pub fn lose(&mut self) {
+        if matches!(self.role, Role::Leading { .. }) {
+            self.role = Role::Carrying;
+        }
+    }
+
+    /// Notes what was seen of the record; `renewed`: it is another version than before.
+    pub fn see(&mut self, record: Option<&Record>, identity: &str, renewed: bool, now: Instant) {
+        if matches!(self.role, Role::Leading { .. }) {
+            return;
+        }
+        let Some(record) = record else {
+            self.foreign = true;
+            self.rival = None;
+            return;
+        };
+        if record.holder.is_empty() || record.holder == identity {
+            self.foreign |= record.holder.is_empty() || record.unproven;
+            self.rival = None;
+            return;
+        }
+        self.foreign = true;
+        let rival = match &mut self.rival {
+            Some(rival) if rival.holder == record.holder => {
+                rival.renewals = rival.renewals.saturating_add(renewed.into());
+                rival
             }
+            other => other.insert(Rival {
+                holder: record.holder.clone(),
+                since: now,
+                renewals: 0,
+            }),
+        };
+        let presumed = rival.renewals >= 2 && now.duration_since(rival.since) >= UNDECLARED;
+        if record.serving || presumed {
+            self.role = Role::Standby;
         }
     }
 }

@@ -97,6 +97,13 @@ impl Allocator {
         }
     }
 
+    /// Forgets who holds what. The pools stay, and whether there may be others.
+    pub fn forget_claims(&mut self) {
+        let in_doubt = self.in_doubt;
+        *self = Self::new(std::mem::take(&mut self.pools));
+        self.in_doubt = in_doubt;
+    }
+
     /// Says whether there may be pools beside the known ones. As long as there may be, no Service
     /// leaves an address because no pool has it.
     pub fn doubt(&mut self, in_doubt: bool) {

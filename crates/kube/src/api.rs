@@ -174,7 +174,7 @@ pub(crate) async fn open(
 ) -> Result<Body, ApiError> {
     let what = ask.what.clone();
     let request = ask.into_request()?;
-    let client = connection.client().await?;
+    let client = connection.client().await;
     let answered = tokio::time::timeout(patience, client.send(request)).await;
     let response = answered
         .map_err(|_| ApiError::Timeout(patience))?

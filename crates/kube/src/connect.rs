@@ -1,19 +1,25 @@
 //! How the API server is reached: kubeconfig or service account, proxies, and credentials that
 //! change while we run.
 //!
-//! Token files and the cluster's CA are read anew by the client library. Client certificates and
-//! the kubeconfig itself are not, so a [`Connection`] looks at their files from time to time and
-//! makes a new client when one of them is another. Nothing here shows a credential.
+//! Token files and the cluster's CA are read again by the client library. Client certificates,
+//! credential commands and the kubeconfig itself are not, so a [`Connection`] looks at them from time
+//! to time and makes a new client when one of them is another. That is a task of its own, and
+//! requests go on with the client from before: a command that hangs or a disk that does not answer
+//! delays nothing. Nothing here shows a credential.
+
+mod exec;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::api::{ApiError, chain, of_client};
+use crate::api::{chain, of_client};
 use crate::proxy_env;
 
 /// Where the way to the API server is described.
@@ -44,13 +50,24 @@ struct Inner {
     namespace: String,
     server: String,
     current: Mutex<Current>,
-    distrusted: std::sync::atomic::AtomicBool,
 }
 
 struct Current {
     client: Client,
     files: Vec<Mark>,
+    /// When the credentials end, where that was said.
+    until: Option<Timestamp>,
     looked: Instant,
+    /// The server refused the credentials.
+    distrusted: bool,
+    renewal: Option<Renewal>,
+}
+
+/// Credentials that are being read. Its end is told to those that wait for it a little.
+struct Renewal {
+    ended: watch::Receiver<bool>,
+    /// Ends with the connection.
+    _task: AbortOnDropHandle<()>,
 }
 
 /// A file and how it looked.
@@ -101,8 +118,14 @@ pub enum ConnectError {
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// A certificate from a credential command is replaced this long before it ends.
+/// What a credential command gave is replaced this long before it ends.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
+
+/// How long a credential command may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the request that asks for new credentials waits for them. Then it goes with the old ones.
+const A_MOMENT: Duration = Duration::from_millis(250);
 
 // === impl Connection ===
 
@@ -121,7 +144,6 @@ impl Connection {
                 namespace,
                 server,
                 current: Mutex::new(current),
-                distrusted: false.into(),
             }),
         })
     }
@@ -136,45 +158,106 @@ impl Connection {
         &self.inner.server
     }
 
-    /// A client with today's credentials.
-    pub(crate) async fn client(&self) -> Result<Client, ApiError> {
-        let mut current = self.inner.current.lock().await;
-        let distrusted = self
-            .inner
-            .distrusted
-            .swap(false, std::sync::atomic::Ordering::Relaxed);
-        let expiring = current.client.valid_until().is_some_and(|until| {
-            let soon = jiff::Timestamp::now().checked_add(BEFORE_EXPIRY);
-            soon.is_ok_and(|soon| soon >= until)
-        });
-        let stale = current.looked.elapsed() >= LOOK_EVERY;
-        if !distrusted && !expiring && !stale {
-            return Ok(current.client.clone());
+    /// A client with today's credentials, or with those of before as long as newer ones are not to
+    /// be had.
+    pub(crate) async fn client(&self) -> Client {
+        if let Some(mut ended) = self.look() {
+            // Whichever way it ends, there is a client.
+            let _waited = tokio::time::timeout(A_MOMENT, ended.wait_for(|ended| *ended)).await;
         }
-        let changed = distrusted || expiring || current.files.iter().any(Mark::is_outdated);
-        current.looked = Instant::now();
-        if changed {
-            let renewed = match Described::read(&self.inner.origin).await {
-                Ok(described) => described.connect(&self.inner.agent).await,
-                Err(error) => Err(error),
-            };
-            match renewed {
-                Ok(renewed) => {
-                    tracing::info!(server = self.server(), "credentials were read anew");
-                    *current = renewed;
-                }
-                // Half-written, perhaps. The old client may do for now, and says so if not.
-                Err(error) => tracing::warn!(%error, "new credentials can't be used"),
-            }
-        }
-        Ok(current.client.clone())
+        self.inner.current().client.clone()
     }
 
-    /// The server refused the credentials: read them anew before the next request.
+    /// Begins to read the credentials again where that is due, and says when it is done.
+    fn look(&self) -> Option<watch::Receiver<bool>> {
+        let mut current = self.inner.current();
+        if let Some(renewal) = &current.renewal {
+            // Those that come later don't wait: it may hang.
+            if !*renewal.ended.borrow() {
+                return None;
+            }
+            current.renewal = None;
+        }
+        if !current.is_due() {
+            return None;
+        }
+        current.looked = Instant::now();
+        let (end, ended) = watch::channel(false);
+        let (origin, agent) = (self.inner.origin.clone(), self.inner.agent.clone());
+        let (files, urgent) = (current.files.clone(), current.is_urgent(Timestamp::now()));
+        current.distrusted = false;
+        let inner = Arc::downgrade(&self.inner);
+        let task = async move {
+            if let Some(renewed) = renewed(&origin, &agent, files, urgent).await
+                && let Some(inner) = inner.upgrade()
+            {
+                match renewed {
+                    Ok(renewed) => {
+                        tracing::info!(server = inner.server, "credentials were read again");
+                        let mut current = inner.current();
+                        current.client = renewed.client;
+                        current.files = renewed.files;
+                        current.until = renewed.until;
+                    }
+                    // Half-written, perhaps. The old client may do for now, and says so if not.
+                    Err(error) => tracing::warn!(%error, "new credentials can't be used"),
+                }
+            }
+            end.send_replace(true);
+        };
+        current.renewal = Some(Renewal {
+            ended: ended.clone(),
+            _task: AbortOnDropHandle::new(tokio::spawn(task)),
+        });
+        Some(ended)
+    }
+
+    /// The server refused the credentials: they are read again before the next request.
     pub(crate) fn distrust(&self) {
-        self.inner
-            .distrusted
-            .store(true, std::sync::atomic::Ordering::Relaxed);
+        self.inner.current().distrusted = true;
+    }
+}
+
+/// Reads credentials where a file is another than before, or `anyway`; `None`: none is.
+async fn renewed(
+    origin: &Origin,
+    agent: &str,
+    files: Vec<Mark>,
+    anyway: bool,
+) -> Option<Result<Current, ConnectError>> {
+    let looking = move || files.iter().any(Mark::is_outdated);
+    let outdated = tokio::task::spawn_blocking(looking).await.unwrap_or(true);
+    if !outdated && !anyway {
+        return None;
+    }
+    Some(match Described::read(origin).await {
+        Ok(described) => described.connect(agent).await,
+        Err(error) => Err(error),
+    })
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Current ===
+
+impl Current {
+    fn is_due(&self) -> bool {
+        self.distrusted || self.looked.elapsed() >= LOOK_EVERY
+    }
+
+    /// Whether the credentials are refused, or end soon.
+    fn is_urgent(&self, now: Timestamp) -> bool {
+        let ends = self.until.is_some_and(|until| {
+            let soon = now.checked_add(BEFORE_EXPIRY);
+            soon.is_ok_and(|soon| soon >= until)
+        });
+        self.distrusted || ends
     }
 }
 
@@ -308,7 +391,10 @@ impl Described {
 
     async fn connect(mut self, agent: &str) -> Result<Current, ConnectError> {
         let server = self.config.cluster_url.to_string();
-        let failed = |why: String| ConnectError::Client { server, why };
+        let failed = |why: String| ConnectError::Client {
+            server: server.clone(),
+            why,
+        };
         let agent = match http::HeaderValue::from_str(agent) {
             Ok(agent) => agent,
             Err(error) => return Err(failed(format!("the name {agent:?}: {error}"))),
@@ -318,13 +404,19 @@ impl Described {
         self.config.default_retry = false;
         // Before the client is made: files that change in between are seen to be newer.
         let files = self.files.into_iter().map(Mark::of).collect();
-        // Making a client runs the credential command, where there is one, and waits for it.
+        let until = exec::resolve(&mut self.config.auth_info, COMMAND_LIMIT).await;
+        let until =
+            until.map_err(|why| failed(format!("no credentials for the API server: {why}")))?;
+        // Making a client reads files.
         let made = tokio::task::spawn_blocking(move || Client::try_from(self.config)).await;
         match made {
             Ok(Ok(client)) => Ok(Current {
+                until: until.or(*client.valid_until()),
                 client,
                 files,
                 looked: Instant::now(),
+                distrusted: false,
+                renewal: None,
             }),
             Ok(Err(error)) => Err(failed(of_client(&error).to_string())),
             Err(error) => Err(failed(error.to_string())),

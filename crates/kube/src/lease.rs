@@ -2,14 +2,19 @@
 //!
 //! What to do is decided in [`landfall_engine::leadership`]; this asks, and keeps the guard. It never
 //! says that this replica leads for longer than its own clock allows, whatever the server answers.
+//!
+//! The holder says in an annotation of the Lease when it has opened its listeners. Until then the
+//! replica that led before carries the traffic on.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
 use jiff::Timestamp;
-use landfall_engine::leadership::{Decision, Record, Standing, Times, decide};
+use landfall_engine::leadership::{
+    Course, Decision, Record, Role, Sight, Standing, Times, awaits_successor, decide,
+};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,9 +40,13 @@ pub struct LeaseConfig {
 #[derive(Debug)]
 pub struct Election {
     leading: watch::Receiver<bool>,
+    role: watch::Receiver<Role>,
+    serving: watch::Sender<bool>,
     guard: WriteGuard,
     stop: CancellationToken,
-    released: oneshot::Receiver<()>,
+    /// No successor is waited for any more.
+    end: CancellationToken,
+    ended: oneshot::Receiver<()>,
 }
 
 /// Whether, and for how long, this replica may write.
@@ -58,15 +67,10 @@ struct Term {
 /// `coordination.k8s.io/v1` Lease, as far as it matters.
 #[derive(Clone, Debug, Deserialize)]
 struct Lease {
-    metadata: LeaseMeta,
+    /// Kept as it is: labels and annotations of others stay.
+    metadata: Map<String, Value>,
     #[serde(default)]
     spec: LeaseSpec,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeaseMeta {
-    resource_version: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -90,14 +94,34 @@ struct Candidate {
     config: LeaseConfig,
     term: watch::Sender<Option<Term>>,
     leading: watch::Sender<bool>,
-    lease: Option<(Lease, Record)>,
-    seen_at: Instant,
+    role: watch::Sender<Role>,
+    serving: watch::Receiver<bool>,
+    sight: Sight<(Lease, Record)>,
+    course: Course,
     renewed_at: Option<Instant>,
     complaint: Option<String>,
 }
 
-/// No answer to a question about the Lease is worth waiting longer for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// What came of a write to the Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Done,
+    /// Someone else changed it in between.
+    Outdated,
+    /// It is not there any more.
+    Gone,
+    /// There was no answer, or another refusal.
+    Failed,
+}
+
+/// The annotation that names the holder once it serves.
+const SERVING: &str = "landfall.dev/serving";
+
+/// The transitions of a Lease that was made and not renewed since.
+const UNPROVEN: i64 = 0;
+
+/// The shortest time that a question of a replica that does not lead may take.
+const SHORTEST_QUESTION: Duration = Duration::from_secs(1);
 
 /// An identity for one life of this process: a name that people know, and a tail that is never
 /// used again.
@@ -133,36 +157,53 @@ impl Election {
     pub fn start(connection: Connection, config: LeaseConfig, tasks: &TaskTracker) -> Self {
         let (term, term_seen) = watch::channel(None);
         let (leading, leading_seen) = watch::channel(false);
+        let (role, role_seen) = watch::channel(Role::Standby);
+        let (serving, declared) = watch::channel(false);
         let candidate = Candidate {
             connection,
             config,
             term,
             leading,
-            lease: None,
-            seen_at: Instant::now(),
+            role,
+            serving: declared,
+            sight: Sight::new(Instant::now()),
+            course: Course::default(),
             renewed_at: None,
             complaint: None,
         };
-        let stop = CancellationToken::new();
-        let (gone, released) = oneshot::channel();
-        let stopped = stop.clone();
+        let (stop, end) = (CancellationToken::new(), CancellationToken::new());
+        let (gone, ended) = oneshot::channel();
+        let (stopped, forsaken) = (stop.clone(), end.clone());
         tasks.spawn(async move {
-            candidate.run(stopped).await;
-            let _nobody_waits = gone.send(());
+            candidate.run(stopped, forsaken).await;
+            let _unheard = gone.send(());
         });
         Self {
             leading: leading_seen,
+            role: role_seen,
+            serving,
             guard: WriteGuard {
                 term: Some(term_seen),
             },
             stop,
-            released,
+            end,
+            ended,
         }
     }
 
     /// Whether this replica leads. It may come to lead again after it did not.
     pub fn leading(&self) -> watch::Receiver<bool> {
         self.leading.clone()
+    }
+
+    /// What this replica is to do with the Services.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.clone()
+    }
+
+    /// Takes whether this replica has opened its listeners. While it leads, the others are shown.
+    pub fn serving(&self) -> watch::Sender<bool> {
+        self.serving.clone()
     }
 
     /// What every write has to pass.
@@ -173,9 +214,17 @@ impl Election {
     /// Gives the Lease up, so that another replica leads at once. Only after everything that writes
     /// has ended.
     pub async fn release(self) {
+        self.end.cancel();
         self.stop.cancel();
         // An error means that the task is gone already.
-        let _gone = self.released.await;
+        let _gone = self.ended.await;
+    }
+
+    /// Gives the Lease up, and waits until another replica serves, or none comes to. Only after
+    /// everything that writes has ended.
+    pub async fn hand_over(self) {
+        self.stop.cancel();
+        let _gone = self.ended.await;
     }
 }
 
@@ -205,36 +254,30 @@ impl WriteGuard {
 // === impl Candidate ===
 
 impl Candidate {
-    async fn run(mut self, stop: CancellationToken) {
+    async fn run(mut self, stop: CancellationToken, end: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             never = self.campaign() => match never {},
         }
         self.give_up().await;
+        tokio::select! {
+            () = end.cancelled() => {}
+            () = self.follow_successor() => {}
+        }
     }
 
     async fn campaign(&mut self) -> std::convert::Infallible {
         self.look().await;
         loop {
             let now = Instant::now();
-            match decide(&self.standing(), &self.config.times, now) {
-                Decision::Acquire | Decision::Renew => {
-                    let begun = Instant::now();
-                    self.write().await;
-                    // Refused or unanswered: not again in the same breath.
-                    if self.renewed_at.is_none_or(|at| at < begun) {
-                        self.look().await;
-                        self.pause(self.config.times.retry).await;
-                    }
-                }
+            let times = self.config.times;
+            let leads = self.renewed_at.is_some();
+            match decide(&self.standing(), &times, now) {
+                Decision::Wait(_) if leads && self.is_undeclared() => self.renew().await,
+                Decision::Acquire | Decision::Renew => self.renew().await,
                 Decision::Wait(until) => {
-                    let leads = self.renewed_at.is_some();
                     // Looks are cheap, and a Lease that was given up is not to lie about.
-                    let often = if leads {
-                        self.config.times.retry
-                    } else {
-                        self.config.times.retry / 2
-                    };
+                    let often = if leads { times.retry } else { times.retry / 2 };
                     self.pause(until.saturating_duration_since(now).min(often))
                         .await;
                     if !leads {
@@ -243,7 +286,8 @@ impl Candidate {
                 }
                 Decision::StepDown => {
                     tracing::warn!(
-                        "the Lease could not be renewed in time, or another replica took it"
+                        "the Lease could not be renewed in time, or another replica took it; \
+                         nothing is written, and traffic is carried on"
                     );
                     self.step_down();
                     self.look().await;
@@ -252,21 +296,66 @@ impl Candidate {
         }
     }
 
-    fn standing(&self) -> Standing<'_> {
-        Standing {
-            identity: &self.config.identity,
-            record: self.lease.as_ref().map(|(_, record)| record),
-            seen_at: self.seen_at,
-            renewed_at: self.renewed_at,
+    /// Writes the Lease, and looks at what came in between where that did not succeed.
+    async fn renew(&mut self) {
+        let retry = self.config.times.retry;
+        let leads = self.renewed_at.is_some();
+        match self.write().await {
+            // It is put back at once by the one that leads.
+            Written::Done | Written::Gone => return,
+            Written::Outdated => self.look().await,
+            Written::Failed if !leads => self.look().await,
+            // The next attempt tells whether this one came through.
+            Written::Failed => {}
+        }
+        // Not again in the same breath.
+        self.pause(if leads { retry / 4 } else { retry }).await;
+    }
+
+    /// Looks at the Lease until another replica serves, or none comes to.
+    async fn follow_successor(&mut self) {
+        let (released_at, times) = (Instant::now(), self.config.times);
+        while self.course.role() == Role::Carrying {
+            let (record, identity) = (self.record(), &self.config.identity);
+            if !awaits_successor(record, identity, released_at, &times, Instant::now()) {
+                tracing::info!("no other replica is seen to serve");
+                return;
+            }
+            self.pause(times.retry / 4).await;
+            self.look().await;
         }
     }
 
+    fn record(&self) -> Option<&Record> {
+        self.sight.seen().map(|(_, record)| record)
+    }
+
+    fn standing(&self) -> Standing<'_> {
+        Standing {
+            identity: &self.config.identity,
+            record: self.record(),
+            seen_at: self.sight.since(),
+            renewed_at: self.renewed_at,
+            blind: self.sight.is_blind(),
+        }
+    }
+
+    /// Whether the others are still to be shown that this replica serves, or does not.
+    fn is_undeclared(&self) -> bool {
+        let serving = *self.serving.borrow();
+        self.record()
+            .is_some_and(|record| record.serving != serving)
+    }
+
     /// Waits, a little less each time than was asked for, so that replicas fall out of step; never
-    /// past the moment at which this replica has to step down.
-    async fn pause(&self, wanted: Duration) {
+    /// past the moment at which this replica has to step down, nor when it comes to serve.
+    async fn pause(&mut self, wanted: Duration) {
         let jittered = wanted.mul_f64(0.8 + (dice() % 200) as f64 / 1000.0);
         let left = self.time_left().unwrap_or(jittered);
-        tokio::time::sleep(jittered.min(left)).await;
+        tokio::select! {
+            () = tokio::time::sleep(jittered.min(left)) => {}
+            Ok(()) = self.serving.changed() => {}
+        }
     }
 
     /// How long this replica still leads; `None`: it does not.
@@ -279,23 +368,33 @@ impl Candidate {
     async fn look(&mut self) {
         let path = format!("{}/{}", self.config.path(), self.config.name);
         let ask = Ask::get(path, "get leases.coordination.k8s.io");
-        match self.ask(ask).await {
-            Ok(lease) => self.take(Some(lease)),
-            Err(error) if error.is_not_found() => self.take(None),
-            Err(error) => self.complain(&error),
-        }
+        let found = match self.ask(ask).await {
+            Ok(lease) => Some(lease),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => {
+                self.sight.fail();
+                return self.complain(&error);
+            }
+        };
+        self.take(found);
     }
 
     /// Tries to become or to stay the holder.
-    async fn write(&mut self) {
+    async fn write(&mut self) -> Written {
         let now = Timestamp::now();
-        let before = self
-            .lease
-            .as_ref()
-            .map(|(lease, _)| lease.spec.clone())
-            .unwrap_or_default();
+        let before = self.sight.seen().map(|(lease, _)| lease.spec.clone());
+        let before = before.unwrap_or_default();
         let stays = before.holder_identity.as_deref() == Some(&self.config.identity);
-        let transitions = before.lease_transitions.unwrap_or(0) + i64::from(!stays);
+        let makes = self.sight.seen().is_none();
+        let transitions = before.lease_transitions.unwrap_or(0);
+        let transitions = if makes {
+            UNPROVEN
+        } else if stays {
+            transitions.max(1)
+        } else {
+            // The API server takes no more than this.
+            transitions.saturating_add(1).min(i32::MAX.into())
+        };
         let spec = LeaseSpec {
             holder_identity: Some(self.config.identity.clone()),
             lease_duration_seconds: Some(self.config.times.lease.as_secs().max(1).cast_signed()),
@@ -306,49 +405,75 @@ impl Candidate {
             renew_time: Some(micro(now)),
             lease_transitions: Some(transitions),
         };
+        let serving = *self.serving.borrow_and_update() && self.renewed_at.is_some();
         // From before it is asked: the server may renew at any moment from now on.
         let asked_at = Instant::now();
         let by_the_wall = SystemTime::now();
-        let answer = self.put(&spec).await;
-        match answer {
+        match self.put(&spec, serving).await {
             Ok(lease) => {
-                self.take(Some(lease));
-                self.renewed_at = Some(asked_at);
+                let record = lease.record();
+                let same = self.is_same(Some(&lease));
+                let (now, times) = (Instant::now(), self.config.times);
+                self.sight.take(Some((lease, record)), same, &times, now);
                 self.complaint = None;
-                let deadline = self.config.times.renew_deadline;
-                let until = asked_at + deadline;
-                if until > Instant::now() {
-                    let term = Term {
-                        until,
-                        until_by_the_wall: by_the_wall + deadline,
-                    };
-                    self.term.send_replace(Some(term));
-                    self.leading.send_if_modified(|leading| {
-                        if !*leading {
-                            tracing::info!(holder = self.config.identity, "this replica leads");
-                        }
-                        !std::mem::replace(leading, true)
-                    });
+                // One that is made has to be held for a while, unless it is put back.
+                if !makes || self.renewed_at.is_some() {
+                    self.lead(asked_at, by_the_wall);
                 }
+                Written::Done
             }
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
-            Err(error) => self.complain(&error),
+            Err(error) if error.is_not_found() => {
+                self.take(None);
+                Written::Gone
+            }
+            Err(error) if error.is_conflict() => Written::Outdated,
+            Err(error) => {
+                self.complain(&error);
+                Written::Failed
+            }
         }
     }
 
-    async fn put(&self, spec: &LeaseSpec) -> Result<Lease, ApiError> {
-        let mut metadata = json!({"name": self.config.name, "namespace": self.config.namespace});
-        let (method, path, what) = match &self.lease {
-            Some((lease, _)) => {
-                metadata["resourceVersion"] = lease.metadata.resource_version.clone().into();
-                let path = format!("{}/{}", self.config.path(), self.config.name);
-                (Method::PUT, path, "update leases.coordination.k8s.io")
-            }
-            None => (
-                Method::POST,
-                self.config.path(),
-                "create leases.coordination.k8s.io",
-            ),
+    /// Notes that the Lease was written at this time, by both clocks.
+    fn lead(&mut self, asked_at: Instant, by_the_wall: SystemTime) {
+        let deadline = self.config.times.renew_deadline;
+        self.renewed_at = Some(asked_at);
+        let until = asked_at + deadline;
+        if until <= Instant::now() {
+            return;
+        }
+        self.term.send_replace(Some(Term {
+            until,
+            until_by_the_wall: by_the_wall + deadline,
+        }));
+        if !*self.leading.borrow() {
+            tracing::info!(holder = self.config.identity, "this replica leads");
+        }
+        self.course.lead();
+        self.publish();
+    }
+
+    async fn put(&self, spec: &LeaseSpec, serving: bool) -> Result<Lease, ApiError> {
+        let known = self.sight.seen().map(|(lease, _)| &lease.metadata);
+        let mut metadata = known.cloned().unwrap_or_default();
+        metadata.remove("managedFields");
+        metadata.insert("name".into(), self.config.name.clone().into());
+        metadata.insert("namespace".into(), self.config.namespace.clone().into());
+        let mut annotations = match metadata.remove("annotations") {
+            Some(Value::Object(annotations)) => annotations,
+            _ => Map::new(),
+        };
+        annotations.remove(SERVING);
+        if serving {
+            annotations.insert(SERVING.into(), self.config.identity.clone().into());
+        }
+        metadata.insert("annotations".into(), annotations.into());
+        let (method, path, what) = if known.is_some() {
+            let path = format!("{}/{}", self.config.path(), self.config.name);
+            (Method::PUT, path, "update leases.coordination.k8s.io")
+        } else {
+            let path = self.config.path();
+            (Method::POST, path, "create leases.coordination.k8s.io")
         };
         let body = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
@@ -357,31 +482,30 @@ impl Candidate {
     }
 
     async fn ask(&self, ask: Ask) -> Result<Lease, ApiError> {
-        // A leader must not sit waiting past its own deadline.
-        let patience = self.time_left().map_or(PATIENCE, |left| left.min(PATIENCE));
-        api::request_json(&self.connection, ask, patience).await
+        // A leader must not sit waiting past its own deadline, and no one learns anything from a
+        // look that took longer.
+        let longest = self.config.times.renew_deadline.max(SHORTEST_QUESTION);
+        let left = self.time_left().map_or(longest, |left| left.min(longest));
+        api::request_json(&self.connection, ask, left).await
+    }
+
+    fn is_same(&self, lease: Option<&Lease>) -> bool {
+        let before = self.sight.seen().map(|(lease, _)| lease.version());
+        before == lease.map(Lease::version)
     }
 
     fn take(&mut self, lease: Option<Lease>) {
-        let version = |lease: &Lease| lease.metadata.resource_version.clone();
-        let before = self.lease.as_ref().map(|(lease, _)| version(lease));
-        if lease.as_ref().map(version) != before {
-            self.seen_at = Instant::now();
-        }
-        self.lease = lease.map(|lease| {
-            let record = Record {
-                holder: lease.spec.holder_identity.clone().unwrap_or_default(),
-                lease: Duration::from_secs(
-                    lease
-                        .spec
-                        .lease_duration_seconds
-                        .unwrap_or(0)
-                        .try_into()
-                        .unwrap_or(0),
-                ),
-            };
+        let (now, times) = (Instant::now(), self.config.times);
+        let same = self.is_same(lease.as_ref());
+        let found = lease.map(|lease| {
+            let record = lease.record();
             (lease, record)
         });
+        self.sight.take(found, same, &times, now);
+        let record = self.sight.seen().map(|(_, record)| record);
+        self.course
+            .see(record, &self.config.identity, !same, Instant::now());
+        self.publish();
     }
 
     fn complain(&mut self, error: &ApiError) {
@@ -395,12 +519,22 @@ impl Candidate {
     fn step_down(&mut self) {
         self.renewed_at = None;
         self.term.send_replace(None);
+        self.course.lose();
+        self.publish();
+    }
+
+    /// Shows the role. One that leads may write by now, and any other can't any more.
+    fn publish(&self) {
+        let role = self.course.role();
+        let leads = matches!(role, Role::Leading { .. });
         self.leading
-            .send_if_modified(|leading| std::mem::replace(leading, false));
+            .send_if_modified(|leading| std::mem::replace(leading, leads) != leads);
+        self.role
+            .send_if_modified(|before| std::mem::replace(before, role) != role);
     }
 
     /// Lets go of the Lease, if it is ours and we know it.
-    async fn give_up(mut self) {
+    async fn give_up(&mut self) {
         let led = self.time_left().is_some_and(|left| !left.is_zero());
         // Before the Lease is free for others.
         self.step_down();
@@ -409,7 +543,7 @@ impl Candidate {
         }
         // A renewal that was broken off may have come through.
         self.look().await;
-        let Some((lease, record)) = &self.lease else {
+        let Some((lease, record)) = self.sight.seen() else {
             return;
         };
         if record.holder != self.config.identity {
@@ -422,9 +556,31 @@ impl Candidate {
             renew_time: Some(micro(Timestamp::now())),
             lease_transitions: lease.spec.lease_transitions,
         };
-        match self.put(&spec).await {
+        match self.put(&spec, false).await {
             Ok(_) => tracing::info!(holder = self.config.identity, "the Lease was given up"),
             Err(error) => tracing::warn!(%error, "the Lease could not be given up; it runs out"),
+        }
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    fn version(&self) -> Option<&str> {
+        self.metadata.get("resourceVersion")?.as_str()
+    }
+
+    /// What of it decides anything.
+    fn record(&self) -> Record {
+        let holder = self.spec.holder_identity.clone().unwrap_or_default();
+        let annotations = self.metadata.get("annotations");
+        let serving = annotations.and_then(|it| it.get(SERVING)?.as_str());
+        let seconds = self.spec.lease_duration_seconds.unwrap_or(0);
+        Record {
+            serving: !holder.is_empty() && serving == Some(&holder),
+            holder,
+            lease: Duration::from_secs(seconds.try_into().unwrap_or(0)),
+            unproven: self.spec.lease_transitions.unwrap_or(UNPROVEN) == UNPROVEN,
         }
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use cloud::{AdoptArgs, OrphansArgs};
-pub use serve::{ControllerArgs, DemoArgs, ServeClusterArgs, UpArgs};
+pub use serve::{ControllerArgs, DemoArgs, LeaseArgs, ServeClusterArgs, UpArgs};
 
 /// Where a running instance answers unless told otherwise.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";

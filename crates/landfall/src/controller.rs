@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_engine::leadership::{Role, Times};
 use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
 use landfall_kube::{Connection, Health, KubeReports, Origin, SourceConfig, Sources, access};
 use landfall_model::reason::{Code, Reason};
@@ -12,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cli::{ControllerArgs, ServeClusterArgs};
+use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
 use crate::instance::{Instance, Lifetime, Options};
 use crate::signals::Stop;
@@ -23,6 +24,7 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 /// Runs the command.
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
+    let times = args.lease.times()?;
     let mut options = Options {
         fleet: Fleet::read(&args.instances).await?,
         pools: Vec::new(),
@@ -59,30 +61,22 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     judge_rights(&connection, access::to_elect(&namespace, &args.lease_name)).await?;
     let lease = LeaseConfig {
         name: args.lease_name,
+        times,
         ..LeaseConfig::new(&namespace, &identity)
     };
     let tasks = TaskTracker::new();
     let election = Election::start(connection.clone(), lease, &tasks);
-    let leading = election.leading();
-    let instance = on_cluster(
-        options,
-        connection,
-        &identity,
-        election.guard(),
-        Some(leading.clone()),
-    )
-    .await?;
+    let (guard, role) = (election.guard(), election.role());
+    let instance = on_cluster(options, connection, &identity, guard, Some(role)).await?;
+    instance.tell_serving(election.serving());
     let outcome = tokio::select! {
         biased;
         () = stop.asked() => Ok(()),
-        () = deposed(leading) => {
-            Err(anyhow::anyhow!("the Lease passed to another replica, or could not be renewed"))
-        }
         () = instance.broken() => Err(loop_ended()),
     };
-    // First nothing is written any more, then the Lease may pass on.
-    instance.stop(grace).await;
-    election.release().await;
+    // First nothing is written any more, then the Lease passes on, then another replica serves, and
+    // only then nothing new is accepted here.
+    instance.stop_after(grace, election.hand_over()).await;
     tasks.close();
     tasks.wait().await;
     outcome
@@ -99,7 +93,7 @@ pub async fn on_cluster(
     connection: Connection,
     identity: &str,
     guard: WriteGuard,
-    leading: Option<watch::Receiver<bool>>,
+    role: Option<watch::Receiver<Role>>,
 ) -> anyhow::Result<Instance> {
     let lifetime = Lifetime::default();
     let Lifetime { tasks, cancel } = &lifetime;
@@ -108,7 +102,7 @@ pub async fn on_cluster(
         options,
         lifetime.clone(),
         Arc::new(reports),
-        leading,
+        role,
         |facts, lifetime| {
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig::default();
@@ -187,6 +181,24 @@ async fn judge_rights(connection: &Connection, rights: Vec<access::Right>) -> an
     }
 }
 
+// === impl LeaseArgs ===
+
+impl LeaseArgs {
+    /// The times of the election; what is not given follows from the Lease's duration.
+    fn times(&self) -> anyhow::Result<Times> {
+        let usual = Times::of_lease(self.lease_duration);
+        let times = Times {
+            lease: self.lease_duration,
+            renew_deadline: self.renew_deadline.unwrap_or(usual.renew_deadline),
+            retry: self.retry_period.unwrap_or(usual.retry),
+        };
+        match times.judge() {
+            Ok(()) => Ok(times),
+            Err(why) => anyhow::bail!("the election's times: {why}"),
+        }
+    }
+}
+
 // === impl ServeClusterArgs ===
 
 impl ServeClusterArgs {
@@ -208,15 +220,4 @@ pub async fn connect(cluster: &ServeClusterArgs, identity: &str) -> anyhow::Resu
     Connection::new(cluster.origin(), &agent)
         .await
         .context("connecting to the cluster")
-}
-
-/// Returns once this replica led and does not any more.
-async fn deposed(mut leading: watch::Receiver<bool>) {
-    if leading.wait_for(|leads| *leads).await.is_ok()
-        && leading.wait_for(|leads| !leads).await.is_ok()
-    {
-        return;
-    }
-    // The election ended by itself: only a stop does that.
-    std::future::pending::<()>().await;
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use landfall_config::pools;
-use landfall_engine::book::Pages;
+use landfall_engine::book::{Book, Pages};
+use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
@@ -122,16 +123,16 @@ impl Instance {
     /// Starts everything. What can be wrong with the command line (the admin address, a pool) is an
     /// error here; what can be wrong with facts is told later.
     ///
-    /// `source` starts the tasks that send facts; `leading` says whether this replica may write.
+    /// `source` starts the tasks that send facts; `role` says what this replica does of several.
     pub async fn start<R: Report>(
         options: Options,
         lifetime: Lifetime,
         reporter: Arc<R>,
-        leading: Option<watch::Receiver<bool>>,
+        role: Option<watch::Receiver<Role>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         let ground = Ground::default();
-        Self::start_on(ground, options, lifetime, reporter, leading, source).await
+        Self::start_on(ground, options, lifetime, reporter, role, source).await
     }
 
     /// As [`Self::start`], on what is there already.
@@ -140,7 +141,7 @@ impl Instance {
         options: Options,
         lifetime: Lifetime,
         reporter: Arc<R>,
-        leading: Option<watch::Receiver<bool>>,
+        role: Option<watch::Receiver<Role>>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
@@ -154,7 +155,7 @@ impl Instance {
         let mut sockets = Some(estate.sockets);
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers)?);
+                proxy = Some(data_plane(options.workers, role.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -168,8 +169,8 @@ impl Instance {
             ..EngineConfig::new(classes.clone())
         };
         let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(leading) = leading {
-            engine = engine.led_by(leading);
+        if let Some(role) = role {
+            engine = engine.led_by(role);
         }
         let handle = engine.handle();
         let started = Timestamp::now().to_string();
@@ -305,12 +306,30 @@ impl Instance {
             .with_context(|| format!("not ready after {} s", patience.as_secs()))
     }
 
+    /// Says from now on whether this replica leads and has opened its listeners.
+    pub fn tell_serving(&self, serving: watch::Sender<bool>) {
+        let Lifetime { tasks, cancel } = &self.lifetime;
+        let book = self.handle.book.clone();
+        let cancel = cancel.clone();
+        tasks.spawn(async move {
+            let telling = tell_serving(&book, &serving);
+            cancel.run_until_cancelled(telling).await;
+        });
+    }
+
     /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as
     /// long as `grace`, in this order. The admin endpoint answers until then. Addresses stay
     /// claimed.
     pub async fn stop(self, grace: Duration) {
+        self.stop_after(grace, async {}).await;
+    }
+
+    /// As [`Self::stop`]. New connections are accepted until `handed_over` is done, which begins
+    /// when nothing is decided or written any more.
+    pub async fn stop_after(self, grace: Duration, handed_over: impl Future<Output = ()>) {
         self.stopping.cancel();
         self.lifetime.end().await;
+        handed_over.await;
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
         }
@@ -364,14 +383,30 @@ impl Ground {
     }
 }
 
-/// Threads that carry traffic.
-fn data_plane(workers: Option<NonZeroUsize>) -> anyhow::Result<Arc<Proxy>> {
+/// Threads that carry traffic; `beside`: also on ports that the replica before still holds.
+fn data_plane(workers: Option<NonZeroUsize>, beside: bool) -> anyhow::Result<Arc<Proxy>> {
     let config = ProxyConfig {
         workers,
+        beside,
         ..ProxyConfig::default()
     };
     let proxy = Proxy::start(config).context("starting the data plane")?;
     Ok(Arc::new(proxy))
+}
+
+/// Follows whether this replica leads and has opened its listeners.
+async fn tell_serving(book: &Book, serving: &watch::Sender<bool>) {
+    let mut changes = book.changes();
+    loop {
+        let before = *serving.borrow();
+        // To look at all Services is for the time before only.
+        let now = book.read(|pages| pages.at_work && (before || Pages::serving(pages)));
+        serving.send_if_modified(|serves| std::mem::replace(serves, now) != now);
+        if changes.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Asks every cloud once. An account that is refused stops the start; a cloud that does not answer

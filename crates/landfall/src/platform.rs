@@ -172,6 +172,22 @@ impl Provider for Platform {
         }
     }
 
+    fn doubt(&self, others_led: bool) {
+        match self {
+            Self::Local(local) => local.doubt(others_led),
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.doubt(others_led),
+            Self::Paper(_) => {}
+        }
+    }
+
+    async fn retire(&self) {
+        match self {
+            Self::Local(local) => local.retire().await,
+            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.retire().await,
+            Self::Paper(_) => {}
+        }
+    }
+
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         match self {
             Self::Local(local) => local.set_pools(pools),

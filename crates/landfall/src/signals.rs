@@ -22,7 +22,7 @@ const AT_ONCE: i32 = 130;
 const OVERDUE: i32 = 1;
 
 /// How long a stop may take beyond the time that connections have.
-const MARGIN: Duration = Duration::from_secs(15);
+const MARGIN: Duration = Duration::from_secs(25);
 
 /// Signals without a meaning here that would end the process: SIGUSR1, SIGPIPE, SIGALRM, SIGSTKFLT,
 /// SIGXFSZ (a write then fails), SIGVTALRM, SIGPROF, SIGIO and SIGPWR of Linux.

@@ -202,7 +202,14 @@ impl Local {
         listener: &Listener,
     ) -> Result<(), ListenError> {
         match &self.carrier {
-            Carrier::DataPlane(proxy) => proxy.apply(id, owner, listener).await.map(drop),
+            Carrier::DataPlane(proxy) => {
+                let (proxy, owner, listener) = (proxy.clone(), owner.clone(), listener.clone());
+                // A pass may be broken off at any moment, and a change of sockets must not be: it is
+                // a task of its own, which ends by itself within moments.
+                let change = async move { proxy.apply(id, &owner, &listener).await.map(drop) };
+                let changed = tokio::spawn(change).await;
+                changed.unwrap_or(Err(ListenError::ShuttingDown { id }))
+            }
             Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
         }
     }
@@ -326,7 +333,10 @@ impl Provider for Local {
             } => self.serve(uid, service, *id, listener).await,
             Step::Close { uid, id } => {
                 if let Some(proxy) = self.proxy() {
-                    proxy.close(*id, uid).await;
+                    let (proxy, id, owner) = (proxy.clone(), *id, uid.clone());
+                    // As above.
+                    let closing = tokio::spawn(async move { proxy.close(id, &owner).await });
+                    let _closed = closing.await;
                 }
                 self.state().forget(uid, *id);
                 Ok(Applied::Done)
@@ -402,6 +412,19 @@ impl Provider for Local {
 
     fn doubt_pools(&self, in_doubt: bool) {
         self.state().pools_in_doubt = in_doubt;
+    }
+
+    fn doubt(&self, others_led: bool) {
+        if others_led {
+            self.state().forget_claims();
+        }
+    }
+
+    async fn retire(&self) {
+        self.state().forget_everything();
+        if let Some(proxy) = self.proxy() {
+            proxy.close_all().await;
+        }
     }
 
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {

@@ -150,6 +150,20 @@ impl State {
         }
     }
 
+    /// Forgets who holds what, but no listener that is open.
+    pub fn forget_claims(&mut self) {
+        self.allocator.forget_claims();
+        self.reserved.clear();
+        self.unrecorded.clear();
+    }
+
+    /// Forgets everything but the pools.
+    pub fn forget_everything(&mut self) {
+        self.forget_claims();
+        self.listeners.clear();
+        self.serving.clear();
+    }
+
     /// All listeners with the Service that they belong to.
     pub fn all(&self) -> impl Iterator<Item = (&Uid, &ListenerId, &Opened)> {
         self.listeners.iter().flat_map(|(uid, listeners)| {

@@ -71,6 +71,19 @@ pub trait Provider: Send + Sync + 'static {
     /// need nothing here.
     fn reserve(&self, _claims: &[Claim]) {}
 
+    /// Told when passes are made again after a time in which this process might not write: the
+    /// outside may not be as it is remembered. `others_led`: another process may have claimed and
+    /// given back meanwhile, so no claim is believed; those on record are told next, by
+    /// [`Self::recall`]. What serves goes on serving.
+    fn doubt(&self, _others_led: bool) {}
+
+    /// Told when another process serves in place of this one. Closes what accepts connections here,
+    /// lets those that are open end, and forgets every claim. Providers that carry no traffic
+    /// themselves need nothing here.
+    fn retire(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Told before the first pass and whenever the address pools change, with all of them. Returns
     /// what is wrong with them; then the pools from before stay in force. Providers that take no
     /// addresses from pools need nothing here.

@@ -408,6 +408,10 @@ impl Provider for OpenStack {
         standing::standing(want, have, &self.settings)
     }
 
+    fn doubt(&self, _others_led: bool) {
+        *self.memory() = Memory::default();
+    }
+
     fn live(&self, service: &Uid) -> Vec<ListenerView> {
         self.shown.listeners(service, &self.memory())
     }

@@ -36,12 +36,16 @@ pub struct ProxyConfig {
     /// How many UDP flows each worker keeps at most; `None`: a quarter of the files that it may have
     /// open. The flow that was silent for longest makes room for a new one.
     pub flows_per_worker: Option<NonZeroUsize>,
+    /// Whether a port is opened beside a process of the same user that holds it and shares it: the
+    /// replica that served before goes on until this one does. Any other holder keeps its port.
+    pub beside: bool,
 }
 
 /// A running data plane. Dropping it ends all traffic at once; see [`Self::shutdown`].
 #[derive(Debug)]
 pub struct Proxy {
     workers: Arc<Vec<Worker>>,
+    beside: bool,
     /// Serialises changes.
     change: AsyncMutex<()>,
     listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
@@ -110,6 +114,7 @@ impl Proxy {
         let runtime = Handle::current();
         Ok(Self {
             workers: Arc::new(workers),
+            beside: config.beside,
             change: AsyncMutex::new(()),
             listeners: Mutex::default(),
             draining: Arc::default(),
@@ -163,6 +168,15 @@ impl Proxy {
         let listener = self.find(id);
         let is_theirs = listener.is_some_and(|listener| listener.owner().uid == *owner);
         is_theirs && self.close_now(id).await
+    }
+
+    /// Closes all listeners, as [`Self::close`] does.
+    pub async fn close_all(&self) {
+        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
+        for id in ids {
+            let _one_at_a_time = self.change.lock().await;
+            self.close_now(id).await;
+        }
     }
 
     /// Closes all listeners, gives connections `grace` to end, and ends the workers.
@@ -240,7 +254,8 @@ impl Proxy {
         let commands: Vec<Opening> = match id.key.protocol {
             Protocol::Tcp => {
                 let more = match adopted.len() {
-                    0 => listen::tcp(address, count),
+                    0 => listen::tcp(address, count)
+                        .or_else(|error| self.beside(error, || listen::more_tcp(address, count))),
                     _ => listen::more_tcp(address, missing),
                 };
                 let adopted = adopted.into_iter().map(TcpListener::from);
@@ -249,7 +264,8 @@ impl Proxy {
             }
             Protocol::Udp => {
                 let more = match adopted.len() {
-                    0 => listen::udp(address, count),
+                    0 => listen::udp(address, count)
+                        .or_else(|error| self.beside(error, || listen::more_udp(address, count))),
                     _ => listen::more_udp(address, missing),
                 };
                 let adopted = adopted.into_iter().map(UdpSocket::from);
@@ -272,6 +288,15 @@ impl Proxy {
             }
         }
         Ok(())
+    }
+
+    /// Opens a port that is in use beside its holder, where that is wanted.
+    fn beside<T>(&self, error: io::Error, open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.beside && error.kind() == io::ErrorKind::AddrInUse {
+            open()
+        } else {
+            Err(error)
+        }
     }
 
     fn change(&self, state: &Arc<ListenerState>, config: ListenerConfig) -> Applied {

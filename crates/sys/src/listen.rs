@@ -19,7 +19,9 @@ pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
         .collect()
 }
 
-/// Opens `count` more sockets on a port of our own, which others of ours hold already.
+/// Opens `count` more sockets on a port that sockets of this user hold already, of this process or of
+/// another one that opened them with [`tcp`] or this function. Connections go to either until one of
+/// the two closes its own.
 pub fn more_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     (0..count).map(|_| one_tcp(address, true)).collect()
 }
@@ -109,6 +111,28 @@ mod tests {
         );
         drop(mine);
         assert_eq!(udp(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_replica_that_takes_over_opens_a_port_beside_the_one_that_still_serves() {
+        let (address, mine) = free_port(|address| tcp(address, 2));
+        let theirs = more_tcp(address, 2).unwrap();
+        drop(mine);
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let accepted = theirs.iter().filter(|it| it.accept().is_ok()).count();
+        assert_eq!(accepted, 1);
+        let (address, _mine) = free_port(|address| udp(address, 2));
+        assert_eq!(more_udp(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn beside_a_socket_that_does_not_share_no_port_is_opened() {
+        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = more_tcp(stranger.local_addr().unwrap(), 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refused = more_udp(stranger.local_addr().unwrap(), 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

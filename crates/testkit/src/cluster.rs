@@ -261,6 +261,22 @@ impl Cluster {
         drop(taken(&self.api_server));
     }
 
+    /// Freezes the API server: connections stay open, and nothing is answered.
+    pub fn freeze_api_server(&self) -> Result<(), ClusterError> {
+        self.signal_api_server("STOP")
+    }
+
+    /// Lets a frozen API server go on.
+    pub fn thaw_api_server(&self) -> Result<(), ClusterError> {
+        self.signal_api_server("CONT")
+    }
+
+    fn signal_api_server(&self, signal: &str) -> Result<(), ClusterError> {
+        let slot = self.api_server.lock().ok();
+        let daemon = slot.as_ref().and_then(|slot| slot.as_ref());
+        daemon.map_or(Ok(()), |daemon| daemon.signal(signal))
+    }
+
     /// Starts the API server and waits until it is ready.
     pub async fn start_api_server(&self) -> Result<(), ClusterError> {
         drop(taken(&self.api_server));

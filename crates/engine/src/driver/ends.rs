@@ -140,6 +140,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let heard = self.heard.remove(&key);
         let (took, end) = match end {
             Ok((_, end)) => end,
+            Err(error) if error.is_cancelled() => return self.queue.finish(&key),
             Err(error) => {
                 tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
                 self.queue.finish(&key);

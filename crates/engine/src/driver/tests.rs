@@ -26,6 +26,7 @@ mod pauses;
 mod removal;
 mod repeats;
 mod restart;
+mod role;
 mod slots;
 mod writing;
 
@@ -284,6 +285,20 @@ impl Provider for Shelf {
         Vec::new()
     }
 
+    fn doubt(&self, others_led: bool) {
+        if others_led {
+            self.held.lock().unwrap().clear();
+        }
+        let told = format!("doubt {others_led}");
+        self.recalled.lock().unwrap().push((told, 0));
+    }
+
+    async fn retire(&self) {
+        self.held.lock().unwrap().clear();
+        let told = ("retire".to_owned(), 0);
+        self.recalled.lock().unwrap().push(told);
+    }
+
     fn reserve(&self, claims: &[Claim]) {
         *self.reserved.lock().unwrap() = on_record(claims);
     }
@@ -419,13 +434,13 @@ impl Report for Source {
 
 impl Lab {
     async fn start(size: u8, rows: Vec<Arc<ServiceRow>>) -> Self {
-        Self::start_led(size, rows, watch::Sender::new(true).subscribe()).await
+        Self::start_led(size, rows, leads()).await
     }
 
     async fn start_led(
         size: u8,
         rows: Vec<Arc<ServiceRow>>,
-        leading: watch::Receiver<bool>,
+        leading: watch::Receiver<Role>,
     ) -> Self {
         Self::start_with(Classes::only("local"), size, rows, leading).await
     }
@@ -434,7 +449,7 @@ impl Lab {
         classes: Classes,
         size: u8,
         rows: Vec<Arc<ServiceRow>>,
-        leading: watch::Receiver<bool>,
+        leading: watch::Receiver<Role>,
     ) -> Self {
         Self::start_over(Shelf::new(size), classes, rows, leading).await
     }
@@ -443,7 +458,7 @@ impl Lab {
         shelf: Shelf,
         classes: Classes,
         rows: Vec<Arc<ServiceRow>>,
-        leading: watch::Receiver<bool>,
+        leading: watch::Receiver<Role>,
     ) -> Self {
         Self::start_on(shelf, Vec::new(), classes, rows, leading).await
     }
@@ -453,7 +468,7 @@ impl Lab {
         further: Vec<Arc<Shelf>>,
         classes: Classes,
         rows: Vec<Arc<ServiceRow>>,
-        leading: watch::Receiver<bool>,
+        leading: watch::Receiver<Role>,
     ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
@@ -595,6 +610,11 @@ impl Lab {
         self.cancel.cancel();
         self.task.await.unwrap();
     }
+}
+
+/// The role of a process that has no replicas.
+fn leads() -> watch::Receiver<Role> {
+    watch::Sender::new(Role::Leading { term: 0 }).subscribe()
 }
 
 fn key(name: &str) -> ServiceKey {
@@ -794,23 +814,6 @@ async fn many_services_converge_whatever_the_order_and_each_holds_one_address() 
         lab.shelf.held.lock().unwrap().values().copied().collect();
     assert_eq!(held.len(), 100);
     lab.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_standby_writes_nothing_until_it_leads_and_nothing_after_it_led() {
-    let (lead, leading) = watch::channel(false);
-    let lab = Lab::start_led(9, vec![web("a")], leading).await;
-    lab.until_ready().await;
-    assert_eq!(lab.writes(), [] as [&str; 0]);
-    lead.send_replace(true);
-    lab.until("a programmed", |rows| programmed(rows, "a"))
-        .await;
-    lead.send_replace(false);
-    let Lab { source, task, .. } = lab;
-    task.await.expect("the engine ends when it leads no more");
-    let writes = source.writes.lock().unwrap().len();
-    assert!(source.facts.is_closed(), "nobody listens to facts any more");
-    assert_eq!(source.writes.lock().unwrap().len(), writes);
 }
 
 #[tokio::test(start_paused = true)]

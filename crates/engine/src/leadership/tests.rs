@@ -16,16 +16,31 @@ fn held_by(holder: &str) -> Record {
     Record {
         holder: holder.to_owned(),
         lease: TIMES.lease,
+        serving: false,
+        unproven: false,
+    }
+}
+
+/// A record that its holder made.
+fn made_by(holder: &str) -> Record {
+    Record {
+        unproven: true,
+        ..held_by(holder)
     }
 }
 
 fn decided(record: Option<&Record>, renewed: Option<u64>, now: u64) -> Decision {
+    decided_if(record, renewed, now, false)
+}
+
+fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bool) -> Decision {
     let begin = begin();
     let standing = Standing {
         identity: "me",
         record,
         seen_at: begin,
         renewed_at: renewed.map(|at| begin + seconds(at)),
+        blind,
     };
     decide(&standing, &TIMES, begin + seconds(now))
 }
@@ -37,8 +52,7 @@ fn begin() -> Instant {
 }
 
 #[test]
-fn a_lease_that_nobody_holds_is_acquired() {
-    assert_eq!(decided(None, None, 0), Decision::Acquire);
+fn a_lease_that_was_given_up_is_acquired() {
     assert_eq!(decided(Some(&held_by("")), None, 0), Decision::Acquire);
     // Our own attempt, whose answer was lost.
     assert_eq!(decided(Some(&held_by("me")), None, 0), Decision::Acquire);
@@ -76,6 +90,213 @@ fn anothers_lease_is_waited_for_from_when_it_was_seen() {
 }
 
 #[test]
+fn a_lease_that_is_not_there_is_waited_for_since_its_holder_may_not_know() {
+    let ends = Decision::Wait(begin() + seconds(10));
+    assert_eq!(decided(None, None, 0), ends);
+    assert_eq!(decided(None, None, 9), ends);
+    assert_eq!(decided(None, None, 10), Decision::Acquire);
+}
+
+#[test]
+fn a_lease_that_a_replica_made_itself_is_held_for_a_while_before_it_leads() {
+    let made = made_by("me");
+    let ends = Decision::Wait(begin() + seconds(15));
+    assert_eq!(decided(Some(&made), None, 0), ends);
+    assert_eq!(decided(Some(&made), None, 14), ends);
+    assert_eq!(decided(Some(&made), None, 15), Decision::Acquire);
+    // The leader of before has put it back.
+    assert_eq!(decided(Some(&made), Some(4), 6), Decision::Renew);
+}
+
+#[test]
+fn a_leader_puts_a_deleted_lease_back_at_once() {
+    assert_eq!(decided(None, Some(4), 5), Decision::Renew);
+    assert_eq!(decided(None, Some(4), 13), Decision::Renew);
+    // Too late: another one may have made it by now.
+    assert_eq!(decided(None, Some(4), 14), Decision::StepDown);
+}
+
+#[test]
+fn nothing_is_acquired_on_the_word_of_a_look_that_failed() {
+    let other = held_by("other");
+    let again = Decision::Wait(begin() + seconds(42));
+    assert_eq!(decided_if(Some(&other), None, 40, true), again);
+    assert_eq!(decided_if(None, None, 40, true), again);
+    // The one that wrote last may try to go on: the API server refuses it if it was not the last.
+    let mine = held_by("me");
+    assert_eq!(decided_if(Some(&mine), None, 40, true), Decision::Acquire);
+}
+
+#[test]
+fn a_holder_that_asks_for_years_is_waited_for_minutes() {
+    let greedy = Record {
+        lease: seconds(1 << 31),
+        ..held_by("nonsense")
+    };
+    assert_eq!(
+        decided(Some(&greedy), None, 5),
+        Decision::Wait(begin() + LONGEST_LEASE)
+    );
+    assert_eq!(decided(Some(&greedy), None, 300), Decision::Acquire);
+}
+
+#[test]
+fn the_usual_times_replace_a_dead_leader_within_five_seconds() {
+    let usual = Times::default();
+    assert_eq!(usual.judge(), Ok(()));
+    // From its last renewal to the look that sees it, and then the whole Lease.
+    assert!(usual.lease + usual.retry / 2 <= seconds(5));
+    // One write a second.
+    assert!(usual.retry >= seconds(1));
+    for lease in 2..=300 {
+        assert_eq!(Times::of_lease(seconds(lease)).judge(), Ok(()));
+    }
+}
+
+#[test]
+fn times_that_could_make_two_leaders_or_none_are_refused() {
+    let millis = Duration::from_millis;
+    let wrong = |lease: u64, deadline: u64, retry: u64| {
+        let times = Times {
+            lease: millis(lease),
+            renew_deadline: millis(deadline),
+            retry: millis(retry),
+        };
+        times.judge().unwrap_err()
+    };
+    assert!(wrong(1000, 600, 200).contains("from 2 to 300, not 1"));
+    assert!(wrong(301_000, 600, 200).contains("not 301"));
+    assert!(wrong(2500, 1200, 500).contains("whole seconds"));
+    assert!(wrong(4000, 3300, 500).contains("renew deadline of 3.3 s"));
+    assert!(wrong(4000, 4000, 500).contains("four fifths"));
+    assert!(wrong(4000, 2500, 1300).contains("retry period of 1.3 s"));
+    assert!(wrong(4000, 2500, 50).contains("shorter than 0.1 s"));
+}
+
+#[test]
+fn time_during_which_nothing_was_seen_counts_for_no_one() {
+    let mut sight = Sight::new(begin());
+    assert!(sight.is_blind());
+    let at = |second: u64| begin() + seconds(second);
+    sight.take(Some("v1"), false, &TIMES, at(1));
+    sight.take(Some("v1"), true, &TIMES, at(3));
+    assert_eq!((sight.since(), sight.is_blind()), (at(1), false));
+    // The API server was away, and its leader could not have renewed either.
+    sight.fail();
+    assert!(sight.is_blind());
+    sight.take(Some("v1"), true, &TIMES, at(14));
+    assert_eq!((sight.since(), sight.is_blind()), (at(14), false));
+    sight.take(Some("v2"), false, &TIMES, at(15));
+    assert_eq!((sight.since(), sight.seen()), (at(15), Some(&"v2")));
+}
+
+fn led() -> Course {
+    let mut course = Course::default();
+    assert_eq!(course.role(), Role::Standby);
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 1 });
+    course
+}
+
+#[test]
+fn a_leader_that_lost_its_lease_carries_on_until_another_one_serves() {
+    let mut course = led();
+    course.lose();
+    assert_eq!(course.role(), Role::Carrying);
+    let other = held_by("other");
+    course.see(Some(&other), "me", true, begin());
+    assert_eq!(course.role(), Role::Carrying);
+    let serving = Record {
+        serving: true,
+        ..other
+    };
+    course.see(Some(&serving), "me", true, begin());
+    assert_eq!(course.role(), Role::Standby);
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 2 });
+}
+
+#[test]
+fn after_an_outage_in_which_no_other_led_the_term_goes_on() {
+    let mut course = led();
+    course.lose();
+    course.see(Some(&held_by("me")), "me", false, begin());
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 1 });
+}
+
+#[test]
+fn another_leader_is_noticed_even_if_it_was_never_seen() {
+    // It took the Lease and gave it up again.
+    let mut course = led();
+    course.lose();
+    course.see(Some(&held_by("")), "me", true, begin());
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 2 });
+    // Whatever was in a Lease that is gone.
+    course.lose();
+    course.see(None, "me", true, begin());
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 3 });
+    // Or in the one before a Lease that was made in the meantime.
+    course.lose();
+    course.see(Some(&made_by("me")), "me", true, begin());
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 4 });
+}
+
+#[test]
+fn a_leader_that_puts_its_lease_back_has_not_lost_it() {
+    let mut course = led();
+    course.see(None, "me", true, begin());
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 1 });
+}
+
+#[test]
+fn a_holder_of_a_version_that_does_not_say_so_is_taken_to_serve_after_a_while() {
+    let mut course = led();
+    course.lose();
+    let other = held_by("other");
+    let at = |second: u64| begin() + seconds(second);
+    for second in [0, 10, 29] {
+        course.see(Some(&other), "me", true, at(second));
+        assert_eq!(course.role(), Role::Carrying, "after {second} s");
+    }
+    course.see(Some(&other), "me", false, at(30));
+    assert_eq!(course.role(), Role::Standby);
+}
+
+#[test]
+fn a_holder_that_does_nothing_is_never_taken_to_serve() {
+    let mut course = led();
+    course.lose();
+    let nonsense = held_by("a typo");
+    for second in [0, 30, 3000] {
+        course.see(
+            Some(&nonsense),
+            "me",
+            second == 0,
+            begin() + seconds(second),
+        );
+        assert_eq!(course.role(), Role::Carrying);
+    }
+}
+
+#[test]
+fn a_successor_is_waited_for_as_long_as_there_may_be_one() {
+    let waits = |record: Option<&Record>, now: u64| {
+        awaits_successor(record, "me", begin(), &TIMES, begin() + seconds(now))
+    };
+    for unheld in [None, Some(&held_by("")), Some(&held_by("me"))] {
+        assert!(waits(unheld, 5));
+        assert!(!waits(unheld, 6), "no other replica is there");
+    }
+    assert!(waits(Some(&held_by("other")), 14));
+    assert!(!waits(Some(&held_by("other")), 15));
+}
+
+#[test]
 fn a_leader_renews_in_time_and_steps_down_when_it_cant() {
     let mine = held_by("me");
     assert_eq!(
@@ -94,7 +315,6 @@ fn a_leader_whose_lease_another_holds_steps_down_at_once() {
         Decision::StepDown
     );
     assert_eq!(decided(Some(&held_by("")), Some(4), 5), Decision::StepDown);
-    assert_eq!(decided(None, Some(4), 5), Decision::StepDown);
 }
 
 /// A replica in an imagined cluster. Times are milliseconds; its own clock runs at a rate of its own.
@@ -103,22 +323,25 @@ struct Replica {
     /// Its milliseconds per thousand of everybody's.
     rate: u64,
     paused_until: u64,
-    record: Option<Record>,
-    version: u64,
-    seen_at: Instant,
+    sight: Sight<(Record, u64)>,
     renewed_at: Option<Instant>,
     request: Option<Request>,
 }
 
+/// What the server has: the record and its version.
+type Stored = Option<(Record, u64)>;
+
 /// A request under way.
 struct Request {
     sent: Instant,
-    /// The version it is to replace; `None`: it only reads.
+    /// Whether it only reads.
+    reads: bool,
+    /// Else the version it is to replace; `None`: there is none.
     replaces: Option<u64>,
     arrives: u64,
     answered: u64,
     lost: bool,
-    answer: Option<(Record, u64, bool)>,
+    answer: Option<(Stored, bool)>,
 }
 
 /// What chance decides for one replica in one tick.
@@ -128,19 +351,22 @@ struct Chance {
     there: u64,
     back: u64,
     lost: bool,
+    deleted: bool,
 }
 
 fn chance() -> impl Strategy<Value = Chance> {
     let pause = prop_oneof![20 => Just(0u64), 1 => 0..60_000u64];
     let latency = || prop_oneof![8 => 0..300u64, 2 => 0..14_000u64];
-    (pause, latency(), latency(), prop::bool::weighted(0.1)).prop_map(
-        |(pause, there, back, lost)| Chance {
+    let (lost, deleted) = (prop::bool::weighted(0.1), prop::bool::weighted(0.02));
+    (pause, latency(), latency(), lost, deleted).prop_map(|(pause, there, back, lost, deleted)| {
+        Chance {
             pause,
             there,
             back,
             lost,
-        },
-    )
+            deleted,
+        }
+    })
 }
 
 impl Replica {
@@ -158,14 +384,13 @@ impl Replica {
         let Some(request) = self.request.take_if(|request| request.answered <= now) else {
             return;
         };
-        let (false, Some((record, version, replaced))) = (request.lost, request.answer) else {
-            return;
+        let (false, Some((stored, replaced))) = (request.lost, request.answer) else {
+            return self.sight.fail();
         };
-        if version != self.version {
-            self.seen_at = self.clock(now);
-        }
-        (self.record, self.version) = (Some(record), version);
-        if replaced {
+        let same = self.sight.seen().map(|it| it.1) == stored.as_ref().map(|it| it.1);
+        self.sight.take(stored, same, &TIMES, self.clock(now));
+        let made = request.replaces.is_none();
+        if replaced && (!made || self.renewed_at.is_some()) {
             self.renewed_at = Some(request.sent);
         }
     }
@@ -173,9 +398,10 @@ impl Replica {
     fn act(&mut self, now: u64, chance: Chance) {
         let standing = Standing {
             identity: &self.name,
-            record: self.record.as_ref(),
-            seen_at: self.seen_at,
+            record: self.sight.seen().map(|it| &it.0),
+            seen_at: self.sight.since(),
             renewed_at: self.renewed_at,
+            blind: self.sight.is_blind(),
         };
         let decision = decide(&standing, &TIMES, self.clock(now));
         if decision == Decision::StepDown {
@@ -186,8 +412,8 @@ impl Replica {
         }
         self.request = Some(Request {
             sent: self.clock(now),
-            replaces: matches!(decision, Decision::Acquire | Decision::Renew)
-                .then_some(self.version),
+            reads: !matches!(decision, Decision::Acquire | Decision::Renew),
+            replaces: self.sight.seen().map(|it| it.1),
             arrives: now + chance.there,
             answered: now + chance.there + chance.back,
             lost: chance.lost,
@@ -199,15 +425,16 @@ impl Replica {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the delays, losses and pauses, and although clocks run unevenly, no two replicas
-    /// would write at the same moment; and without trouble one of them does.
+    /// Whatever the delays, losses and pauses, and although clocks run unevenly, and the record is
+    /// deleted now and then, no two replicas would write at the same moment; and without trouble one of them does.
     #[test]
     fn never_two_would_write_at_the_same_time(
         rates in proptest::collection::vec(900u64..1100, 2..5),
         chances in proptest::collection::vec(chance(), 600),
     ) {
         const TICK: u64 = 250;
-        let mut server = (held_by(""), 1u64);
+        let mut server: Stored = Some((held_by(""), 1));
+        let mut versions = 1;
         let mut replicas: Vec<Replica> = rates
             .iter()
             .enumerate()
@@ -215,9 +442,7 @@ proptest! {
                 name: format!("replica-{number}"),
                 rate: *rate,
                 paused_until: 0,
-                record: None,
-                version: 0,
-                seen_at: begin(),
+                sight: Sight::new(begin()),
                 renewed_at: None,
                 request: None,
             })
@@ -233,17 +458,26 @@ proptest! {
                     && request.arrives <= now
                     && request.answer.is_none()
                 {
-                    let replaced = request.replaces == Some(server.1);
+                    let version = server.as_ref().map(|it| it.1);
+                    let replaced = !request.reads && request.replaces == version;
                     if replaced {
-                        server = (held_by(&replica.name), server.1 + 1);
+                        versions += 1;
+                        let record = match version {
+                            Some(_) => held_by(&replica.name),
+                            None => made_by(&replica.name),
+                        };
+                        server = Some((record, versions));
                     }
-                    request.answer = Some((server.0.clone(), server.1, replaced));
+                    request.answer = Some((server.clone(), replaced));
                 }
                 if replica.paused_until > now {
                     continue;
                 }
-                let none = Chance { pause: 0, there: 10, back: 10, lost: false };
+                let none = Chance { pause: 0, there: 10, back: 10, lost: false, deleted: false };
                 let chance = if tick % 4 == 0 { chances.next().unwrap_or(none) } else { none };
+                if chance.deleted {
+                    server = None;
+                }
                 if chance.pause > 0 {
                     replica.paused_until = now + chance.pause;
                     continue;

@@ -97,3 +97,104 @@ async fn what_a_credential_command_prints_is_never_shown() {
         "{shown}"
     );
 }
+
+/// A kubeconfig whose credential command is this script.
+fn with_command(directory: &Path, script: &str) -> Origin {
+    let config = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "clusters": [{"name": "here", "cluster": {"server": "https://127.0.0.1:6443"}}],
+        "users": [{"name": "me", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+            "command": "sh", "args": ["-c", script]}}}],
+        "contexts": [{"name": "one", "context": {"cluster": "here", "user": "me"}}]
+    });
+    let path = directory.join("config");
+    std::fs::write(&path, config.to_string()).unwrap();
+    Origin::Kubeconfig {
+        path: Some(path),
+        context: None,
+    }
+}
+
+#[tokio::test]
+async fn a_credential_command_that_hangs_delays_no_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("ran");
+    let script = format!(
+        "[ -e {0} ] && exec sleep 1000; touch {0}; \
+         echo '{{\"status\": {{\"token\": \"secret-token\"}}}}'",
+        mark.display()
+    );
+    let connection = Connection::new(with_command(directory.path(), &script), "landfall/test")
+        .await
+        .unwrap();
+    tokio::time::pause();
+    connection.distrust();
+    // The one that asks for it waits a moment, and those after it not at all.
+    connection.client().await;
+    let renewal = |connection: &Connection| {
+        let current = connection.inner.current();
+        current.renewal.as_ref().map(|it| *it.ended.borrow())
+    };
+    assert_eq!(renewal(&connection), Some(false), "it hangs");
+    connection.client().await;
+    assert_eq!(renewal(&connection), Some(false), "and is not run again");
+    // It is given up after its time.
+    tokio::time::sleep(COMMAND_LIMIT).await;
+    tokio::task::yield_now().await;
+    assert_eq!(renewal(&connection), Some(true));
+}
+
+#[tokio::test]
+async fn a_credential_command_that_never_ends_is_an_error_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = with_command(directory.path(), "exec sleep 1000");
+    tokio::time::pause();
+    let error = Connection::new(origin, "landfall/test").await.unwrap_err();
+    assert!(
+        error.to_string().contains("did not end within 30 s"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_credential_command_gives_replaces_what_the_kubeconfig_has() {
+    let script = "echo \"$KUBERNETES_EXEC_INFO\" >&2; echo '{\"status\": {\"token\": \"one\", \
+                  \"clientCertificateData\": \"pem\", \"clientKeyData\": \"key\", \
+                  \"expirationTimestamp\": \"2026-01-01T00:00:00Z\"}}'";
+    let mut auth = kube::config::AuthInfo {
+        exec: Some(
+            serde_json::from_value(serde_json::json!({"command": "sh", "args": ["-c", script]}))
+                .unwrap(),
+        ),
+        token_file: Some("/nowhere".to_owned()),
+        ..kube::config::AuthInfo::default()
+    };
+    let until = exec::resolve(&mut auth, COMMAND_LIMIT).await.unwrap();
+    assert_eq!(until, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+    assert!(auth.exec.is_none() && auth.token.is_some() && auth.token_file.is_none());
+    assert_eq!(auth.client_certificate_data.as_deref(), Some("cGVt"));
+    assert!(auth.client_key_data.is_some());
+}
+
+#[tokio::test]
+async fn what_a_credential_command_prints_must_be_a_credential() {
+    let mut refused = Vec::new();
+    for script in ["true", "echo secret-token", "echo '{}'", "exit 3"] {
+        let exec = serde_json::json!({"command": "sh", "args": ["-c", script]});
+        let mut auth = kube::config::AuthInfo {
+            exec: Some(serde_json::from_value(exec).unwrap()),
+            ..kube::config::AuthInfo::default()
+        };
+        let error = exec::resolve(&mut auth, COMMAND_LIMIT).await.unwrap_err();
+        assert!(!error.contains("secret-token"), "{error}");
+        refused.push(error);
+    }
+    assert!(refused[0].ends_with("is no ExecCredential"), "{refused:?}");
+    assert_eq!(refused[0], refused[1]);
+    assert_eq!(refused[0], refused[2]);
+    assert!(
+        refused[3].contains("ended with exit status: 3"),
+        "{refused:?}"
+    );
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use landfall_engine::leadership::Times;
+use landfall_engine::leadership::{Role, Times};
 use landfall_engine::report::Report;
 use landfall_kube::lease::identity;
 use landfall_kube::{Election, KubeReports, LeaseConfig};
@@ -48,6 +48,10 @@ async fn leads(election: &Election, wanted: bool) {
 async fn one_of_three_leads_and_hands_over_at_once_when_it_stops() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     install(&cluster).await;
+    // One that is not there would be waited for.
+    let given_up = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: landfall, \
+                    namespace: landfall-system}\nspec: {holderIdentity: \"\"}";
+    cluster.kubectl().apply(given_up).await.unwrap();
     let tasks = TaskTracker::new();
     let mut running = Vec::new();
     for name in ["a", "b", "c"] {
@@ -131,6 +135,125 @@ async fn a_leader_that_is_cut_off_has_stopped_before_another_begins() {
     assert!(!*first.leading().borrow());
     second.release().await;
     leads(&first, true).await;
+    first.release().await;
+}
+
+async fn has_role(election: &Election, what: &str, wanted: impl Fn(Role) -> bool) {
+    let mut role = election.role();
+    let reached = role.wait_for(|role| wanted(*role));
+    tokio::time::timeout(DEADLINE, reached)
+        .await
+        .unwrap_or_else(|_| panic!("never {what}"))
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_serves() {
+    let cluster = cluster().await;
+    allow_any_lease(cluster).await;
+    let tasks = TaskTracker::new();
+    let relay = Relay::to(cluster).await;
+    let first = connect_by(relay.kubeconfig(), "landfall/first").await;
+    let first = Election::start(first, config("carry", &identity("first")), &tasks);
+    leads(&first, true).await;
+    assert_eq!(*first.role().borrow(), Role::Leading { term: 1 });
+    let second = connect(cluster, "landfall/second").await;
+    let second = Election::start(second, config("carry", &identity("second")), &tasks);
+    relay.cut();
+    leads(&second, true).await;
+    relay.mend();
+    assert_eq!(*first.role().borrow(), Role::Carrying);
+    second.serving().send_replace(true);
+    has_role(&first, "stands by", |role| role == Role::Standby).await;
+
+    // Back again: the second one goes only when the first serves.
+    let handing = tokio::spawn(second.hand_over());
+    has_role(&first, "leads again", |role| {
+        role == Role::Leading { term: 2 }
+    })
+    .await;
+    assert!(!handing.is_finished(), "no replica serves yet");
+    first.serving().send_replace(true);
+    tokio::time::timeout(DEADLINE, handing)
+        .await
+        .expect("it is seen")
+        .unwrap();
+    first.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_lease_is_put_back_by_its_holder_who_never_stopped_leading() {
+    let cluster = cluster().await;
+    allow_any_lease(cluster).await;
+    let tasks = TaskTracker::new();
+    let first = connect(cluster, "landfall/first").await;
+    let first = Election::start(first, config("deleted", &identity("first")), &tasks);
+    leads(&first, true).await;
+    first.serving().send_replace(true);
+    let second = connect(cluster, "landfall/second").await;
+    let second = Election::start(second, config("deleted", &identity("second")), &tasks);
+    let mut role = first.role();
+    role.mark_unchanged();
+    let at = ["-n", "landfall-system", "lease", "deleted"];
+    cluster
+        .kubectl()
+        .run(&["-n", "landfall-system", "delete", "lease", "deleted"])
+        .await
+        .unwrap();
+    let back = async {
+        loop {
+            if let Ok(lease) = cluster.kubectl().get(&at).await {
+                return lease;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let lease = tokio::time::timeout(DEADLINE, back).await.unwrap();
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap();
+    assert!(holder.starts_with("first_"), "{lease}");
+    assert_eq!(
+        lease["metadata"]["annotations"]["landfall.dev/serving"],
+        holder
+    );
+    assert!(!role.has_changed().unwrap());
+    assert!(!*second.leading().borrow());
+    second.release().await;
+    first.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_in_a_lease_is_waited_for_and_what_is_not_ours_in_it_stays() {
+    let cluster = cluster().await;
+    allow_any_lease(cluster).await;
+    let tasks = TaskTracker::new();
+    let first = connect(cluster, "landfall/first").await;
+    let first = Election::start(first, config("nonsense", &identity("first")), &tasks);
+    leads(&first, true).await;
+    let nonsense = r#"{"metadata": {"labels": {"team": "net"}}, "spec": {"holderIdentity": "?!",
+        "leaseDurationSeconds": 1, "leaseTransitions": 2147483647}}"#;
+    cluster
+        .kubectl()
+        .run(&[
+            "-n",
+            "landfall-system",
+            "patch",
+            "lease",
+            "nonsense",
+            "--type=merge",
+            "-p",
+            nonsense,
+        ])
+        .await
+        .unwrap();
+    has_role(&first, "carries", |role| role == Role::Carrying).await;
+    has_role(&first, "leads again", |role| {
+        role == Role::Leading { term: 2 }
+    })
+    .await;
+    let at = ["-n", "landfall-system", "lease", "nonsense"];
+    let lease = cluster.kubectl().get(&at).await.unwrap();
+    assert_eq!(lease["metadata"]["labels"]["team"], "net");
+    assert_eq!(lease["spec"]["leaseTransitions"], 2_147_483_647);
     first.release().await;
 }
 

@@ -100,9 +100,8 @@ async fn take_over(
         admin_names: Vec::new(),
         workers: None,
     };
-    let (guard, leading) = (election.guard(), election.leading());
-    let instance =
-        controller::on_cluster(options, connection, identity, guard, Some(leading)).await?;
+    let (guard, role) = (election.guard(), election.role());
+    let instance = controller::on_cluster(options, connection, identity, guard, Some(role)).await?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     let outcome = follow(args, &instance, keys, deadline).await;
     instance.stop(Duration::ZERO).await;

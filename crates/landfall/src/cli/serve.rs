@@ -105,6 +105,8 @@ pub struct ControllerArgs {
     /// The name of the Lease
     #[arg(long, value_name = "NAME", default_value = "landfall")]
     pub lease_name: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// Where health, metrics, JSON and the status page answer
     #[arg(
         long,
@@ -118,6 +120,22 @@ pub struct ControllerArgs {
     /// How log lines look
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// The times of the election.
+#[derive(Clone, Debug, Args)]
+pub struct LeaseArgs {
+    /// After this long without a renewal another replica leads; whole seconds, from 2 to 300
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    pub lease_duration: Duration,
+    /// A leader that could not renew for this long writes nothing more, and serves on; at most four
+    /// fifths of the duration, five eighths unless given
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub renew_deadline: Option<Duration>,
+    /// From one renewal to the next; at most half of the deadline, a quarter of the duration unless
+    /// given
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub retry_period: Option<Duration>,
 }
 
 /// Serving the Services of a cluster instead of those of files.
@@ -154,6 +172,12 @@ pub(super) fn pool_ranges(text: &str) -> Result<String, String> {
         Some(problem) if problem.remedy.is_empty() => Err(problem.message.clone()),
         Some(problem) => Err(format!("{}; {}", problem.message, problem.remedy)),
     }
+}
+
+/// Seconds, perhaps with a fraction.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
 // === impl RunArgs ===

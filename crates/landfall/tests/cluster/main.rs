@@ -18,6 +18,7 @@ mod traffic;
 
 mod classes;
 mod commands;
+mod continuity;
 mod kube_proxy;
 mod lifecycle;
 mod openstack;

@@ -12,7 +12,7 @@ use crate::bed::{Bed, condition, only, text, writes};
 use crate::network::Range;
 use crate::replica::Replica;
 
-/// A Lease of 15 s has to run out, and whoever comes next has to look.
+/// A Lease has to run out, and the next one has to look.
 const TAKEOVER: Duration = Duration::from_secs(60);
 
 /// How many leaders are killed unless the environment says otherwise: each costs a Lease.

@@ -16,6 +16,7 @@ fn data_plane(workers: usize) -> Proxy {
     let config = ProxyConfig {
         workers: NonZeroUsize::new(workers),
         flows_per_worker: NonZeroUsize::new(64),
+        ..ProxyConfig::default()
     };
     Proxy::start(config).unwrap()
 }

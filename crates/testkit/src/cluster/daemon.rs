@@ -106,6 +106,37 @@ impl Daemon {
         }
     }
 
+    /// Sends the program itself a signal, by its name: `STOP`, `CONT`.
+    pub(super) fn signal(&self, signal: &str) -> Result<(), ClusterError> {
+        let name = self.program.name();
+        let failed = |source| ClusterError::Io {
+            what: format!("{name} can't be sent {signal}"),
+            source,
+        };
+        let shell = self
+            .shell
+            .lock()
+            .map(|shell| shell.id())
+            .unwrap_or_default();
+        let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        let children = children.map_err(failed)?;
+        // Beside it there is the watcher, which is a shell.
+        let is_program = |pid: &&str| {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            !comm.is_empty() && name.starts_with(comm.trim_end())
+        };
+        let found = children.split_whitespace().find(is_program);
+        let pid = found.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), pid])
+            .status();
+        if sent.map_err(failed)?.success() {
+            Ok(())
+        } else {
+            Err(failed(io::ErrorKind::Other.into()))
+        }
+    }
+
     pub(super) fn not_ready(&self, what: &'static str) -> ClusterError {
         let log = fs::read(&self.log).unwrap_or_default();
         let tail = log

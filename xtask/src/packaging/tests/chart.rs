@@ -188,7 +188,7 @@ fn what_a_pod_can_have_is_passed_on() {
     assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
     assert_eq!(pod["nodeSelector"], json!({"edge": "true"}));
     assert_eq!(pod["affinity"], json!({"nodeAffinity": {}}));
-    assert_eq!(pod["terminationGracePeriodSeconds"], 105);
+    assert_eq!(pod["terminationGracePeriodSeconds"], 120);
     assert_eq!(pod.get("priorityClassName"), None);
     let container = &pod["containers"][0];
     assert_eq!(container["image"], "registry.example.com:5000/lb:1");

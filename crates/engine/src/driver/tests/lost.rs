@@ -168,7 +168,7 @@ async fn without_a_default_instance_only_services_with_our_conditions_are_spoken
     };
     let rows = vec![waiting("ours", true), waiting("theirs", false)];
     let classes = Classes::new(vec!["local".to_owned()], None);
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = leads();
     let lab = Lab::start_with(classes, 9, rows, leading).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
     let told = warnings(&lab);

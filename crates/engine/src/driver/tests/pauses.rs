@@ -9,7 +9,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn failing(retry: Retry) -> Lab {
     let shelf = Shelf::new(9);
     shelf.fail("a", retry);
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let rows = vec![web("a"), web("b")];
     let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
     lab.until("b programmed", |rows| programmed(rows, "b"))

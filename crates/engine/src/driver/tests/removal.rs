@@ -85,7 +85,7 @@ async fn left_half_cleared(openstack: bool, marked: bool) -> Lab {
     }
     let mut shelf = Shelf::new(9);
     shelf.capabilities.openstack = openstack;
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = leads();
     let rows = vec![row.row(), web("a")];
     let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))

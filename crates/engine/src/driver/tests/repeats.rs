@@ -7,7 +7,7 @@ use super::*;
 /// A provider that follows a script, and one Service.
 async fn start(script: impl Fn(&[String]) -> Option<String> + Send + 'static) -> Lab {
     let shelf = Shelf::scripted(script);
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     Lab::start_over(shelf, Classes::only("local"), vec![web("a")], leading).await
 }
 

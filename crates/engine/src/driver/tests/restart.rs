@@ -140,7 +140,7 @@ async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets
     let holding = |name: &str| svc(name).port(80).holding("127.77.0.1");
     let broken = holding("c").annotated(MODE, "sideways");
     let rows = vec![holding("a").row(), holding("b").row(), broken.row()];
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
     lab.until("both programmed", |rows| {
         programmed(rows, "a") && programmed(rows, "b")
@@ -198,7 +198,7 @@ async fn of_the_first(asked: Option<&str>) -> (Lab, Arc<Shelf>) {
     });
     let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("inner"));
     let inner = Arc::new(Shelf::new(9));
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let rows = vec![row.row(), web("b")];
     let shelf = Shelf::new(9);
     let lab = Lab::start_on(shelf, vec![inner.clone()], classes, rows, leading).await;
@@ -281,7 +281,7 @@ async fn annotations_of_another_instance_stay_whoever_serves_the_service() {
     let marks = [(HELD_ADDRESSES, "192.0.2.1"), (RECORD, "shelf 9")];
     let marks = marks.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let row = svc("a").port(80).with(|row| row.status.marks.extend(marks));
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(shelf, Classes::only("local"), vec![row.row()], leading).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
@@ -355,7 +355,7 @@ async fn services_of_an_instance_that_is_off_are_not_touched_whichever_fact_come
         .row()
     };
     let cloud = Arc::new(Shelf::new(9));
-    let (lead, leading) = watch::channel(false);
+    let (lead, leading) = watch::channel(Role::Standby);
     let rows = vec![service("early")];
     let shelf = Shelf::new(9);
     let lab = Lab::start_on(shelf, vec![cloud.clone()], classes, rows, leading).await;
@@ -365,7 +365,7 @@ async fn services_of_an_instance_that_is_off_are_not_touched_whichever_fact_come
     let here = served().with(|row| row.class = Some("landfall.dev/here".into()));
     lab.apply(here.row()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    lead.send_replace(true);
+    lead.send_replace(Role::Leading { term: 1 });
     let b = ServiceKey::new("shop", "b");
     lab.until("b programmed", |rows| {
         rows.get(&b).is_some_and(|row| row.finalized)
@@ -397,7 +397,7 @@ fn pool(name: &str, origin: PoolOrigin) -> Fact {
 async fn pools_that_change_together_come_into_force_together() {
     let mut shelf = Shelf::new(9);
     shelf.capabilities.takes_pools = true;
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(shelf, Classes::only("local"), Vec::new(), leading).await;
     lab.until_ready().await;
     let told = |lab: &Lab| std::mem::take(&mut *lab.shelf.pools.lock().unwrap());

@@ -23,7 +23,7 @@ fn hanging() -> Shelf {
 
 #[tokio::test(start_paused = true)]
 async fn the_loop_rests_while_every_slot_is_taken_and_more_is_due() {
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(hanging(), Classes::only("local"), webs(16), leading).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(lab.shelf.looks.lock().unwrap().len(), 16);
@@ -57,7 +57,7 @@ async fn an_instance_that_hangs_holds_up_no_other_and_no_removal_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_does_not_end_is_broken_off_and_its_slot_is_free() {
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(hanging(), Classes::only("local"), webs(17), leading).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     lab.shelf.hangs.store(false, Ordering::Relaxed);
@@ -72,7 +72,7 @@ async fn a_pass_that_does_not_end_is_broken_off_and_its_slot_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_stops_although_a_pass_does_not_end() {
-    let leading = watch::Sender::new(true).subscribe();
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(hanging(), Classes::only("local"), webs(1), leading).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     tokio::time::timeout(LAST_CALL * 2, lab.stop())

@@ -47,6 +47,7 @@ impl Scene {
         let config = ProxyConfig {
             workers: NonZeroUsize::new(1),
             flows_per_worker: NonZeroUsize::new(1),
+            beside: false,
         };
         let proxy = Proxy::start(config).unwrap();
         let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);

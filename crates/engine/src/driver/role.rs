@@ -1,0 +1,97 @@
+//! What the loop does when this replica comes to lead, may not write any more, or is replaced.
+
+use landfall_model::provider::Provider;
+
+use super::waiting::Waiting;
+use super::{Engine, Lost};
+use crate::leadership::Role;
+use crate::queue::Queue;
+use crate::report::Report;
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    /// Follows a change of the role.
+    pub(super) async fn follow_role(&mut self) {
+        let role = *self.role.borrow_and_update();
+        match role {
+            Role::Leading { term } => {
+                if self.term.is_some_and(|before| before != term) {
+                    self.pause();
+                }
+                self.begin();
+            }
+            Role::Carrying => self.pause(),
+            Role::Standby => self.retire().await,
+        }
+    }
+
+    /// Goes to work as soon as everything is known and this replica leads.
+    pub(super) fn begin(&mut self) {
+        let Role::Leading { term } = *self.role.borrow() else {
+            return;
+        };
+        if self.at_work || !self.world.synced() {
+            return;
+        }
+        self.at_work = true;
+        self.pools_due = None;
+        let before = self.term.replace(term);
+        self.set_pools();
+        if before.is_some() {
+            self.doubt(before != Some(term));
+        }
+        if before != Some(term) {
+            self.recall();
+        }
+        self.push_all();
+        // Also what is gone meanwhile.
+        for key in self.tracked.keys() {
+            self.queue.push(key);
+        }
+        self.note_problems();
+    }
+
+    /// Believes nothing that may have changed while this replica did not write.
+    fn doubt(&mut self, others_led: bool) {
+        for provider in self.handle.providers.iter() {
+            provider.doubt(others_led);
+        }
+        for tracked in self.tracked.values_mut() {
+            tracked.written = None;
+        }
+    }
+
+    /// Makes no more passes, and leaves everything as it is: what is served goes on being served.
+    fn pause(&mut self) {
+        if !self.at_work {
+            return;
+        }
+        tracing::warn!("this replica may not write any more; what it serves goes on");
+        self.at_work = false;
+        self.passes.abort_all();
+        self.handle.book.write(|pages| pages.at_work = false);
+    }
+
+    /// Lets go of everything: another replica serves.
+    async fn retire(&mut self) {
+        self.pause();
+        if self.term.take().is_none() {
+            return;
+        }
+        // They were broken off, so they end at once.
+        while self.passes.join_next().await.is_some() {}
+        self.running.clear();
+        self.heard.clear();
+        self.queue = Queue::new(self.handle.providers.len() + 1, self.config.concurrency);
+        self.waiting = Waiting::default();
+        self.tracked.clear();
+        self.by_uid.clear();
+        self.lost = Lost::default();
+        self.forfeited.clear();
+        self.cleared.clear();
+        for provider in self.handle.providers.iter() {
+            provider.retire().await;
+        }
+        self.handle.book.write(|pages| pages.records.clear());
+        tracing::info!("another replica serves; this one stands by");
+    }
+}

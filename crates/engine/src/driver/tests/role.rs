@@ -1,0 +1,167 @@
+//! What becomes of Services while the lead comes and goes.
+
+use super::*;
+
+const FIRST: Role = Role::Leading { term: 1 };
+const SECOND: Role = Role::Leading { term: 2 };
+
+/// What the provider was told, but for the numbers.
+fn told(lab: &Lab) -> Vec<String> {
+    let told = lab.shelf.recalled.lock().unwrap();
+    told.iter().map(|(what, _)| what.clone()).collect()
+}
+
+fn held(lab: &Lab) -> usize {
+    lab.shelf.held.lock().unwrap().len()
+}
+
+/// Lets everything happen that is about to.
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+/// A replica that leads and serves one Service.
+async fn leading() -> (watch::Sender<Role>, Lab) {
+    let (role, followed) = watch::channel(FIRST);
+    let lab = Lab::start_led(9, vec![web("a")], followed).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    (role, lab)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_writes_nothing_until_it_leads() {
+    let (role, followed) = watch::channel(Role::Standby);
+    let lab = Lab::start_led(9, vec![web("a")], followed).await;
+    lab.until_ready().await;
+    settle().await;
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    role.send_replace(FIRST);
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    assert!(lab.handle.book.read(crate::book::Pages::serving));
+    assert_eq!(told(&lab), ["recall"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_may_not_write_keeps_what_it_serves_and_writes_nothing() {
+    let (role, lab) = leading().await;
+    role.send_replace(Role::Carrying);
+    settle().await;
+    let writes = lab.writes();
+    lab.apply(web("b")).await;
+    lab.wakes
+        .send(web("a").uid.clone())
+        .await
+        .expect("the loop goes on");
+    settle().await;
+    assert_eq!(lab.writes(), writes);
+    assert_eq!((held(&lab), told(&lab)), (1, vec!["recall".to_owned()]));
+    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_leads_again_catches_up_and_moves_nothing() {
+    let (role, lab) = leading().await;
+    let before = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    role.send_replace(Role::Carrying);
+    settle().await;
+    lab.apply(web("b")).await;
+    settle().await;
+    role.send_replace(FIRST);
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    assert_eq!(lab.source.rows.lock().unwrap()[&key("a")], before);
+    assert_eq!(told(&lab), ["recall", "doubt false"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_went_while_nothing_could_be_written_is_cleared_away_afterwards() {
+    let (role, lab) = leading().await;
+    role.send_replace(Role::Carrying);
+    settle().await;
+    lab.source
+        .facts
+        .send(Fact::ServiceGone(key("a")))
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(held(&lab), 1);
+    role.send_replace(FIRST);
+    settle().await;
+    assert_eq!(held(&lab), 0);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_another_replica_led_only_what_is_on_record_counts() {
+    let (role, lab) = leading().await;
+    role.send_replace(Role::Carrying);
+    settle().await;
+    // The other one gave it another address.
+    let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    row.status.ingress = ingress(7);
+    lab.apply(Arc::new(row)).await;
+    settle().await;
+    role.send_replace(SECOND);
+    settle().await;
+    assert_eq!(told(&lab), ["recall", "doubt true", "recall"]);
+    let held: Vec<u8> = lab.shelf.held.lock().unwrap().values().copied().collect();
+    assert_eq!(held, [7]);
+    let row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    assert_eq!(row.status.ingress, ingress(7));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_stands_by_once_another_replica_serves_and_may_lead_again() {
+    let (role, lab) = leading().await;
+    role.send_replace(Role::Carrying);
+    settle().await;
+    role.send_replace(Role::Standby);
+    settle().await;
+    assert_eq!(
+        (held(&lab), told(&lab)),
+        (0, vec!["recall".into(), "retire".into()])
+    );
+    assert!(lab.handle.book.read(|pages| pages.records.is_empty()));
+    let writes = lab.writes();
+    lab.apply(web("b")).await;
+    settle().await;
+    assert_eq!(lab.writes(), writes);
+    role.send_replace(SECOND);
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    assert_eq!(held(&lab), 2);
+    assert_eq!(told(&lab), ["recall", "retire", "recall"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_changes_twice_before_the_loop_looks_is_not_missed() {
+    let (role, lab) = leading().await;
+    // In between it carried, stood by, and another replica led.
+    role.send_replace(SECOND);
+    settle().await;
+    assert_eq!(told(&lab), ["recall", "doubt true", "recall"]);
+    assert_eq!(held(&lab), 1);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_never_led_lets_go_of_nothing() {
+    let (role, followed) = watch::channel(Role::Standby);
+    let lab = Lab::start_led(9, vec![web("a")], followed).await;
+    lab.until_ready().await;
+    role.send_replace(Role::Carrying);
+    role.send_replace(Role::Standby);
+    settle().await;
+    assert_eq!(told(&lab), [] as [&str; 0]);
+    lab.stop().await;
+}
