@@ -87,6 +87,8 @@ struct Part {
     spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
     /// Whether anything could stand in it that was not told apart.
     unclear: bool,
+    /// Whether there is not a single character in it.
+    is_empty: bool,
 }
 
 /// So many names of kept objects are told.
@@ -145,7 +147,8 @@ impl Catalog {
     /// Whether an address pool may stand in a file that could not be read, or not quite.
     pub(crate) fn may_hide_pools(&self) -> bool {
         let is_pool = |key: &ObjectKey| matches!(key, ObjectKey::Pool(_));
-        let hides = |part: &Part| part.unclear || part.spoilt.keys().any(is_pool);
+        // What an empty file held is remembered, if it held a pool.
+        let hides = |part: &Part| part.unclear && !part.is_empty || part.spoilt.keys().any(is_pool);
         self.unlisted || self.parts.iter().any(hides)
     }
 
@@ -231,6 +234,7 @@ impl Part {
                 };
                 Self {
                     unclear,
+                    is_empty: true,
                     ..Self::holding(name, former, reasons)
                 }
             }
@@ -260,6 +264,7 @@ impl Part {
             reasons,
             spoilt: BTreeMap::new(),
             unclear: false,
+            is_empty: false,
         }
     }
 
@@ -295,6 +300,7 @@ impl Part {
             reasons,
             spoilt,
             unclear,
+            is_empty: false,
         }
     }
 

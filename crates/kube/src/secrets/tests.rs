@@ -125,15 +125,14 @@ fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_fo
     let invalid = |name: &str| {
         let service = svc("web").in_namespace("shop").port(443);
         let service = service.annotated("landfall.dev/tls-secret", name);
-        let accepted = serde_json::json!({
-            "metadata": {"annotations": {"landfall.dev/tls-secret": "a"}},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]},
-        });
+        let accepted = svc("web").in_namespace("shop").port(443);
+        let accepted = accepted.annotated("landfall.dev/tls-secret", "a").row();
+        let accepted = wire::accepted_to_text(&accepted).unwrap();
         Fact::Service(
             service
                 .with(|row| {
                     let marks = &mut row.status.marks;
-                    marks.insert(ACCEPTED_VERSION.to_owned(), accepted.to_string());
+                    marks.insert(ACCEPTED_VERSION.to_owned(), accepted.clone());
                 })
                 .row(),
         )
