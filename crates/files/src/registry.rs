@@ -258,7 +258,7 @@ impl Registry {
             if let Some(wanted) = wanted {
                 new.annotations.clone_from(&wanted.annotations);
             }
-            new.annotations.extend(status.marks.clone());
+            note_marks(&mut new.annotations, &status.marks);
         }
         new.status = status.clone();
         new
@@ -379,11 +379,20 @@ fn updated(row: &ServiceRow, record: Arc<ServiceRow>) -> Arc<ServiceRow> {
         status: record.status.clone(),
         ..row.clone()
     };
-    new.annotations.extend(record.status.marks.clone());
+    note_marks(&mut new.annotations, &record.status.marks);
     if new == *record {
         record
     } else {
         Arc::new(new)
+    }
+}
+
+/// Puts marks beside the annotations of a manifest, which count where both have one.
+fn note_marks(annotations: &mut BTreeMap<String, String>, marks: &BTreeMap<String, String>) {
+    for (key, value) in marks {
+        annotations
+            .entry(key.clone())
+            .or_insert_with(|| value.clone());
     }
 }
 

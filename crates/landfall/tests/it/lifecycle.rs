@@ -86,15 +86,13 @@ async fn a_path_that_is_not_there_stops_the_start() {
 
 #[tokio::test]
 async fn a_pool_that_is_none_stops_the_start() {
-    for (text, part) in [
-        ("127.0.0.0/33", "127.0.0.0/33"),
-        ("127.0.0.9-127.0.0.1", "127.0.0.9-127.0.0.1"),
-        ("everything", "everything"),
-        ("", "--pool"),
-    ] {
-        let ended = refused(Lab::new().also(&["--pool", text])).await;
-        assert!(ended.stderr.contains("--pool: "), "{}", ended.stderr);
-        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    for text in ["127.0.0.0/33", "127.0.0.9-127.0.0.1", "everything", ""] {
+        let mut lab = Lab::new().also(&["--pool", text]);
+        lab.spawn();
+        let ended = lab.end().await;
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--pool"), "{}", ended.stderr);
+        assert!(ended.stderr.contains(text), "{}", ended.stderr);
     }
     // The pool of the lab, twice.
     let lab = Lab::new();
@@ -108,7 +106,15 @@ async fn a_state_directory_in_use_stops_the_start_and_names_its_user() {
     let lab = Lab::new().started().await;
     let second = Lab::new();
     let state = lab.state();
-    let ended = refused(second.also(&["--state", state.to_str().unwrap()])).await;
+    let mut second = second.also(&["--state", state.to_str().unwrap()]);
+    second.spawn();
+    let ended = second.end().await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("waiting for its end"),
+        "{}",
+        ended.stderr
+    );
     let message = format!(
         "the state directory {} is in use by process ",
         state.display()

@@ -214,6 +214,10 @@ const ADVICE: &[(Code, &str)] = &[
          after a minute, and then less often, down to every ten minutes.",
     ),
     (
+        Code::Unknown,
+        "Nothing: a newer version of Landfall wrote it, and this one writes its own as soon as that differs.",
+    ),
+    (
         Code::StatusContested,
         "Let one controller serve the Service: `kubectl get service NAME --show-managed-fields -o yaml` \
          names who writes its status; `spec.loadBalancerClass` says whose it is.",

@@ -336,11 +336,11 @@ async fn check_judges_files_folders_and_standard_input() {
     );
 
     let ended = check(&["check", "-f", "/nowhere/at/all"], "").await;
-    assert_eq!(ended.code(), Some(1));
-    assert!(ended.stdout.contains("/nowhere/at/all"), "{}", ended.stdout);
+    assert_eq!(ended.code(), Some(2));
+    assert!(ended.stderr.contains("/nowhere/at/all"), "{}", ended.stderr);
     let ended = check(&["check", "--pool", "127.0.0.0/33", "-f", "-"], &good).await;
-    assert_eq!(ended.code(), Some(1));
-    assert!(ended.stdout.contains("127.0.0.0/33"), "{}", ended.stdout);
+    assert_eq!(ended.code(), Some(2));
+    assert!(ended.stderr.contains("127.0.0.0/33"), "{}", ended.stderr);
     for wrong in [
         &["check"][..],
         &["check", "-f"],
