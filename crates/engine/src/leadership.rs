@@ -210,7 +210,7 @@ pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision 
         Some(record) if record.holder == standing.identity && !record.unproven => {
             return Decision::Acquire;
         }
-        Some(record) => standing.seen_at + record.lease.clamp(times.lease, LONGEST_LEASE),
+        Some(record) => standing.seen_at + record.lease.min(LONGEST_LEASE).max(times.lease),
         // Its holder may not have noticed yet.
         None => standing.seen_at + times.renew_deadline,
     };

@@ -527,10 +527,10 @@ impl Candidate {
     fn publish(&self) {
         let role = self.course.role();
         let leads = matches!(role, Role::Leading { .. });
-        self.leading
-            .send_if_modified(|leading| std::mem::replace(leading, leads) != leads);
         self.role
             .send_if_modified(|before| std::mem::replace(before, role) != role);
+        self.leading
+            .send_if_modified(|leading| std::mem::replace(leading, leads) != leads);
     }
 
     /// Lets go of the Lease, if it is ours and we know it.

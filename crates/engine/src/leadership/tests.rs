@@ -90,6 +90,26 @@ fn anothers_lease_is_waited_for_from_when_it_was_seen() {
 }
 
 #[test]
+fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
+    let times = Times {
+        lease: LONGEST_LEASE * 2,
+        ..TIMES
+    };
+    let record = held_by("other");
+    let standing = Standing {
+        identity: "me",
+        record: Some(&record),
+        seen_at: begin(),
+        renewed_at: None,
+        blind: false,
+    };
+    assert_eq!(
+        decide(&standing, &times, begin()),
+        Decision::Wait(begin() + LONGEST_LEASE * 2)
+    );
+}
+
+#[test]
 fn a_lease_that_is_not_there_is_waited_for_since_its_holder_may_not_know() {
     let ends = Decision::Wait(begin() + seconds(10));
     assert_eq!(decided(None, None, 0), ends);
