@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -128,10 +129,13 @@ fn kube_proxy(bed: &Bed) -> Running {
 }
 
 fn slice(service: &str, members: &[&str]) -> String {
-    let endpoints: String = members
-        .iter()
-        .map(|member| format!("- {{addresses: [{member}], conditions: {{ready: true}}}}\n"))
-        .collect();
+    let mut endpoints = String::new();
+    for member in members {
+        let _ = writeln!(
+            endpoints,
+            "- {{addresses: [{member}], conditions: {{ready: true}}}}"
+        );
+    }
     format!(
         "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
          name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n\
