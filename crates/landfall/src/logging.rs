@@ -62,7 +62,7 @@ pub fn print(text: &str) -> io::Result<()> {
     to(&STDOUT, io::stdout(), text)
 }
 
-/// As [`print`], to standard error.
+/// As [`self::print()`], to standard error.
 pub fn complain(text: &str) -> io::Result<()> {
     to(&STDERR, io::stderr(), text)
 }
