@@ -73,6 +73,8 @@ pub struct Engine<P, R> {
     cleared: HashMap<Uid, &'static [&'static str]>,
     /// When pools that have changed come into force.
     pools_due: Option<Instant>,
+    /// When the first of them changed.
+    pools_changed: Option<Instant>,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     role: watch::Receiver<Role>,
     /// Whether claims were recalled and passes are made.
@@ -117,6 +119,9 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// Pools come into force together once none has changed for this long: a range that passes from one
 /// pool to another is two facts, and no Service may lose its address in between.
 const POOLS_TOGETHER: Duration = Duration::from_millis(100);
+
+/// The longest that a change of pools waits for others.
+const POOLS_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Facts taken in one go before passes are started.
 const BATCH: usize = 1024;
@@ -206,6 +211,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
             pools_due: None,
+            pools_changed: None,
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             at_work: false,
@@ -319,7 +325,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 (Affected::All, _) => concerns_all = true,
-                (Affected::Pools, _) => self.pools_due = Some(now + POOLS_TOGETHER),
+                (Affected::Pools, _) => {
+                    let first = *self.pools_changed.get_or_insert(now);
+                    self.pools_due = Some((now + POOLS_TOGETHER).min(first + POOLS_AT_MOST));
+                }
             }
         }
         if concerns_all {
@@ -469,6 +478,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Lets pools that have changed come into force.
     fn apply_pools(&mut self) {
         self.pools_due = None;
+        self.pools_changed = None;
         if self.at_work {
             self.set_pools();
             self.push_all();

@@ -435,9 +435,6 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 }
                 Ok(applied) => {
                     end.changed = true;
-                    if let Some(step) = end.pending.get(index) {
-                        end.progress.count(intent, step);
-                    }
                     self.metrics.step(first_word(&planned.step.to_string()));
                     tracing::info!(
                         service = job.row.as_ref().map(|row| row.key.to_string()),
@@ -445,12 +442,21 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                         because = planned.because,
                         "applied"
                     );
+                    // A claim that could not be recorded is repeated until it is: that is no plan
+                    // without an end.
+                    if let Applied::Addressed(published) = &applied {
+                        self.report_claim(job, end, observed, published.clone())
+                            .await?;
+                        self.provider.recorded(&intent.uid);
+                    }
+                    if let Some(step) = end.pending.get(index) {
+                        end.progress.count(intent, step);
+                    }
                     match applied {
-                        Applied::Done | Applied::Skipped | Applied::Later { .. } => {}
-                        Applied::Addressed(published) => {
-                            self.report_claim(job, end, observed, published).await?;
-                            self.provider.recorded(&intent.uid);
-                        }
+                        Applied::Done
+                        | Applied::Addressed(_)
+                        | Applied::Skipped
+                        | Applied::Later { .. } => {}
                         Applied::Busy { after } => {
                             carried.busy = Some(after);
                             carried.stopped_at = index + 1;

@@ -422,7 +422,8 @@ impl Candidate {
                 }
                 Written::Done
             }
-            Err(error) if error.is_not_found() => {
+            // Where it was to be made, its namespace is missing.
+            Err(error) if error.is_not_found() && !makes => {
                 self.take(None);
                 Written::Gone
             }

@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn times_of_the_election_are_seconds_that_can_be_waited_for() {
+        let parse =
+            |text: &str| Cli::try_parse_from(["landfall", "controller", "--lease-duration", text]);
+        assert!(parse("10").is_ok() && parse("2.5").is_ok());
+        for wrong in ["1e19", "-1", "3601", "inf", "NaN", "soon"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn up_without_a_path_is_refused() {
         assert!(Cli::try_parse_from(["landfall", "up"]).is_err());
     }

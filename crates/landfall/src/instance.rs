@@ -1,7 +1,8 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,7 +247,18 @@ impl Instance {
         while !handled() {
             tokio::time::sleep(LOOK).await;
         }
-        let unused = self.proxy.as_ref().map_or(0, |proxy| proxy.drop_adopted());
+        // What could not be opened at the first attempt is needed for the next one.
+        let published: BTreeSet<IpAddr> = self.handle.book.read(|pages| {
+            let records = pages.records.values();
+            records
+                .flat_map(|record| record.status.addresses())
+                .collect()
+        });
+        let kept = |address| published.contains(&address);
+        let unused = self
+            .proxy
+            .as_ref()
+            .map_or(0, |proxy| proxy.drop_adopted(kept));
         if unused > 0 {
             tracing::info!(listeners = unused, "closed what no Service needs any more");
         }

@@ -88,9 +88,17 @@ enum Carrier {
 // === impl Local ===
 
 impl Local {
-    /// A provider whose traffic goes through this data plane. It holds nothing yet.
+    /// A provider whose traffic goes through this data plane. It holds no address yet; listeners that
+    /// an earlier provider of this process left open are its own, to be changed or closed.
     pub fn new(proxy: Arc<Proxy>) -> Self {
-        Self::with(Carrier::DataPlane(proxy), State::default(), Vec::new())
+        let mut state = State::default();
+        for (id, owner) in proxy.owners() {
+            let listener = Arc::new(Listener::new(id.key.protocol, id.key.port));
+            let message = format!("{id} is open from before, and was not looked at since");
+            let problem = Some(Reason::warning(Code::ListenFailed, message));
+            state.note(&owner.uid, id, listener, problem);
+        }
+        Self::with(Carrier::DataPlane(proxy), state, Vec::new())
     }
 
     /// A provider that holds nothing and carries nothing, for plans from nothing.

@@ -412,6 +412,11 @@ impl Provider for OpenStack {
         *self.memory() = Memory::default();
     }
 
+    /// Nothing is served from here, and what is remembered another replica changes from now on.
+    async fn retire(&self) {
+        *self.memory() = Memory::default();
+    }
+
     fn live(&self, service: &Uid) -> Vec<ListenerView> {
         self.shown.listeners(service, &self.memory())
     }

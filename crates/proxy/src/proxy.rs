@@ -365,6 +365,15 @@ impl Proxy {
         }
     }
 
+    /// Returns the listeners that are open, and whose each is.
+    pub fn owners(&self) -> Vec<(ListenerId, Owner)> {
+        let listeners = self.listeners();
+        let owners = listeners
+            .iter()
+            .map(|(id, state)| (*id, state.owner().clone()));
+        owners.collect()
+    }
+
     fn listeners(&self) -> std::sync::MutexGuard<'_, BTreeMap<ListenerId, Arc<ListenerState>>> {
         lock(&self.listeners)
     }

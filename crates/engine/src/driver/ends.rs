@@ -172,6 +172,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match end.outcome {
             Outcome::Settled => {
                 tracked.failures = 0;
+                // What its status says by now is its own again.
+                self.forfeited.remove(&tracked.uid);
                 // What the status says by now is of this instance only.
                 for (index, provider) in self.handle.providers.iter().enumerate() {
                     if tracked.holder != Some(index) {
@@ -202,12 +204,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     .is_some_and(|row| row.uid == tracked.uid);
                 // A Service that passes to another instance is on record with the earlier one's
                 // addresses until that instance has settled it.
-                if !(replacing && same) {
+                // Nor was the record of one written of which another controller has charge now.
+                let unwritten = same && ran.row.is_none();
+                if !(replacing && same || unwritten) {
                     for provider in self.handle.providers.iter() {
                         provider.forgotten(&tracked.uid);
                     }
                 }
                 if replacing || !same {
+                    let left = left.filter(|_| replacing && same);
                     if let Some(provider) = left.and_then(|it| self.handle.providers.get(it)) {
                         let marks = provider.capabilities().marks;
                         self.cleared.insert(tracked.uid.clone(), marks);

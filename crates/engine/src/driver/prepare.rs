@@ -89,6 +89,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     job: tracked.removal(key, None),
                     instances: vec![holder],
                 }),
+                // The annotation names an instance that is not there: a slip must not cost what is
+                // served, which stays with the Service until the annotation is mended.
+                Belongs::UnknownClass if row.class.is_none() => None,
                 Belongs::NotOurs | Belongs::UnknownClass => Some(Errand {
                     job: tracked.removal(key, Some(row.clone())),
                     instances: vec![holder],

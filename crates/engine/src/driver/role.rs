@@ -34,6 +34,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.at_work = true;
         self.pools_due = None;
+        self.pools_changed = None;
         let before = self.term.replace(term);
         self.set_pools();
         if before.is_some() {

@@ -676,3 +676,34 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
     assert_eq!(programmed.reason, Code::NotConverging);
     assert_eq!(lab.outside().address, None);
 }
+
+#[tokio::test]
+async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
+    // The claim is the first write, and its record the second one.
+    let fault = Fault {
+        at: 1,
+        after: false,
+    };
+    let mut progress = Progress::default();
+    for _ in 0..8 {
+        let lab = Lab {
+            fault: Some(fault),
+            ..Lab::default()
+        };
+        let outside = lab.outside();
+        let job = Job {
+            row: Some(Arc::new(row(&outside))),
+            intent: Some(wish(&[80])),
+            errors: Vec::new(),
+            status: outside.status,
+            last_failure: None,
+            telling: Telling::default(),
+            progress,
+            last_of_row: true,
+            persisted: Persisted::default(),
+        };
+        let end = lab.run_job(job).await;
+        assert_eq!(end.outcome, Outcome::Failed);
+        progress = end.progress;
+    }
+}

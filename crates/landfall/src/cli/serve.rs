@@ -174,9 +174,12 @@ pub(super) fn pool_ranges(text: &str) -> Result<String, String> {
     }
 }
 
-/// Seconds, perhaps with a fraction.
+/// Returns a time in seconds, perhaps with a fraction, of an hour at most.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if !(0.0..=3600.0).contains(&number) {
+        return Err("write seconds from 0 to 3600".to_owned());
+    }
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 

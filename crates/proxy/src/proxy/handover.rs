@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -30,9 +30,13 @@ impl Proxy {
         lock(&self.adopted).extend(fitting);
     }
 
-    /// Closes adopted sockets for which no listener was opened. Returns of how many listeners.
-    pub fn drop_adopted(&self) -> usize {
-        std::mem::take(&mut *lock(&self.adopted)).len()
+    /// Closes adopted sockets for which no listener was opened, but for those of the addresses that
+    /// are named. Returns of how many listeners.
+    pub fn drop_adopted(&self, kept: impl Fn(IpAddr) -> bool) -> usize {
+        let mut adopted = lock(&self.adopted);
+        let before = adopted.len();
+        adopted.retain(|id, _| kept(id.address));
+        before - adopted.len()
     }
 
     pub(super) fn take_adopted(&self, id: ListenerId) -> Vec<OwnedFd> {

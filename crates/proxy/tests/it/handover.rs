@@ -41,7 +41,10 @@ async fn what_adopts_the_sockets_serves_on_while_open_connections_end_where_they
         after.adopt(sockets);
         let wanted = listener(&before, &server);
         let opened = after.apply(before.id, &owner(), &wanted).await.unwrap();
-        assert_eq!((opened, after.drop_adopted()), (Applied::Opened, 0));
+        assert_eq!(
+            (opened, after.drop_adopted(|_| false)),
+            (Applied::Opened, 0)
+        );
         let address = before.address();
         let retiring = async {
             before.proxy.retire(GRACE).await;
@@ -73,7 +76,7 @@ async fn what_fails_to_take_over_takes_nothing_along() {
             other.apply(scene.id, &owner(), &wanted).await.unwrap();
             other.shutdown(Duration::ZERO).await;
         } else {
-            assert_eq!(other.drop_adopted(), 1);
+            assert_eq!(other.drop_adopted(|_| false), 1);
         }
         for _ in 0..16 {
             echo(&mut connect(scene.address()).await, b"still here").await;
