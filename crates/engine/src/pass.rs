@@ -386,9 +386,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             }
             announce(end, intent, &plan);
             self.begin(job, end, intent, &standing, &plan).await?;
-            let carried = self
-                .carry_out(job, end, intent, &standing, &plan)
-                .await?;
+            let carried = self.carry_out(job, end, intent, &standing, &plan).await?;
             end.pending
                 .drain(..carried.stopped_at.min(end.pending.len()));
             if let Some(after) = carried.busy {

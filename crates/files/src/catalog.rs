@@ -134,7 +134,11 @@ impl Catalog {
     pub(crate) fn doubts(&self) -> Doubts<'_> {
         Doubts {
             all: self.unlisted || self.parts.iter().any(|part| part.unclear),
-            spoilt: self.parts.iter().flat_map(|part| part.spoilt.keys()).collect(),
+            spoilt: self
+                .parts
+                .iter()
+                .flat_map(|part| part.spoilt.keys())
+                .collect(),
         }
     }
 

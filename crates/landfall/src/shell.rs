@@ -83,8 +83,14 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     ("LANDFALL_ADMIN", "The admin address, for --admin."),
     ("LANDFALL_CONFIG", "The configuration file, for --config."),
     ("LANDFALL_STATE", "The state directory of up, for --state."),
-    ("LANDFALL_NAMESPACE", "The namespace of the Lease, for --namespace."),
-    ("KUBECONFIG", "Where a cluster is described, where no kubeconfig is named."),
+    (
+        "LANDFALL_NAMESPACE",
+        "The namespace of the Lease, for --namespace.",
+    ),
+    (
+        "KUBECONFIG",
+        "Where a cluster is described, where no kubeconfig is named.",
+    ),
 ];
 
 const FILES: [(&str, &str); 3] = [

@@ -81,6 +81,8 @@ const EXCEPTIONS: [(&str, Capability); 5] = [
 #[derive(Clone, Debug)]
 enum Carrier {
     DataPlane(Arc<Proxy>),
+    #[cfg(feature = "memory")]
+    Memory(Arc<crate::memory::Memory>),
     /// Nobody: this is a dry run.
     Nobody,
 }
@@ -91,6 +93,12 @@ impl Local {
     /// A provider whose traffic goes through this data plane. It holds nothing yet.
     pub fn new(proxy: Arc<Proxy>) -> Self {
         Self::with(Carrier::DataPlane(proxy), State::default(), Vec::new())
+    }
+
+    /// A provider over a data plane that opens no sockets, for model tests.
+    #[cfg(feature = "memory")]
+    pub fn in_memory(memory: Arc<crate::memory::Memory>) -> Self {
+        Self::with(Carrier::Memory(memory), State::default(), Vec::new())
     }
 
     /// A provider that holds nothing and carries nothing, for plans from nothing.
@@ -143,6 +151,8 @@ impl Local {
     pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
         match &self.carrier {
             Carrier::DataPlane(proxy) => Some(proxy),
+            #[cfg(feature = "memory")]
+            Carrier::Memory(_) => None,
             Carrier::Nobody => None,
         }
     }
@@ -203,7 +213,24 @@ impl Local {
     ) -> Result<(), ListenError> {
         match &self.carrier {
             Carrier::DataPlane(proxy) => proxy.apply(id, owner, listener).await.map(drop),
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => {
+                ListenerConfig::new(id, listener)?;
+                memory.open(id, owner);
+                Ok(())
+            }
             Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
+        }
+    }
+
+    async fn close(&self, id: ListenerId, owner: &Uid) {
+        match &self.carrier {
+            Carrier::DataPlane(proxy) => {
+                proxy.close(id, owner).await;
+            }
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => memory.close(id, owner),
+            Carrier::Nobody => {}
         }
     }
 
@@ -211,6 +238,8 @@ impl Local {
     fn carries(&self, service: &Uid, id: ListenerId) -> bool {
         match &self.carrier {
             Carrier::DataPlane(_) => self.find(service, id).is_some(),
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => memory.owner(id).as_ref() == Some(service),
             Carrier::Nobody => true,
         }
     }
@@ -325,9 +354,7 @@ impl Provider for Local {
                 ..
             } => self.serve(uid, service, *id, listener).await,
             Step::Close { uid, id } => {
-                if let Some(proxy) = self.proxy() {
-                    proxy.close(*id, uid).await;
-                }
+                self.close(*id, uid).await;
                 self.state().forget(uid, *id);
                 Ok(Applied::Done)
             }

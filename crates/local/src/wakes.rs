@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{live, plan};
 use crate::provider::Local;
+use crate::{live, plan};
 
 /// The members of a Service, per listener.
 pub(crate) type Members = BTreeMap<ListenerKey, plan::Members>;

@@ -667,6 +667,7 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
         telling: Telling::default(),
         progress,
         last_of_row: true,
+        persisted: Persisted::default(),
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Stuck);

@@ -39,8 +39,7 @@ pub(super) fn split(text: &str, must_be_json: bool) -> Vec<Document> {
         let line = text.lines().take_while(|line| line.trim().is_empty());
         return vec![Document::Broken(Flaw {
             line: u32::try_from(line.count() + 1).unwrap_or(u32::MAX),
-            message: "a template, not a manifest: it begins with {{, so render it first"
-                .to_owned(),
+            message: "a template, not a manifest: it begins with {{, so render it first".to_owned(),
         })];
     }
     let documents = split_json(text);

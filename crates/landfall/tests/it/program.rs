@@ -48,7 +48,10 @@ async fn a_mistyped_command_line_is_answered_with_what_was_meant() {
         (&["up", "-f", "x", "--pol", "y"], "'--pool'"),
         (&["up", "-f", "x", "--workers", "0"], "--workers"),
         (&["up", "-f", "x", "--pool", "banana"], "banana"),
-        (&["check", "-f", "x", "--pool", "10.0.0.9-10.0.0.1"], "--pool"),
+        (
+            &["check", "-f", "x", "--pool", "10.0.0.9-10.0.0.1"],
+            "--pool",
+        ),
         (&["check", "-f", "no-such-file.yaml"], "no-such-file.yaml"),
         (&["up", "-f", "x", "--admin", "here"], "--admin"),
         (&["get", "pods"], "services"),
@@ -121,7 +124,10 @@ async fn every_command_gets_a_man_page() {
         assert!(!page.contains(&format!(".BR {}", name.replace(".1", " "))));
     }
     assert!(pages["landfall-up.1"].contains("pool"));
-    assert!(pages["landfall-up.1"].contains("landfall\\-up"), "the synopsis");
+    assert!(
+        pages["landfall-up.1"].contains("landfall\\-up"),
+        "the synopsis"
+    );
     let before = fs::read_dir(home.path()).unwrap().count();
     let printed = landfall(home.path(), &["man"]).await.good();
     assert_eq!(printed, pages["landfall.1"]);
