@@ -510,6 +510,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 telling: Telling::default(),
                 marks: row.status.marks.clone(),
                 holder: None,
+                further: Vec::new(),
                 replacing: false,
                 course: Course::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
@@ -614,9 +615,10 @@ fn lane(
     world: &World,
     classes: &Classes,
 ) -> Option<usize> {
-    let holder = tracked.get(key).and_then(|tracked| tracked.holder);
-    if holder.is_some() {
-        return holder;
+    if let Some(tracked) = tracked.get(key)
+        && let Some(holder) = tracked.holder
+    {
+        return tracked.further.is_empty().then_some(holder);
     }
     let affiliation = world.affiliation(key)?;
     let namespace = world.namespace(key.namespace());

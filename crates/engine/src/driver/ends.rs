@@ -193,6 +193,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
                 let left = tracked.holder.take();
+                tracked.further.clear();
                 // What comes back after this begins from nothing, as it would for another process.
                 tracked.accepted = None;
                 tracked.failures = 0;
