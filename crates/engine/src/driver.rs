@@ -543,8 +543,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .collect();
         let reporter = self.reporter.clone();
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
-        self.note_start(&job, instances.first().copied().unwrap_or(0));
-        let running = Running::new(key, instances, &job);
+        let first = instances.first().copied().unwrap_or(0);
+        self.note_start(&job, first);
+        let running = Running::new(key, instances, self.waiting.calls(first), &job);
         let task = self.passes.spawn(async move {
             let started = clock();
             let passes = async {
