@@ -1,7 +1,7 @@
 //! An API server in memory: Services with their statuses, finalizers and annotations of ours, pools,
 //! and one watch. Writes may be refused, lost after they were done, or take a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Api {
 #[derive(Debug)]
 struct Inner {
     services: BTreeMap<ServiceKey, ServiceRow>,
+    /// Services that another controller's finalizer holds back, too.
+    held_back: BTreeSet<Uid>,
     pools: BTreeMap<String, Arc<PoolRow>>,
     watch: Option<mpsc::Sender<Fact>>,
     random: fastrand::Rng,
@@ -55,6 +57,7 @@ impl Api {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 services: BTreeMap::new(),
+                held_back: BTreeSet::new(),
                 pools: BTreeMap::new(),
                 watch: None,
                 random,
@@ -126,7 +129,10 @@ impl Api {
             row.uid = old.uid.clone();
             row.finalized = old.finalized;
             row.status = old.status.clone();
-            row.generation = old.generation.map(|number| number + 1);
+            // As in Kubernetes, the annotations are not part of what it counts.
+            let same = old.ports == row.ports && old.wants_load_balancer == row.wants_load_balancer;
+            let step = i64::from(!same);
+            row.generation = old.generation.map(|number| number + step);
             for mark in MARKS {
                 if let Some(value) = old.annotations.get(mark) {
                     row.annotations.insert(mark.to_owned(), value.clone());
@@ -144,6 +150,45 @@ impl Api {
         };
         row.deleting = true;
         inner.put(row);
+    }
+
+    /// Another controller puts its finalizer on a Service.
+    pub fn hold_back(&self, key: &ServiceKey) {
+        let mut inner = self.inner();
+        if let Some(row) = inner.services.get(key) {
+            let uid = row.uid.clone();
+            inner.held_back.insert(uid);
+        }
+    }
+
+    /// Other controllers take their finalizers off.
+    pub fn let_go(&self) {
+        let mut inner = self.inner();
+        inner.held_back.clear();
+        let rows: Vec<ServiceRow> = inner.services.values().cloned().collect();
+        for row in rows {
+            inner.put(row);
+        }
+    }
+
+    /// Takes our finalizer off, as people do who want a Service to be gone at last.
+    pub fn take_finalizer_off(&self, key: &ServiceKey) {
+        let mut inner = self.inner();
+        if let Some(mut row) = inner.services.get(key).cloned() {
+            row.finalized = false;
+            inner.put(row);
+        }
+    }
+
+    /// Another program takes the addresses out of a status.
+    pub fn wipe(&self, key: &ServiceKey) {
+        let mut inner = self.inner();
+        if let Some(old) = inner.services.get(key).cloned() {
+            let mut row = old.clone();
+            row.status.ingress.clear();
+            self.judge.wiped(&old);
+            inner.put(row);
+        }
     }
 
     async fn write(
@@ -172,6 +217,9 @@ impl Api {
             if old.uid != service.uid {
                 return Err(ReportError::Conflict { what });
             }
+            if what == "finalizer" && old.deleting {
+                return Err(ReportError::Conflict { what });
+            }
             let mut row = old.clone();
             change(&mut row);
             let others: Vec<ServiceRow> = inner
@@ -180,7 +228,7 @@ impl Api {
                 .filter(|other| other.uid != row.uid)
                 .cloned()
                 .collect();
-            self.judge.written(what, &old, &row, &others);
+            self.judge.written(what, service, [&old, &row], &others);
             inner.put(row);
         }
         tokio::time::sleep(after).await;
@@ -218,7 +266,7 @@ fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
 impl Inner {
     fn put(&mut self, row: ServiceRow) {
         let key = row.key.clone();
-        if row.deleting && !row.finalized {
+        if row.deleting && !row.finalized && !self.held_back.contains(&row.uid) {
             self.services.remove(&key);
             self.tell(Fact::ServiceGone(key));
             return;

@@ -9,7 +9,8 @@ use landfall_local::memory::Listeners;
 use landfall_model::listener::ListenerKey;
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::{ACCEPTED_VERSION, ConditionType};
-use landfall_model::{Code, ServiceKey, Uid};
+use landfall_model::wire::accepted_from_text;
+use landfall_model::{Code, Uid};
 use tokio::time::Instant;
 
 use crate::api::on_record;
@@ -28,32 +29,49 @@ struct Terms {
 /// A version that its user has written.
 #[derive(Clone, Debug)]
 struct Version {
+    number: u64,
     terms: Terms,
+    /// The address that it asks for.
+    requested: Option<IpAddr>,
     valid: bool,
+    /// Whether it is of type `LoadBalancer`.
+    wants: bool,
     until: Option<Instant>,
 }
 
-/// What is known of a Service from what its user has done.
+/// What is known of a Service from what was done to it.
 #[derive(Clone, Debug, Default)]
 struct Past {
     versions: Vec<Version>,
     /// Edits that may move it.
     valid_edits: u32,
+    /// How often another program has taken its record away for good.
+    lost_records: u32,
+    /// The last version that was reported as accepted, and by which process.
+    accepted: Option<(u64, u64)>,
+    /// The version with which everything of it was removed: no earlier one is served again.
+    removed: u64,
 }
 
-/// What a Service had when everything had settled.
+/// What a Service had when everything had settled, and what may have changed that since.
 #[derive(Clone, Debug)]
 struct Settled {
     addresses: Vec<IpAddr>,
-    valid_edits: u32,
-    pools: u32,
+    causes: [u32; 3],
 }
 
 #[derive(Debug, Default)]
 struct Notes {
     pasts: BTreeMap<Uid, Past>,
     settled: BTreeMap<Uid, Settled>,
+    /// What stood in statuses from which another program took it. The process that runs knows it.
+    wiped: BTreeMap<Uid, Vec<IpAddr>>,
     pools: u32,
+    /// The addresses of the pools, where all of them can be read.
+    pooled: Option<Vec<IpAddr>>,
+    /// How many processes there were, and since when the last one runs.
+    processes: u64,
+    since: Option<Instant>,
     violations: Vec<String>,
     story: Vec<String>,
 }
@@ -79,6 +97,12 @@ const NO_ADDRESS: [Code; 8] = [
 
 /// The sharing key of a version.
 pub const SHARING_KEY: &str = "landfall.dev/sharing-key";
+
+/// The address that a version asks for.
+pub const ADDRESSES: &str = "landfall.dev/addresses";
+
+/// Numbers the versions that users write. Nothing that is judged here reads it.
+pub const VERSION: &str = "example.org/version";
 
 // === impl Terms ===
 
@@ -108,25 +132,51 @@ impl Past {
     /// The terms that a process may know to hold.
     fn terms(&self, now: Instant) -> Vec<&Terms> {
         let recent = |version: &&Version| version.until.is_none_or(|until| until + LAG > now);
-        let mut terms: Vec<&Terms> = self
-            .versions
-            .iter()
-            .filter(recent)
+        let recent = self.versions.iter().filter(recent);
+        recent
+            .chain(self.servable())
             .map(|version| &version.terms)
-            .collect();
-        // Where the newest is invalid, the one before it goes on to be served.
-        let valid = self.versions.iter().rev().find(|version| version.valid);
-        terms.extend(valid.map(|version| &version.terms));
-        terms
+            .collect()
     }
 
-    fn served(&self) -> Option<&Version> {
-        self.versions.iter().rev().find(|version| version.valid)
+    /// The versions that may be served where the newest is invalid: the one that was reported as
+    /// accepted last, and valid ones since. Those a process may have seen, and died before it could
+    /// report it; or not have seen, as they were replaced before the watch told of them.
+    fn servable(&self) -> impl Iterator<Item = &Version> {
+        let first = self.accepted.map_or(0, |(number, _)| number);
+        self.versions.iter().filter(move |version| {
+            version.valid
+                && version.wants
+                && version.number >= first
+                && version.number > self.removed
+        })
     }
 
     fn newest(&self) -> Option<&Version> {
         self.versions.last()
     }
+
+    /// The version that is served where everything has settled: the newest, or where that is invalid
+    /// the one on record; none where there is none.
+    fn served(&self, row: &ServiceRow) -> Option<&Version> {
+        let newest = self.newest()?;
+        if newest.valid {
+            return Some(newest);
+        }
+        let recorded = recorded(row)?;
+        self.servable().find(|version| version.number == recorded)
+    }
+}
+
+/// The number of the version that a row is of.
+fn version(row: &ServiceRow) -> Option<u64> {
+    row.annotations.get(VERSION)?.parse().ok()
+}
+
+/// The number of the version that is on record as accepted.
+fn recorded(row: &ServiceRow) -> Option<u64> {
+    let text = row.annotations.get(ACCEPTED_VERSION)?;
+    version(&accepted_from_text(text, row).ok()?)
 }
 
 // === impl Judge ===
@@ -145,7 +195,7 @@ impl Judge {
     }
 
     /// Adds a line to the story.
-    pub fn note(&self, line: String) {
+    pub fn note(&self, line: &str) {
         let now = Instant::now();
         let begun = *self.begun.lock().unwrap().get_or_insert(now);
         let at = now.duration_since(begun).as_millis();
@@ -153,7 +203,7 @@ impl Judge {
     }
 
     fn violation(&self, what: String) {
-        self.note(format!("VIOLATION {what}"));
+        self.note(&format!("VIOLATION {what}"));
         self.notes().violations.push(what);
     }
 
@@ -165,14 +215,50 @@ impl Judge {
         if let Some(last) = past.versions.last_mut() {
             last.until = Some(now);
         }
+        let requested = row.annotations.get(ADDRESSES);
         past.versions.push(Version {
+            number: version(row).unwrap(),
             terms: Terms::of(row),
+            requested: requested.map(|text| text.parse().unwrap()),
             valid,
+            wants: row.wants_load_balancer,
             until: None,
         });
         if valid {
             past.valid_edits += 1;
         }
+    }
+
+    /// A process begins, and knows what stands in the API server. Whatever another program has taken
+    /// away there, and was not put back yet, is lost.
+    pub fn begun(&self) {
+        let mut notes = self.notes();
+        notes.processes += 1;
+        notes.since = Some(Instant::now());
+        for uid in std::mem::take(&mut notes.wiped).into_keys() {
+            notes.pasts.entry(uid).or_default().lost_records += 1;
+        }
+    }
+
+    /// Another program has taken the addresses out of a status. A process that runs puts them back;
+    /// one that has just begun may not have read them before.
+    pub fn wiped(&self, old: &ServiceRow) {
+        let mut notes = self.notes();
+        let now = Instant::now();
+        if notes.since.is_some_and(|since| since + LAG > now) {
+            notes.pasts.entry(old.uid.clone()).or_default().lost_records += 1;
+        } else {
+            let addresses = on_record(old);
+            let wiped = notes.wiped.entry(old.uid.clone()).or_default();
+            wiped.extend(addresses);
+        }
+    }
+
+    /// What is on record of a Service, or was until another program took it away.
+    fn held(&self, row: &ServiceRow) -> Vec<IpAddr> {
+        let mut held = on_record(row);
+        held.extend(self.notes().wiped.get(&row.uid).into_iter().flatten());
+        held
     }
 
     /// Something is written although nothing changes any more.
@@ -181,17 +267,30 @@ impl Judge {
     }
 
     /// The pools have changed.
-    pub fn pools_changed(&self) {
-        self.notes().pools += 1;
+    pub fn pools_changed(&self, pooled: Option<Vec<IpAddr>>) {
+        let mut notes = self.notes();
+        notes.pools += 1;
+        notes.pooled = pooled;
     }
 
-    /// A process writes a Service: no address may be published that another one publishes, unless
-    /// they share it.
-    pub fn written(&self, what: &str, old: &ServiceRow, new: &ServiceRow, others: &[ServiceRow]) {
+    /// A process writes a Service, of which it knows `known`: no address may be published that
+    /// another one publishes, unless they share it.
+    pub fn written(
+        &self,
+        what: &str,
+        known: &ServiceRow,
+        [old, new]: [&ServiceRow; 2],
+        others: &[ServiceRow],
+    ) {
         let (before, after) = (on_record(old), on_record(new));
-        self.note(format!("write {what} {}: {before:?} -> {after:?}", new.key));
+        let of = version(known).unwrap();
+        self.note(&format!(
+            "write {what} {} of {of}: {before:?} -> {after:?}, accepted on record: {:?}",
+            new.key,
+            recorded(new)
+        ));
         for address in after.iter().filter(|it| !before.contains(it)) {
-            let holders = others.iter().filter(|row| on_record(row).contains(address));
+            let holders = others.iter().filter(|row| self.held(row).contains(address));
             for other in holders {
                 if !self.may_share(&new.uid, &other.uid) {
                     self.violation(format!(
@@ -200,6 +299,18 @@ impl Judge {
                     ));
                 }
             }
+        }
+        let mut notes = self.notes();
+        notes.wiped.remove(&new.uid);
+        let process = notes.processes;
+        let past = notes.pasts.entry(new.uid.clone()).or_default();
+        match new.status.condition(ConditionType::Accepted) {
+            None => {
+                past.accepted = None;
+                past.removed = of;
+            }
+            Some(condition) if condition.status => past.accepted = Some((of, process)),
+            Some(_) => {}
         }
     }
 
@@ -217,10 +328,10 @@ impl Judge {
 
     /// A listener opens: its address must be on record for its Service.
     pub fn opened(&self, address: IpAddr, key: ListenerKey, uid: &Uid, row: Option<&ServiceRow>) {
-        self.note(format!("open {address} {key} for {uid:?}"));
+        self.note(&format!("open {address} {key} for {uid:?}"));
         match row {
             None => self.violation(format!("{address} {key} opens for {uid:?}, which is gone")),
-            Some(row) if !on_record(row).contains(&address) => self.violation(format!(
+            Some(row) if !self.held(row).contains(&address) => self.violation(format!(
                 "{address} {key} opens for {}, whose record names {:?}",
                 row.key,
                 on_record(row)
@@ -230,8 +341,8 @@ impl Judge {
     }
 
     /// Nothing changes any more: what is there must be right, and what is said true.
-    pub fn settled(&self, services: &[ServiceRow], listeners: &Listeners) {
-        self.note("settled".to_owned());
+    pub fn settled(&self, services: &[ServiceRow], listeners: &Listeners, records_accepted: bool) {
+        self.note("settled");
         for (id, owner) in listeners {
             let row = services.iter().find(|row| row.uid == owner.uid);
             let Some(row) = row.filter(|row| row.wants_load_balancer && !row.deleting) else {
@@ -249,10 +360,11 @@ impl Judge {
             for other in services.iter().skip(position + 1) {
                 self.judge_pair(row, other);
             }
+            self.judge_exhaustion(row, services);
             if row.deleting {
-                self.violation(format!("{} is still being deleted", row.key));
+                self.judge_deleting(row);
             } else if row.wants_load_balancer {
-                self.judge_service(row, listeners);
+                self.judge_service(row, listeners, records_accepted);
             } else if row.finalized || !row.status.conditions.is_empty() {
                 self.violation(format!(
                     "{} wants no load balancer and keeps marks",
@@ -263,16 +375,53 @@ impl Judge {
         self.judge_stability(services);
     }
 
+    /// Where pools are said to be exhausted, every address of theirs is on record.
+    fn judge_exhaustion(&self, row: &ServiceRow, services: &[ServiceRow]) {
+        let addressed = row.status.condition(ConditionType::Addressed);
+        if addressed.is_none_or(|condition| condition.reason != Code::PoolExhausted) {
+            return;
+        }
+        let taken: BTreeSet<IpAddr> = services.iter().flat_map(on_record).collect();
+        let pooled = self.notes().pooled.clone();
+        let free = pooled.into_iter().flatten().find(|it| !taken.contains(it));
+        if let Some(free) = free {
+            self.violation(format!(
+                "{} says {addressed:?}, and {free} is free",
+                row.key
+            ));
+        }
+    }
+
+    /// A Service that is being deleted and is still there waits for another controller.
+    fn judge_deleting(&self, row: &ServiceRow) {
+        if row.finalized {
+            self.violation(format!("{} is still being deleted", row.key));
+        }
+        if !row.status.conditions.is_empty() || !on_record(row).is_empty() {
+            self.violation(format!("{} is deleted and keeps its status", row.key));
+        }
+    }
+
     fn judge_pair(&self, one: &ServiceRow, other: &ServiceRow) {
         let (ours, theirs) = (on_record(one), on_record(other));
+        let notes = self.notes();
+        // Where nothing is served, the newest version counts, as it does for a process that begins.
+        let terms = |row: &ServiceRow| {
+            let past = notes.pasts.get(&row.uid)?;
+            let version = past.served(row).or(past.newest());
+            version.map(|version| version.terms.clone())
+        };
+        let (mine, their) = (terms(one), terms(other));
+        drop(notes);
+        let share = mine.is_some_and(|mine| their.is_some_and(|their| mine.may_share(&their)));
         for address in ours.iter().filter(|address| theirs.contains(address)) {
-            if !self.may_share(&one.uid, &other.uid) {
+            if !share {
                 self.violation(format!("{} and {} hold {address}", one.key, other.key));
             }
         }
     }
 
-    fn judge_service(&self, row: &ServiceRow, listeners: &Listeners) {
+    fn judge_service(&self, row: &ServiceRow, listeners: &Listeners, records_accepted: bool) {
         let past = self
             .notes()
             .pasts
@@ -289,7 +438,11 @@ impl Judge {
             return self.violation(format!("{} lacks a condition", row.key));
         };
         let newest_valid = past.newest().is_some_and(|version| version.valid);
-        let addresses = on_record(row);
+        let held = on_record(row);
+        // One that was never accepted has nothing that would have to be removed.
+        if !row.finalized && (newest_valid || !held.is_empty()) {
+            self.violation(format!("{} lacks the finalizer", row.key));
+        }
         if accepted.status && !newest_valid {
             self.violation(format!("{}: an invalid version is accepted", row.key));
         }
@@ -297,11 +450,11 @@ impl Judge {
             let reason = accepted.reason;
             self.violation(format!("{}: a valid version is refused: {reason}", row.key));
         }
-        if addressed.status == addresses.is_empty() {
+        if addressed.status == held.is_empty() {
             let said = addressed.status;
-            self.violation(format!("{}: Addressed={said} with {addresses:?}", row.key));
+            self.violation(format!("{}: Addressed={said} with {held:?}", row.key));
         }
-        if newest_valid && addresses.is_empty() && !NO_ADDRESS.contains(&addressed.reason) {
+        if newest_valid && held.is_empty() && !NO_ADDRESS.contains(&addressed.reason) {
             let reason = addressed.reason;
             self.violation(format!("{}: no address, because {reason}", row.key));
         }
@@ -310,32 +463,44 @@ impl Judge {
             .filter(|(_, owner)| owner.uid == row.uid)
             .map(|(id, _)| (id.address, id.key))
             .collect();
-        let wanted: BTreeSet<(IpAddr, ListenerKey)> = past
-            .served()
+        let served = past.served(row);
+        let wanted: BTreeSet<(IpAddr, ListenerKey)> = served
             .into_iter()
             .flat_map(|version| &version.terms.ports)
-            .flat_map(|key| addresses.iter().map(|address| (*address, *key)))
+            .flat_map(|key| held.iter().map(|address| (*address, *key)))
             .collect();
-        let serves = !wanted.is_empty() && open == wanted;
-        if programmed.status && !serves {
+        let complete = !wanted.is_empty() && open == wanted;
+        if programmed.status && !complete {
             self.violation(format!(
                 "{}: Programmed=True with {open:?} open, where {wanted:?} is served",
                 row.key
             ));
         }
-        if !programmed.status && serves && newest_valid {
+        if !programmed.status && complete && newest_valid {
             let reason = programmed.reason;
             self.violation(format!("{}: it serves, and says {reason}", row.key));
         }
-        // What was accepted last and is on record is served, whatever came after it.
-        let recorded = row.annotations.contains_key(ACCEPTED_VERSION);
-        if !newest_valid && recorded && !addresses.is_empty() && !serves {
-            self.violation(format!("{}: the accepted version is not served", row.key));
-        }
-        if newest_valid && !addresses.is_empty() && !serves {
+        if !held.is_empty() && open != wanted {
             self.violation(format!(
                 "{}: {open:?} is open instead of {wanted:?}",
                 row.key
+            ));
+        }
+        if newest_valid {
+            return;
+        }
+        // What was accepted is on record where it always is, and else as long as the process lives
+        // that has accepted it.
+        let process = self.notes().processes;
+        let kept = past
+            .accepted
+            .filter(|(_, by)| records_accepted || *by == process);
+        if served.is_none() && (kept.is_some() || recorded(row).is_some()) {
+            self.violation(format!(
+                "{}: {:?} is on record, and {:?} was accepted",
+                row.key,
+                recorded(row),
+                past.accepted
             ));
         }
     }
@@ -345,34 +510,37 @@ impl Judge {
         let notes = self.notes();
         let before = notes.settled.clone();
         let pools = notes.pools;
-        let edits = |uid: &Uid| notes.pasts.get(uid).map_or(0, |past| past.valid_edits);
-        let now: BTreeMap<Uid, (ServiceKey, Settled)> = services
+        let now: Vec<(&ServiceRow, Option<IpAddr>, Settled)> = services
             .iter()
+            .filter(|row| row.wants_load_balancer && !row.deleting)
             .map(|row| {
+                let past = notes.pasts.get(&row.uid).cloned().unwrap_or_default();
+                let requested = past.served(row).and_then(|version| version.requested);
                 let settled = Settled {
                     addresses: on_record(row),
-                    valid_edits: edits(&row.uid),
-                    pools,
+                    causes: [past.valid_edits, past.lost_records, pools],
                 };
-                (row.uid.clone(), (row.key.clone(), settled))
+                (row, requested, settled)
             })
             .collect();
         drop(notes);
-        for (uid, (key, settled)) in &now {
-            let Some(earlier) = before.get(uid) else {
+        for (row, requested, settled) in &now {
+            let Some(earlier) = before.get(&row.uid) else {
                 continue;
             };
-            let same_cause =
-                earlier.valid_edits == settled.valid_edits && earlier.pools == settled.pools;
+            // One that asks for an address that another one has gets it as soon as that is free.
+            let granted = requested.is_some_and(|requested| {
+                !earlier.addresses.contains(&requested) && settled.addresses == [requested]
+            });
             let lost = !earlier.addresses.is_empty() && earlier.addresses != settled.addresses;
-            if same_cause && lost {
+            if earlier.causes == settled.causes && lost && !granted {
                 self.violation(format!(
-                    "{key} had {:?} and has {:?}, and nothing of it changed",
-                    earlier.addresses, settled.addresses
+                    "{} had {:?} and has {:?}, and nothing of it changed",
+                    row.key, earlier.addresses, settled.addresses
                 ));
             }
         }
-        let settled = now.into_iter().map(|(uid, (_, settled))| (uid, settled));
+        let settled = now.into_iter().map(|(row, _, it)| (row.uid.clone(), it));
         self.notes().settled = settled.collect();
     }
 }

@@ -1,6 +1,6 @@
 //! One schedule: what happens, drawn from a seed, on a clock of its own.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Reporter};
-use crate::judge::SHARING_KEY;
+use crate::judge::{ADDRESSES, SHARING_KEY, VERSION};
 
 /// What came of a schedule.
 #[derive(Debug, Default)]
@@ -40,6 +40,7 @@ struct Schedule {
     process: Process,
     records_accepted: bool,
     made: u32,
+    versions: u64,
     played: Played,
 }
 
@@ -47,15 +48,18 @@ struct Schedule {
 const SERVICES: u8 = 5;
 
 /// Longer than any pause after a failure.
-const LONG: Duration = Duration::from_secs(1_000);
+const LONG: Duration = Duration::from_secs(400);
 
 /// How long nothing may be written once everything has settled.
-const QUIET: Duration = Duration::from_secs(400);
+const QUIET: Duration = Duration::from_secs(200);
 
 const POOLS: [&[(&str, &str)]; 7] = [
     &[("one", "127.77.9.0-127.77.9.2")],
     &[("one", "127.77.9.0-127.77.9.1")],
-    &[("one", "127.77.9.0"), ("two", "127.77.9.1-127.77.9.2")],
+    &[
+        ("one", "127.77.9.0-127.77.9.0"),
+        ("two", "127.77.9.1-127.77.9.2"),
+    ],
     &[("two", "127.77.9.0-127.77.9.2")],
     &[("one", "127.77.9.1-127.77.9.4")],
     &[("one", "no range")],
@@ -72,6 +76,7 @@ pub fn play(seed: u64) -> Played {
     runtime.block_on(async {
         let mut random = fastrand::Rng::with_seed(seed);
         let api = Api::new(random.fork());
+        api.judge.pools_changed(pooled(POOLS[0]));
         api.set_pools(pools(POOLS[0]));
         let records_accepted = random.bool();
         let process = Process::start(&api, random.fork(), records_accepted);
@@ -81,6 +86,7 @@ pub fn play(seed: u64) -> Played {
             process,
             records_accepted,
             made: 0,
+            versions: 0,
             played: Played::default(),
         };
         schedule.run().await
@@ -95,6 +101,17 @@ fn pools(of: &[(&str, &str)]) -> Vec<PoolRow> {
         ..PoolRow::default()
     };
     of.iter().map(pool).collect()
+}
+
+/// The addresses of pools; `None`: one of them can't be read.
+fn pooled(of: &[(&str, &str)]) -> Option<Vec<IpAddr>> {
+    let mut all = Vec::new();
+    for (_, range) in of {
+        let (first, last) = range.split_once('-')?;
+        let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
+        all.extend((first.to_bits()..=last.to_bits()).map(|it| IpAddr::V4(it.into())));
+    }
+    Some(all)
 }
 
 // === impl Process ===
@@ -117,12 +134,13 @@ impl Process {
         let reporter = Arc::new(Reporter(api.clone()));
         let engine = Engine::new(config, vec![local], reporter);
         let (tell, facts) = mpsc::channel(1024);
-        let (_wake, wakes) = mpsc::channel(1);
+        let (wake, wakes) = mpsc::channel(1);
+        api.judge.begun();
         let (first, later) = api.watch();
         let watch = tokio::spawn(watch(first, later, tell, random));
         let engine = tokio::spawn(async move {
             engine.run(facts, wakes, CancellationToken::new()).await;
-            drop(_wake);
+            drop(wake);
         });
         Self {
             memory,
@@ -189,16 +207,43 @@ impl Schedule {
 
     async fn step(&mut self) {
         match self.random.u8(..100) {
-            0..50 => self.edit(),
-            50..62 => self.delete(),
-            62..72 => self.change_pools(),
-            72..86 => self.crash().await,
+            0..45 => self.edit(),
+            45..56 => self.delete(),
+            56..64 => self.change_pools(),
+            64..78 => self.crash().await,
+            78..86 => self.meddle(),
             86..93 => {
                 let faulty = self.random.bool();
-                self.api.judge.note(format!("faulty: {faulty}"));
+                self.api.judge.note(&format!("faulty: {faulty}"));
                 self.api.set_faulty(faulty);
             }
             _ => self.settle().await,
+        }
+    }
+
+    /// Another program, or an impatient human, writes what is ours to write.
+    fn meddle(&mut self) {
+        let key = self.key();
+        let (judge, api) = (&self.api.judge, &self.api);
+        match self.random.u8(..4) {
+            0 => {
+                judge.note(&format!("our finalizer is taken off {key}"));
+                api.take_finalizer_off(&key);
+            }
+            1 => {
+                judge.note(&format!(
+                    "the addresses are taken out of the status of {key}"
+                ));
+                api.wipe(&key);
+            }
+            2 => {
+                judge.note(&format!("another controller puts its finalizer on {key}"));
+                api.hold_back(&key);
+            }
+            _ => {
+                judge.note("other controllers take their finalizers off");
+                api.let_go();
+            }
         }
     }
 
@@ -216,9 +261,14 @@ impl Schedule {
         }
         let valid = self.random.u8(..5) > 0;
         let row = self.draw(&key, existing.as_ref(), valid);
-        self.api.judge.note(format!(
-            "user writes {key}{}: ports {:?}, {:?}",
+        self.api.judge.note(&format!(
+            "user writes {key}{}{}: ports {:?}, {:?}",
             if valid { "" } else { " (invalid)" },
+            if row.wants_load_balancer {
+                ""
+            } else {
+                " as ClusterIP"
+            },
             row.ports.iter().map(|port| port.port).collect::<Vec<_>>(),
             row.annotations
         ));
@@ -238,7 +288,7 @@ impl Schedule {
         }
         if self.random.u8(..5) == 0 {
             let address = IpAddr::from([127, 77, 9, self.random.u8(..4)]);
-            service = service.annotated("landfall.dev/addresses", &address.to_string());
+            service = service.annotated(ADDRESSES, &address.to_string());
         }
         if self.random.u8(..6) == 0 {
             service = service.annotated("landfall.dev/hostname", "web.example.org");
@@ -254,33 +304,36 @@ impl Schedule {
             "landfall.dev/endpoints".to_owned(),
             "10.0.0.1:80".to_owned(),
         );
+        row.wants_load_balancer = self.random.u8(..12) > 0;
+        self.versions += 1;
+        let version = self.versions.to_string();
+        row.annotations.insert(VERSION.to_owned(), version);
         row.generation = Some(1);
-        row.uid = match existing {
-            Some(existing) => existing.uid.clone(),
-            None => {
-                self.made += 1;
-                Uid::new(&format!("{}-{}", key.name(), self.made))
-            }
+        row.uid = if let Some(existing) = existing {
+            existing.uid.clone()
+        } else {
+            self.made += 1;
+            Uid::new(&format!("{}-{}", key.name(), self.made))
         };
         row
     }
 
     fn delete(&mut self) {
         let key = self.key();
-        self.api.judge.note(format!("user deletes {key}"));
+        self.api.judge.note(&format!("user deletes {key}"));
         self.api.delete(&key);
     }
 
     fn change_pools(&mut self) {
         let chosen = POOLS[self.random.usize(..POOLS.len())];
-        self.api.judge.note(format!("pools are {chosen:?}"));
-        self.api.judge.pools_changed();
+        self.api.judge.note(&format!("pools are {chosen:?}"));
+        self.api.judge.pools_changed(pooled(chosen));
         self.api.set_pools(pools(chosen));
     }
 
     /// The process dies, and another one begins: at once, or a little later.
     async fn crash(&mut self) {
-        self.api.judge.note("kill -9".to_owned());
+        self.api.judge.note("kill -9");
         self.process.kill().await;
         self.played.crashes += 1;
         if self.random.bool() {
@@ -302,7 +355,7 @@ impl Schedule {
             judge.never_settles(more);
         }
         let listeners: Listeners = self.process.memory.listeners();
-        judge.settled(&self.api.services(), &listeners);
+        judge.settled(&self.api.services(), &listeners, self.records_accepted);
         self.played.settled += 1;
         let faulty = self.random.bool();
         self.api.set_faulty(faulty);
