@@ -45,6 +45,8 @@ struct Past {
     versions: Vec<Version>,
     /// Edits that may move it.
     valid_edits: u32,
+    /// How often everything of it was removed.
+    removals: u32,
     /// How often another program has taken its record away for good.
     lost_records: u32,
     /// The last version that was reported as accepted, and by which process.
@@ -57,7 +59,7 @@ struct Past {
 #[derive(Clone, Debug)]
 struct Settled {
     addresses: Vec<IpAddr>,
-    causes: [u32; 3],
+    causes: [u32; 4],
 }
 
 #[derive(Debug, Default)]
@@ -247,11 +249,9 @@ impl Judge {
         let now = Instant::now();
         if notes.since.is_some_and(|since| since + LAG > now) {
             notes.pasts.entry(old.uid.clone()).or_default().lost_records += 1;
-        } else {
-            let addresses = on_record(old);
-            let wiped = notes.wiped.entry(old.uid.clone()).or_default();
-            wiped.extend(addresses);
         }
+        let wiped = notes.wiped.entry(old.uid.clone()).or_default();
+        wiped.extend(on_record(old));
     }
 
     /// What is on record of a Service, or was until another program took it away.
@@ -308,6 +308,7 @@ impl Judge {
             None => {
                 past.accepted = None;
                 past.removed = of;
+                past.removals += 1;
             }
             Some(condition) if condition.status => past.accepted = Some((of, process)),
             Some(_) => {}
@@ -518,7 +519,7 @@ impl Judge {
                 let requested = past.served(row).and_then(|version| version.requested);
                 let settled = Settled {
                     addresses: on_record(row),
-                    causes: [past.valid_edits, past.lost_records, pools],
+                    causes: [past.valid_edits, past.removals, past.lost_records, pools],
                 };
                 (row, requested, settled)
             })
