@@ -505,6 +505,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 telling: Telling::default(),
                 marks: row.status.marks.clone(),
                 holder: None,
+                further: Vec::new(),
                 replacing: false,
                 course: Course::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
@@ -537,8 +538,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .collect();
         let reporter = self.reporter.clone();
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
-        self.note_start(&job, instances.first().copied().unwrap_or(0));
-        let running = Running::new(key, instances, &job);
+        let first = instances.first().copied().unwrap_or(0);
+        self.note_start(&job, first);
+        let running = Running::new(key, instances, self.waiting.calls(first), &job);
         let task = self.passes.spawn(async move {
             let started = clock();
             let passes = async {
@@ -609,9 +611,10 @@ fn lane(
     world: &World,
     classes: &Classes,
 ) -> Option<usize> {
-    let holder = tracked.get(key).and_then(|tracked| tracked.holder);
-    if holder.is_some() {
-        return holder;
+    if let Some(tracked) = tracked.get(key)
+        && let Some(holder) = tracked.holder
+    {
+        return tracked.further.is_empty().then_some(holder);
     }
     let affiliation = world.affiliation(key)?;
     let namespace = world.namespace(key.namespace());

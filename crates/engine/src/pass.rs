@@ -510,19 +510,17 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
-        // One write for both: whatever a crash leaves, the status tells whose the finalizer is.
-        if row.finalized {
+        // One write for both: whatever a crash leaves, the status tells whose the finalizer is. Also
+        // where the row has none: it may be older than the write that put it on with the status.
+        if row.finalized || end.status != ServiceStatus::default() {
+            let served = row.finalized || !end.status.ingress.is_empty();
             end.writing = Writing::Unsure;
             self.reporter.remove_finalizer(row).await?;
             end.writing = Writing::Done;
-            let event = Event::normal("DeletedLoadBalancer", "Deleted load balancer");
-            self.tell(job, event).await;
-        } else if end.status != ServiceStatus::default() {
-            let cleared = self.write(row, end, ServiceStatus::default(), false).await;
-            match cleared {
-                // Nobody else held it back, so that it is gone by now.
-                Err(ReportError::Conflict { .. }) if row.deleting => {}
-                outcome => outcome?,
+            end.wrote.push(ServiceStatus::default());
+            if served {
+                let event = Event::normal("DeletedLoadBalancer", "Deleted load balancer");
+                self.tell(job, event).await;
             }
         }
         end.status = ServiceStatus::default();

@@ -13,6 +13,8 @@
 
 mod difference;
 mod live;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod plan;
 mod pools;
 mod provider;

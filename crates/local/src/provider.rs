@@ -81,6 +81,8 @@ const EXCEPTIONS: [(&str, Capability); 5] = [
 #[derive(Clone, Debug)]
 enum Carrier {
     DataPlane(Arc<Proxy>),
+    #[cfg(feature = "memory")]
+    Memory(Arc<crate::memory::Memory>),
     /// Nobody: this is a dry run.
     Nobody,
 }
@@ -99,6 +101,12 @@ impl Local {
             state.note(&owner.uid, id, listener, problem);
         }
         Self::with(Carrier::DataPlane(proxy), state, Vec::new())
+    }
+
+    /// A provider over a data plane that opens no sockets, for model tests.
+    #[cfg(feature = "memory")]
+    pub fn in_memory(memory: Arc<crate::memory::Memory>) -> Self {
+        Self::with(Carrier::Memory(memory), State::default(), Vec::new())
     }
 
     /// A provider that holds nothing and carries nothing, for plans from nothing.
@@ -151,6 +159,8 @@ impl Local {
     pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
         match &self.carrier {
             Carrier::DataPlane(proxy) => Some(proxy),
+            #[cfg(feature = "memory")]
+            Carrier::Memory(_) => None,
             Carrier::Nobody => None,
         }
     }
@@ -218,7 +228,27 @@ impl Local {
                 let changed = tokio::spawn(change).await;
                 changed.unwrap_or(Err(ListenError::ShuttingDown { id }))
             }
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => {
+                ListenerConfig::new(id, listener)?;
+                memory.open(id, owner);
+                Ok(())
+            }
             Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
+        }
+    }
+
+    async fn close(&self, id: ListenerId, owner: &Uid) {
+        match &self.carrier {
+            Carrier::DataPlane(proxy) => {
+                let (proxy, owner) = (proxy.clone(), owner.clone());
+                // As above.
+                let closing = tokio::spawn(async move { proxy.close(id, &owner).await });
+                let _closed = closing.await;
+            }
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => memory.close(id, owner),
+            Carrier::Nobody => {}
         }
     }
 
@@ -226,6 +256,8 @@ impl Local {
     fn carries(&self, service: &Uid, id: ListenerId) -> bool {
         match &self.carrier {
             Carrier::DataPlane(_) => self.find(service, id).is_some(),
+            #[cfg(feature = "memory")]
+            Carrier::Memory(memory) => memory.owner(id).as_ref() == Some(service),
             Carrier::Nobody => true,
         }
     }
@@ -340,12 +372,7 @@ impl Provider for Local {
                 ..
             } => self.serve(uid, service, *id, listener).await,
             Step::Close { uid, id } => {
-                if let Some(proxy) = self.proxy() {
-                    let (proxy, id, owner) = (proxy.clone(), *id, uid.clone());
-                    // As above.
-                    let closing = tokio::spawn(async move { proxy.close(id, &owner).await });
-                    let _closed = closing.await;
-                }
+                self.close(*id, uid).await;
                 self.state().forget(uid, *id);
                 Ok(Applied::Done)
             }

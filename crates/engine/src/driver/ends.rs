@@ -25,6 +25,8 @@ pub(super) struct Running {
     key: ServiceKey,
     /// Whom it asks.
     instances: Vec<usize>,
+    /// How often those who wait for the first of them had been called when the pass began.
+    calls: u64,
     /// The Service as it was when the pass began.
     row: Option<Arc<ServiceRow>>,
     addresses: Vec<IpAddr>,
@@ -69,10 +71,11 @@ const BEFORE_ALL: usize = 16;
 // === impl Running ===
 
 impl Running {
-    pub(super) fn new(key: ServiceKey, instances: Vec<usize>, job: &Job) -> Self {
+    pub(super) fn new(key: ServiceKey, instances: Vec<usize>, calls: u64, job: &Job) -> Self {
         Self {
             key,
             instances,
+            calls,
             row: job.row.clone(),
             addresses: job.status.addresses().collect(),
             holds: job.intent.as_ref().and_then(Holds::of),
@@ -196,6 +199,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
                 let left = tracked.holder.take();
+                tracked.further.clear();
+                // What comes back after this begins from nothing, as it would for another process.
+                tracked.accepted = None;
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
@@ -303,6 +309,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 if waiting::waits(&end.reasons) =>
             {
                 self.waiting.join(&ran.key, instance);
+                if self.waiting.calls(instance) != ran.calls {
+                    // What was given back while the pass ran may have come too late for it.
+                    let rest = self.rest(&ran.key, clock()).unwrap_or_default();
+                    self.queue.push_after(&ran.key, rest, clock());
+                }
             }
             // How it goes on is not known yet.
             (Outcome::Busy(_) | Outcome::Paused(_) | Outcome::Outdated | Outcome::Stuck, _) => {}

@@ -71,37 +71,35 @@ impl<P: Provider, R: Report> Engine<P, R> {
     ) -> Option<Errand> {
         let tracked = self.tracked.get_mut(key)?;
         let holder = tracked.holder?;
+        let instances = tracked.holders();
         if let Some(row) = row
             && row.uid == tracked.uid
         {
             return match wanted {
-                Belongs::Ours(instance) if instance == holder => None,
+                Belongs::Ours(instance) if instance == holder && tracked.further.is_empty() => None,
                 Belongs::Ours(_) => {
                     tracked.replacing = true;
                     let job = tracked.removal(key, None);
-                    Some(Errand {
-                        job,
-                        instances: vec![holder],
-                    })
+                    Some(Errand { job, instances })
                 }
                 // What is on the Service is for another controller now.
                 Belongs::SwitchedOff => Some(Errand {
                     job: tracked.removal(key, None),
-                    instances: vec![holder],
+                    instances,
                 }),
                 // The annotation names an instance that is not there: a slip must not cost what is
                 // served, which stays with the Service until the annotation is mended.
                 Belongs::UnknownClass if row.class.is_none() => None,
                 Belongs::NotOurs | Belongs::UnknownClass => Some(Errand {
                     job: tracked.removal(key, Some(row.clone())),
-                    instances: vec![holder],
+                    instances,
                 }),
             };
         }
         tracked.replacing = row.is_some();
         Some(Errand {
             job: tracked.removal(key, None),
-            instances: vec![holder],
+            instances,
         })
     }
 
@@ -240,6 +238,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> Errand {
         let tracked = self.track(&row);
         tracked.holder = instances.first().copied();
+        tracked.further = instances.iter().skip(1).copied().collect();
         let key = row.key.clone();
         Errand {
             job: tracked.removal(&key, Some(row)),

@@ -94,6 +94,8 @@ struct Source {
     conflicts: Mutex<usize>,
     /// Another program takes the addresses out of so many statuses as soon as they are written.
     defaces: Mutex<usize>,
+    /// A Service whose finalizer takes this long to be written.
+    slow: Mutex<Option<(ServiceKey, Duration)>>,
 }
 
 struct Lab {
@@ -382,6 +384,10 @@ impl Report for Source {
                 row.status = status.clone();
             }
         };
+        let slow = self.slow.lock().unwrap().clone();
+        if let Some((_, takes)) = slow.filter(|(key, _)| *key == row.key) {
+            tokio::time::sleep(takes).await;
+        }
         self.change("finalize", &row.key, finalize).await
     }
 
@@ -486,6 +492,7 @@ impl Lab {
             events: AtomicUsize::default(),
             conflicts: Mutex::default(),
             defaces: Mutex::default(),
+            slow: Mutex::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
@@ -524,6 +531,7 @@ impl Lab {
             events: AtomicUsize::default(),
             conflicts: Mutex::default(),
             defaces: Mutex::default(),
+            slow: Mutex::default(),
         });
         let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
         let providers = vec![edge.clone(), inner.clone()];

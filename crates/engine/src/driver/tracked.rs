@@ -33,6 +33,8 @@ pub(super) struct Tracked {
     pub(super) marks: BTreeMap<String, String>,
     /// The instance with which something of it may exist outside.
     pub(super) holder: Option<usize>,
+    /// Others with which something may exist, too: it is not known which one served it.
+    pub(super) further: Vec<usize>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
     /// How its passes went of late.
@@ -92,6 +94,11 @@ impl Accepted {
 // === impl Tracked ===
 
 impl Tracked {
+    /// Returns the instances with which something of it may exist outside.
+    pub(super) fn holders(&self) -> Vec<usize> {
+        self.holder.iter().chain(&self.further).copied().collect()
+    }
+
     /// A pass that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.

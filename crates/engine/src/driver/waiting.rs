@@ -16,6 +16,8 @@ pub(super) struct Waiting {
     /// Those that have not been called since they were last refused.
     line: BTreeMap<Place, ServiceKey>,
     last: u64,
+    /// How often those who wait for each instance were called.
+    calls: HashMap<usize, u64>,
 }
 
 /// An instance, and a number that grows.
@@ -46,8 +48,14 @@ impl Waiting {
         }
     }
 
+    /// Returns how often those who wait for an instance were called.
+    pub(super) fn calls(&self, instance: usize) -> u64 {
+        self.calls.get(&instance).copied().unwrap_or_default()
+    }
+
     /// Calls all who wait for an instance, the longest wait first.
     pub(super) fn call(&mut self, instance: usize) -> Vec<ServiceKey> {
+        *self.calls.entry(instance).or_default() += 1;
         let mut called = self.line.split_off(&(instance, 0));
         let mut rest = called.split_off(&(instance + 1, 0));
         self.line.append(&mut rest);

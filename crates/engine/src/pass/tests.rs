@@ -495,6 +495,34 @@ async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else()
 }
 
 #[tokio::test]
+async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
+    let lab = Lab::default();
+    lab.run(wish(&[80])).await;
+    let leaving = Lab::over(lab.outside());
+    let before_it_was_put_on = Outside {
+        finalized: false,
+        status: ServiceStatus::default(),
+        ..lab.outside()
+    };
+    let job = Job {
+        row: Some(Arc::new(row(&before_it_was_put_on))),
+        intent: Some(removal()),
+        errors: Vec::new(),
+        status: lab.outside().status,
+        last_failure: None,
+        telling: Telling::default(),
+        progress: Progress::default(),
+        last_of_row: true,
+        persisted: Persisted::default(),
+    };
+    let end = leaving.run_job(job).await;
+    assert_eq!(end.outcome, Outcome::Removed);
+    assert_eq!(leaving.outside(), Outside::default());
+    // As long as the source tells of what stood there before, it is behind.
+    assert_eq!(end.wrote, [ServiceStatus::default()]);
+}
+
+#[tokio::test]
 async fn a_crash_before_or_after_any_write_leaves_nothing_that_the_next_start_does_not_mend() {
     let flows: [(&str, Vec<Intent>); 3] = [
         ("create", vec![wish(&[80, 443])]),

@@ -123,6 +123,28 @@ async fn who_waits_longest_for_an_address_gets_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_given_back_while_a_service_is_being_refused_reaches_it() {
+    let lab = Lab::start(1, vec![web("holder")]).await;
+    lab.until("the holder is programmed", |rows| {
+        programmed(rows, "holder")
+    })
+    .await;
+    *lab.source.slow.lock().unwrap() = Some((key("late"), Duration::from_secs(1)));
+    lab.apply(web("late")).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    lab.delete(&key("holder")).await;
+    lab.until("the holder is gone", |rows| {
+        !rows.contains_key(&key("holder"))
+    })
+    .await;
+    let refused = lab.source.rows.lock().unwrap()[&key("late")].clone();
+    assert!(!refused.finalized, "its refusal is still being written");
+    lab.until("it is programmed", |rows| programmed(rows, "late"))
+        .await;
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_waits_is_tried_when_something_is_given_back_and_not_when_something_is_made()
 {
     let lab = Lab::start(3, vec![web("x"), web("y")]).await;

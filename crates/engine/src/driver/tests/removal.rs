@@ -74,6 +74,48 @@ async fn a_namesake_does_not_lend_its_options_to_the_removal_of_the_earlier_one(
     lab.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn where_several_instances_may_hold_something_each_is_asked_until_it_has_answered() {
+    let row = svc("a").port(80).holding("127.77.0.1").with(|row| {
+        row.wants_load_balancer = false;
+        row.finalized = true;
+        let condition = Condition::met(
+            ConditionType::Accepted,
+            Code::Accepted,
+            "",
+            Timestamp::UNIX_EPOCH,
+        );
+        row.status.conditions = vec![condition];
+    });
+    let row = row.row();
+    let inner = Arc::new(Shelf::new(9));
+    inner.held.lock().unwrap().insert(row.uid.clone(), 1);
+    let error = Reason::error(Code::ProviderFailed, "not now");
+    let error = ProviderError {
+        reason: error,
+        retry: Retry::Backoff,
+        scope: landfall_model::provider::Scope::Pass,
+    };
+    inner.fails.lock().unwrap().insert(row.uid.clone(), error);
+    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
+    let lab = Lab::start_on(
+        Shelf::new(9),
+        vec![inner.clone()],
+        classes,
+        vec![row.clone()],
+        leading,
+    )
+    .await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(lab.source.rows.lock().unwrap()[&key("a")].finalized);
+    inner.fails.lock().unwrap().clear();
+    lab.until("nothing is left of it", |rows| !rows[&key("a")].finalized)
+        .await;
+    assert!(inner.held.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
 /// Cleared away by another controller until it was stopped, on this provider.
 async fn left_half_cleared(openstack: bool, marked: bool) -> Lab {
     let mut row = svc("left").port(80).with(|row| {

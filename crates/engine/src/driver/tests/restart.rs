@@ -102,6 +102,29 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_gave_up_its_load_balancer_does_not_come_back_with_the_version_before() {
+    let lab = programmed_with(vec![web("a")]).await;
+    let given_up = edited(&lab, "a", |row| row.wants_load_balancer = false);
+    lab.apply(given_up).await;
+    lab.until("nothing is left of it", |rows| {
+        rows[&key("a")].status == ServiceStatus::default()
+    })
+    .await;
+    let back = edited(&lab, "a", |row| {
+        row.wants_load_balancer = true;
+        row.annotations
+            .insert(MODE.to_owned(), "sideways".to_owned());
+    });
+    lab.apply(back).await;
+    refused(&lab, "a").await;
+    let row = row(&lab, "a");
+    assert_eq!(row.status.ingress, []);
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+    assert!(!reason(&row, ConditionType::Programmed).0);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_promised() {
     for record in [None, Some("{")] {
         let row = svc("a")
@@ -302,13 +325,13 @@ async fn a_finalizer_that_is_taken_off_by_hand_lets_go_of_what_is_held_and_publi
     });
     lab.apply(row).await;
     let empty = async {
-        while holds(&lab.shelf, "a") || !lab.writes().last().unwrap().starts_with("status") {
+        while holds(&lab.shelf, "a") || !lab.writes().last().unwrap().starts_with("unfinalize") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let empty = tokio::time::timeout(Duration::from_secs(20), empty);
     empty.await.expect("it is given back in 20 s");
-    assert_eq!(lab.writes().last().unwrap(), "status default/a");
+    assert_eq!(lab.writes().last().unwrap(), "unfinalize default/a");
     lab.stop().await;
 }
 
@@ -326,7 +349,7 @@ async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_su
     assert_eq!(row(&lab, "b").status.ingress, ingress(1));
     assert!(!holds(&lab.shelf, "a"));
     assert!(
-        lab.writes().contains(&"status default/a".to_owned()),
+        lab.writes().contains(&"unfinalize default/a".to_owned()),
         "it is not published any more"
     );
     lab.stop().await;
