@@ -38,7 +38,7 @@ const NAMED: usize = 3;
 
 /// The pause after the first stop. It doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
-const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 // === impl Progress ===
 

@@ -168,7 +168,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let course = &mut tracked.course;
         course.last = Some((end.outcome, now));
         course.unsure = end.writing == Writing::Unsure;
-        course.progress = end.progress;
+        // What fails has pauses of its own that grow: only what seems to succeed is repeated unnoticed.
+        let failed = matches!(end.outcome, Outcome::Failed | Outcome::Paused(_));
+        course.progress = if failed {
+            Progress::default()
+        } else {
+            end.progress
+        };
         if end.outcome != Outcome::Outdated {
             course.conflicts = 0;
         }

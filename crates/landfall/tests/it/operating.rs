@@ -211,7 +211,7 @@ const ADVICE: &[(Code, &str)] = &[
         Code::NotConverging,
         "See whether another program changes the same objects, or whether ports of the Service \
          contradict each other. A change of the Service is followed at once; otherwise it is tried again \
-         after a minute, and then less often, down to every ten minutes.",
+         after a minute, and then less often, down to every five minutes.",
     ),
     (
         Code::Unknown,

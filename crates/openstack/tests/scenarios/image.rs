@@ -108,6 +108,9 @@ pub fn wrong_addresses(rig: &Rig) -> Vec<String> {
             .annotations
             .get(crate::addresses::INTERNAL)
             .is_some_and(|it| it == "true");
+        // One that shares a load balancer and is to become internal is refused, and stays public.
+        let accepted = row.status.condition(ConditionType::Accepted);
+        let internal = internal && accepted.is_some_and(|it| it.status);
         let reached = balancer.map(|it| {
             if internal {
                 return text(it, "vip_address").to_owned();

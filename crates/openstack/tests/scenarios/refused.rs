@@ -85,7 +85,7 @@ async fn c17_what_always_fails_is_asked_for_less_and_less_often() {
     rig.sim.on_lock(|_, _| Fate::Active);
     rig.wait(Duration::from_secs(400)).await;
     rig.settle().await;
-    assert_eq!(rig.published("web").len(), 1);
+    assert_eq!(rig.published("web").len(), 1, "{}", refusal(&rig, "web"));
     assert_eq!(refusal(&rig, "web"), "");
 }
 

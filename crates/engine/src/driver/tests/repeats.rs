@@ -43,7 +43,7 @@ async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_told_of() {
     assert_eq!(programmed.reason, Code::NotConverging);
     // A pause of a minute, of two, of four, ...: a try each.
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!((13..=31).contains(&written(&lab)), "{}", written(&lab));
+    assert!((13..=40).contains(&written(&lab)), "{}", written(&lab));
     assert!(lab.handle.metrics.view().passes["stuck"] >= 3);
     lab.stop().await;
 }
