@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::rows::{ServiceRow, SourceMap};
 
@@ -144,6 +145,21 @@ impl Catalog {
         }
     }
 
+    /// Returns why a Service that is remembered and in no readable file may stand in another one.
+    pub(crate) fn why_hidden(&self, service: &ServiceKey) -> Vec<Reason> {
+        let key = ObjectKey::Service(service.clone());
+        let own = self.parts.iter().find_map(|part| part.spoilt.get(&key));
+        if let Some(own) = own.filter(|own| !own.is_empty()) {
+            return own.clone();
+        }
+        let unclear = self.parts.iter().filter(|part| part.unclear);
+        let errors = unclear
+            .flat_map(|part| &part.reasons)
+            .filter(|reason| reason.severity == Severity::Error);
+        let troubles = self.troubles.values().filter(|_| self.unlisted);
+        errors.chain(troubles).take(NAMED).cloned().collect()
+    }
+
     /// Whether an address pool may stand in a file that could not be read, or not quite.
     pub(crate) fn may_hide_pools(&self) -> bool {
         let is_pool = |key: &ObjectKey| matches!(key, ObjectKey::Pool(_));
@@ -223,7 +239,11 @@ impl Part {
             Finding::Empty => {
                 // One that was never seen otherwise may have lost its content in a crash.
                 let unclear = old.as_ref().is_none_or(|old| old.unclear);
-                let former = old.map(Self::into_objects).unwrap_or_default();
+                let mut former = old.map(Self::into_objects).unwrap_or_default();
+                for found in &mut former {
+                    // What was wrong with it is there no more.
+                    found.mark_outdated(&[]);
+                }
                 let reasons = if former.is_empty() {
                     Vec::new()
                 } else {

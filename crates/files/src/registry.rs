@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use landfall_model::rows::{PoolRow, ServiceRow};
+use landfall_model::reason::Reason;
+use landfall_model::rows::{PoolRow, ServiceRow, SourceMap};
 use landfall_model::status::{Condition, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
@@ -108,11 +109,12 @@ impl Registry {
     }
 
     /// Takes in what the manifests say now. `in_doubt` tells of Services that may stand in a file
-    /// that can't be read.
+    /// that can't be read, and `why` what is wrong with that.
     pub(crate) fn want(
         &mut self,
         rows: Rows,
         in_doubt: impl Fn(&ServiceKey) -> bool,
+        why: impl Fn(&ServiceKey) -> Vec<Reason>,
         now: Timestamp,
     ) {
         let before = std::mem::replace(&mut self.wanted, rows);
@@ -131,6 +133,17 @@ impl Registry {
             let before = self.records.get(&key).cloned();
             let after = self.agreed(&key, before.clone(), now);
             self.replace(&key, before.as_ref(), after);
+        }
+        // What is only remembered says itself why its manifest is not served.
+        for key in self.unseen.clone() {
+            let Some(before) = self.records.get(&key).cloned() else {
+                continue;
+            };
+            let why = why(&key);
+            if before.newest_invalid() != why {
+                let after = Arc::new(outdated(&before, why));
+                self.replace(&key, Some(&before), Some(after));
+            }
         }
     }
 
@@ -384,6 +397,20 @@ fn updated(row: &ServiceRow, record: Arc<ServiceRow>) -> Arc<ServiceRow> {
         record
     } else {
         Arc::new(new)
+    }
+}
+
+/// A Service that is only remembered, and why its manifest is not served.
+fn outdated(row: &ServiceRow, why: Vec<Reason>) -> ServiceRow {
+    let origin = why.iter().find_map(|reason| reason.origin.clone());
+    let source = origin.map(|document| SourceMap {
+        document,
+        lines: BTreeMap::new(),
+        newest_invalid: why,
+    });
+    ServiceRow {
+        source: source.map(Arc::new),
+        ..row.clone()
     }
 }
 

@@ -311,10 +311,12 @@ impl Manifests {
             return Ok(());
         }
         self.file_problems = merged.problems;
-        let doubts = self.catalog.doubts();
+        let catalog = &self.catalog;
+        let doubts = catalog.doubts();
         let settled = self.store.change(|registry| {
             let in_doubt = |key: &ServiceKey| doubts.may_hide(&ObjectKey::Service(key.clone()));
-            registry.want(services, in_doubt, Timestamp::now());
+            let why = |key: &ServiceKey| catalog.why_hidden(key);
+            registry.want(services, in_doubt, why, Timestamp::now());
             let settled = pools::settle(&pools, registry.pools(), |name| {
                 doubts.may_hide(&ObjectKey::Pool(name.to_owned()))
             });

@@ -402,3 +402,32 @@ fn a_pool_may_hide_only_where_something_that_may_be_one_could_not_be_read() {
     assert!(may_hide(survey([read("a.yaml", "kind: [\n")])));
     assert!(may_hide(survey([found("a.yaml", unreadable())])));
 }
+
+#[test]
+fn a_slip_in_the_kind_withdraws_nothing() {
+    let before = service("web", "80");
+    for after in [
+        before.replace("kind: Service", "kind: Servce"),
+        before.replace("apiVersion: v1", "apiVersion: v2"),
+    ] {
+        let catalog = catalog([
+            survey([read("a.yaml", &before)]),
+            survey([read("a.yaml", &after)]),
+        ]);
+        assert_eq!(served(&catalog), ["web:80"], "{after}");
+        assert_eq!(outdated(&catalog).len(), 1, "{after}");
+    }
+}
+
+#[test]
+fn what_is_remembered_and_in_no_readable_file_can_be_told_why() {
+    let key = ServiceKey::new("default", "web");
+    let broken = catalog([survey([read("a.yaml", &service("web", "eighty"))])]);
+    let [own] = broken.why_hidden(&key).try_into().unwrap();
+    let own: Reason = own;
+    assert_eq!(own.field.as_deref(), Some("spec.ports[0].port"));
+    let torn = catalog([survey([read("a.yaml", "kind: [\n")])]);
+    assert_eq!(torn.why_hidden(&key).len(), 1);
+    let sound = catalog([survey([read("a.yaml", &service("dns", "53"))])]);
+    assert_eq!(sound.why_hidden(&key), []);
+}

@@ -235,6 +235,7 @@ impl Reading<'_> {
     fn of_foreign_kind(&mut self, api_version: &str, kind: &str, node: &Node) {
         let line = |field: &str| node_line(node, field);
         let warning = |message: String| Reason::warning(Code::InvalidManifest, message);
+        let error = |message: String| Reason::error(Code::InvalidManifest, message);
         if api_version == "v1" && kind == "Endpoints" {
             let reason = warning("Endpoints are not read".to_owned())
                 .remedy("write an EndpointSlice of discovery.k8s.io/v1");
@@ -248,7 +249,9 @@ impl Reading<'_> {
                 || their_group == "core"
                 || closest(their_group, [group]).is_some()
             {
-                let reason = warning(format!("{kind} is not read in this version"))
+                // A slip must not withdraw what is served.
+                self.content.unclear = true;
+                let reason = error(format!("{kind} is not read in this version"))
                     .at("apiVersion")
                     .value(api_version)
                     .remedy(format!("write apiVersion: {}", ours.api_version()));
@@ -262,7 +265,8 @@ impl Reading<'_> {
                     .iter()
                     .any(|kind| kind.api_version() == api_version))
         {
-            let reason = warning("there is no such kind".to_owned())
+            self.content.unclear = true;
+            let reason = error("there is no such kind".to_owned())
                 .at("kind")
                 .value(kind)
                 .remedy(format!("did you mean {name}?"));

@@ -52,7 +52,7 @@ fn status(last: u8) -> ServiceStatus {
 }
 
 fn want(registry: &mut Registry, manifests: impl IntoIterator<Item = Arc<ServiceRow>>) {
-    registry.want(rows(manifests), |_| false, now());
+    registry.want(rows(manifests), |_| false, |_| Vec::new(), now());
 }
 
 /// Writes that succeed at once.
@@ -161,7 +161,12 @@ fn nothing_changes_when_nothing_is_different() {
     registry
         .write_status(&key("web"), &uid(), &status(2))
         .unwrap();
-    registry.want(rows([manifest("web", "u1", 80)]), |_| false, later());
+    registry.want(
+        rows([manifest("web", "u1", 80)]),
+        |_| false,
+        |_| Vec::new(),
+        later(),
+    );
     assert_eq!(registry.take_changed(), []);
     assert!(!registry.has_unwritten());
 }
@@ -291,7 +296,12 @@ fn a_service_with_another_identity_waits_until_the_first_is_gone() {
 fn without_finalizer_another_identity_takes_the_name_at_once() {
     let mut registry = Registry::default();
     want(&mut registry, [manifest("web", "u1", 80)]);
-    registry.want(rows([manifest("web", "u2", 80)]), |_| false, later());
+    registry.want(
+        rows([manifest("web", "u2", 80)]),
+        |_| false,
+        |_| Vec::new(),
+        later(),
+    );
     let row = changed(&mut registry).unwrap();
     assert_eq!((row.uid, row.created), (Uid::new("u2"), Some(later())));
 }
@@ -299,7 +309,12 @@ fn without_finalizer_another_identity_takes_the_name_at_once() {
 #[test]
 fn everything_is_as_before_after_a_restart() {
     let mut registry = restarted(&serving());
-    registry.want(rows([manifest("web", "u1", 80)]), |_| false, later());
+    registry.want(
+        rows([manifest("web", "u1", 80)]),
+        |_| false,
+        |_| Vec::new(),
+        later(),
+    );
     assert_eq!(changed(&mut registry), Some(served_row()));
     assert!(!registry.has_unwritten());
 }
@@ -316,7 +331,7 @@ fn a_service_that_vanished_while_nobody_ran_is_deleted_after_the_restart() {
 
     // And once more, in the middle of the deletion.
     let mut registry = restarted(&registry);
-    registry.want(Rows::new(), |_| true, now());
+    registry.want(Rows::new(), |_| true, |_| Vec::new(), now());
     assert!(changed(&mut registry).unwrap().deleting);
 }
 
@@ -332,13 +347,18 @@ fn a_service_without_finalizer_that_vanished_while_nobody_ran_is_gone() {
 #[test]
 fn a_remembered_service_stays_while_its_file_can_not_be_read() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, later());
+    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
     assert_eq!(changed(&mut registry), Some(served_row()));
     let doubtful: Vec<_> = registry.doubtful().cloned().collect();
     assert_eq!(doubtful, [key("web")]);
 
     // The file is mended, and the Service is in it: nothing happened.
-    registry.want(rows([manifest("web", "u1", 80)]), |_| false, later());
+    registry.want(
+        rows([manifest("web", "u1", 80)]),
+        |_| false,
+        |_| Vec::new(),
+        later(),
+    );
     assert_eq!(registry.take_changed(), []);
     assert_eq!(registry.doubtful().count(), 0);
 }
@@ -346,9 +366,9 @@ fn a_remembered_service_stays_while_its_file_can_not_be_read() {
 #[test]
 fn a_remembered_service_is_deleted_once_every_file_can_be_read_without_it() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, later());
+    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
     registry.take_changed();
-    registry.want(Rows::new(), |_| false, later());
+    registry.want(Rows::new(), |_| false, |_| Vec::new(), later());
     assert!(changed(&mut registry).unwrap().deleting);
     assert_eq!(registry.doubtful().count(), 0);
 }
@@ -358,14 +378,14 @@ fn doubt_protects_only_what_was_not_seen_since_the_start() {
     let mut registry = restarted(&serving());
     want(&mut registry, [manifest("web", "u1", 80)]);
     registry.take_changed();
-    registry.want(Rows::new(), |_| true, later());
+    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
     assert!(changed(&mut registry).unwrap().deleting);
 }
 
 #[test]
 fn the_engine_may_write_on_what_is_kept_in_doubt() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, later());
+    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
     registry.take_changed();
     registry
         .write_status(&key("web"), &uid(), &status(3))
@@ -610,7 +630,7 @@ proptest! {
             match happening {
                 Happening::Manifests { uid, port, doubt } => {
                     let manifests = uid.map(|uid| manifest("web", &format!("u{uid}"), port));
-                    registry.want(rows(manifests), |_| doubt, now());
+                    registry.want(rows(manifests), |_| doubt, |_| Vec::new(), now());
                 }
                 Happening::Finalize => {
                     if let Some(uid) = current

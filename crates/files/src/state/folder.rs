@@ -32,7 +32,15 @@ pub(crate) trait Folder: fmt::Debug + Send {
 
     /// Returns when all names are on the disk.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Returns which file has a name, where that can be told.
+    fn print(&self, _name: &str) -> Option<Print> {
+        None
+    }
 }
+
+/// Which file it is, and how long: device, inode and size.
+pub(crate) type Print = (u64, u64, u64);
 
 /// An open file.
 pub(crate) trait Medium: fmt::Debug + Send {
@@ -44,6 +52,11 @@ pub(crate) trait Medium: fmt::Debug + Send {
 
     /// Returns when the content is on the disk.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Returns which file it is, where that can be told.
+    fn print(&self) -> Option<Print> {
+        None
+    }
 }
 
 /// A directory on a disk.
@@ -102,9 +115,19 @@ impl Folder for RealFolder {
     fn sync(&mut self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+
+    fn print(&self, name: &str) -> Option<Print> {
+        let metadata = fs::symlink_metadata(self.path.join(name)).ok()?;
+        Some((metadata.dev(), metadata.ino(), metadata.len()))
+    }
 }
 
 impl Medium for File {
+    fn print(&self) -> Option<Print> {
+        let metadata = self.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino(), metadata.len()))
+    }
+
     fn write_at(&mut self, bytes: &[u8], place: u64) -> io::Result<usize> {
         FileExt::write_at(self, bytes, place)
     }

@@ -234,6 +234,13 @@ impl Journal {
 
     fn append(&mut self, changes: &Changes) -> Result<(), Fault> {
         let end = self.end;
+        let print = self.medium()?.print();
+        let is_whole = print.is_none_or(|(_, _, size)| size == end.place);
+        if self.folder.print(JOURNAL) != print || !is_whole {
+            // It was removed, replaced or cut off by another program: all of it is written again.
+            self.tail = Tail::Lost;
+            return self.rewrite(changes, None);
+        }
         let medium = self.medium()?;
         let mut sizes = Vec::with_capacity(changes.len());
         let mut pen = Pen::new(&mut **medium, end);

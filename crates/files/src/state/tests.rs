@@ -359,3 +359,25 @@ fn a_folder_that_can_not_be_made_is_named() {
     let error = rows_in(&file.join("state")).unwrap_err().to_string();
     assert!(error.contains("file/state: can't be made"), "{error}");
 }
+
+#[test]
+fn a_journal_that_is_removed_replaced_or_cut_off_underneath_is_written_again() {
+    for meddle in [
+        (|path: &Path| fs::remove_file(path).unwrap()) as fn(&Path),
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::write(path, "something else").unwrap();
+        },
+        |path| fs::write(path, "").unwrap(),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut state, _) = StateDir::open(folder.path()).unwrap();
+        write(&mut state, &[row("web")]);
+        meddle(&state.path());
+        write(&mut state, &[row("dns")]);
+        drop(state);
+        let mut found = rows_in(folder.path()).unwrap();
+        found.sort_by_key(|row| row.key.clone());
+        assert_eq!(found, [row("dns"), row("web")]);
+    }
+}

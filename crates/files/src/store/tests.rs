@@ -47,7 +47,7 @@ fn store_in(state: Option<StateDir>, names: impl IntoIterator<Item = String>) ->
         rows.insert(key(&name), Arc::new(shape.into_row().unwrap()));
     }
     let store = ManifestStore::new(Registry::default(), state);
-    store.change(|registry| registry.want(rows, |_| false, Timestamp::now()));
+    store.change(|registry| registry.want(rows, |_| false, |_| Vec::new(), Timestamp::now()));
     store
 }
 
