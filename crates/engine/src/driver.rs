@@ -40,7 +40,8 @@ use waiting::Waiting;
 pub struct EngineConfig {
     /// Whose Services.
     pub classes: Classes,
-    /// How many passes at the same time, per instance.
+    /// How many passes at the same time, per instance whose provider calls something outside of this
+    /// process. What others wait for is the record alone: see [`Report::at_once`].
     pub concurrency: usize,
     /// Waits after failures.
     pub backoff: Backoff,
@@ -187,9 +188,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// An engine that knows nothing yet.
     pub fn new(config: EngineConfig, providers: Vec<Arc<P>>, reporter: Arc<R>) -> Self {
         let (asking, questions) = mpsc::channel(8);
-        // One lane per instance, and one for removals that ask several.
-        let lanes = providers.len() + 1;
-        let queue = Queue::new(lanes, config.concurrency);
+        let queue = Queue::new(&slots(&config, &providers, &*reporter));
         let handle = EngineHandle {
             questions: asking,
             book: Arc::default(),
@@ -601,6 +600,23 @@ impl<P: Provider, R: Report> Engine<P, R> {
             record.left_out = left_out;
         });
     }
+}
+
+/// Passes at the same time: of each instance, and of removals that ask several.
+fn slots<P: Provider, R: Report>(
+    config: &EngineConfig,
+    providers: &[Arc<P>],
+    reporter: &R,
+) -> Vec<usize> {
+    let of = |provider: &Arc<P>| {
+        if provider.capabilities().immediate {
+            reporter.at_once()
+        } else {
+            config.concurrency
+        }
+    };
+    let several = std::iter::once(config.concurrency);
+    providers.iter().map(of).chain(several).collect()
 }
 
 /// Whose slots a pass over a Service takes: those of the instance that holds something of it, or that it

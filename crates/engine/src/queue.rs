@@ -22,13 +22,13 @@ pub struct Queue {
     held: HashMap<ServiceKey, Instant>,
     running: BTreeMap<ServiceKey, Running>,
     lanes: Vec<Lane>,
-    /// Passes at the same time, in each lane.
-    slots: usize,
 }
 
 /// Slots of their own, and those who wait for one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lane {
+    /// Passes at the same time.
+    slots: usize,
     running: usize,
     line: VecDeque<ServiceKey>,
 }
@@ -47,8 +47,10 @@ const ROOM: usize = 64;
 // === impl Queue ===
 
 impl Queue {
-    /// An empty queue with so many lanes of so many slots each.
-    pub fn new(lanes: usize, slots: usize) -> Self {
+    /// An empty queue with a lane for each of these numbers of slots.
+    pub fn new(slots: &[usize]) -> Self {
+        let lane = |slots: &usize| Lane::new(*slots);
+        let lanes = if slots.is_empty() { &[1] } else { slots };
         Self {
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
@@ -56,10 +58,7 @@ impl Queue {
             due: HashMap::new(),
             held: HashMap::new(),
             running: BTreeMap::new(),
-            lanes: std::iter::repeat_with(Lane::default)
-                .take(lanes.max(1))
-                .collect(),
-            slots: slots.max(1),
+            lanes: lanes.iter().map(lane).collect(),
         }
     }
 
@@ -200,12 +199,11 @@ impl Queue {
 
     /// The first in the line of any lane that has a free slot.
     fn next_in_line(&mut self) -> Option<(ServiceKey, usize)> {
-        let slots = self.slots;
         self.lanes
             .iter_mut()
             .enumerate()
             .find_map(|(number, lane)| {
-                let key = (lane.running < slots).then(|| lane.line.pop_front())??;
+                let key = lane.is_free().then(|| lane.line.pop_front())??;
                 Some((key, number))
             })
     }
@@ -214,7 +212,7 @@ impl Queue {
     fn requeue_moved(&mut self, lane_of: &impl Fn(&ServiceKey) -> usize) {
         let last = self.lanes.len() - 1;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            while lane.running < self.slots
+            while lane.is_free()
                 && let Some(key) = lane.line.front()
                 && lane_of(key).min(last) != number
                 && let Some(key) = lane.line.pop_front()
@@ -240,11 +238,27 @@ impl Queue {
         }
         let number = lane_of(&key).min(self.lanes.len() - 1);
         let lane = self.lanes.get_mut(number)?;
-        if lane.running < self.slots {
+        if lane.is_free() {
             return Some((key, number));
         }
         lane.line.push_back(key);
         None
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    fn new(slots: usize) -> Self {
+        Self {
+            slots: slots.max(1),
+            running: 0,
+            line: VecDeque::new(),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.running < self.slots
     }
 }
 

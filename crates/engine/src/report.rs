@@ -33,6 +33,11 @@ pub trait Report: Send + Sync + 'static {
     /// Tells people that something happened. Best effort: a lost event changes nothing.
     fn event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
 
+    /// Returns how many writes it takes at the same time without making any of them wait long.
+    fn at_once(&self) -> usize {
+        16
+    }
+
     /// Returns how many events did not become events of their own since the start.
     fn event_counts(&self) -> EventCounts {
         EventCounts::default()

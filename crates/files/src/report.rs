@@ -6,6 +6,10 @@ use landfall_model::status::{ConditionType, ServiceStatus};
 
 use crate::store::{ManifestStore, StoreError};
 
+/// Writes at the same time. Ten thousand Services that begin together take ten batches for each of
+/// their writes, and the jobs of so many passes a few megabytes.
+const AT_ONCE: usize = 1024;
+
 impl Report for ManifestStore {
     async fn add_finalizer(
         &self,
@@ -41,6 +45,11 @@ impl Report for ManifestStore {
     ) -> Result<(), ReportError> {
         let result = Self::write_status(self, &service.key, &service.uid, status).await;
         result.map_err(|error| report_error("status", &error))
+    }
+
+    /// Whoever writes while the disk is busy shares the next sync: the more, the fewer syncs.
+    fn at_once(&self) -> usize {
+        AT_ONCE
     }
 
     /// There is nobody to send events to but whoever reads the log.

@@ -67,6 +67,10 @@ const MOST_RECENT: usize = 1024;
 /// The longest that a single write may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// Writes at the same time. Each takes a connection of its own, and the API server grants each user
+/// a share of what it does at a time.
+const AT_ONCE: usize = 64;
+
 /// How often one write may meet somebody else's.
 const ATTEMPTS: usize = 3;
 
@@ -231,6 +235,10 @@ impl Report for KubeReports {
 
     async fn event(&self, service: &ServiceRow, event: &Event) {
         self.events.announce(Occurrence::now(service, event));
+    }
+
+    fn at_once(&self) -> usize {
+        AT_ONCE
     }
 
     fn event_counts(&self) -> EventCounts {

@@ -130,6 +130,7 @@ impl Local {
             target: Target::Pod,
             exceptions: EXCEPTIONS.to_vec(),
             takes_pools: true,
+            immediate: true,
             marks: &[HELD_ADDRESSES],
             ..Capabilities::default()
         };

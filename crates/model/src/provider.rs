@@ -202,6 +202,9 @@ pub struct Capabilities {
     pub openstack: bool,
     /// Whether it gives addresses out of pools.
     pub takes_pools: bool,
+    /// Whether its steps call nothing outside of this process, so that passes wait for nothing but
+    /// the record.
+    pub immediate: bool,
     /// The annotations in [`Standing::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
     /// Answers that are not [`Capability::Supported`], by option name.

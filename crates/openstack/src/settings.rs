@@ -62,6 +62,7 @@ impl Settings {
             target: Target::Node,
             openstack: true,
             takes_pools: false,
+            immediate: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
             exceptions: vec![
                 (

@@ -3,7 +3,7 @@
 use landfall_model::provider::Provider;
 
 use super::waiting::Waiting;
-use super::{Engine, Lost};
+use super::{Engine, Lost, slots};
 use crate::leadership::Role;
 use crate::queue::Queue;
 use crate::report::Report;
@@ -82,7 +82,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
         while self.passes.join_next().await.is_some() {}
         self.running.clear();
         self.heard.clear();
-        self.queue = Queue::new(self.handle.providers.len() + 1, self.config.concurrency);
+        self.queue = Queue::new(&slots(
+            &self.config,
+            &self.handle.providers,
+            &*self.reporter,
+        ));
         self.waiting = Waiting::default();
         self.tracked.clear();
         self.by_uid.clear();

@@ -427,6 +427,10 @@ impl Report for Source {
         })
     }
 
+    fn at_once(&self) -> usize {
+        24
+    }
+
     async fn event(&self, row: &ServiceRow, event: &Event) {
         self.events.fetch_add(1, Ordering::Relaxed);
         if event.warning {

@@ -7,7 +7,7 @@ fn key(name: &str) -> ServiceKey {
 }
 
 fn queue() -> Queue {
-    Queue::new(1, 16)
+    Queue::new(&[16])
 }
 
 fn take(queue: &mut Queue, now: Instant) -> Option<ServiceKey> {
@@ -80,7 +80,7 @@ fn a_held_key_is_not_taken_before_its_time_however_often_it_is_pushed() {
 
 #[test]
 fn what_is_due_while_every_slot_is_taken_is_due_no_more() {
-    let (mut queue, now) = (Queue::new(1, 1), Instant::now());
+    let (mut queue, now) = (Queue::new(&[1]), Instant::now());
     queue.push(&key("a"));
     assert_eq!(take(&mut queue, now), Some(key("a")));
     queue.push_after(&key("b"), Duration::from_secs(1), now);
@@ -93,7 +93,7 @@ fn what_is_due_while_every_slot_is_taken_is_due_no_more() {
 
 #[test]
 fn a_lane_without_a_free_slot_holds_up_no_other() {
-    let (mut queue, now) = (Queue::new(2, 1), Instant::now());
+    let (mut queue, now) = (Queue::new(&[1, 1]), Instant::now());
     let lane_of = |key: &ServiceKey| usize::from(key.name().starts_with("other"));
     for name in ["a", "b", "other"] {
         queue.push(&key(name));
@@ -109,7 +109,7 @@ fn a_lane_without_a_free_slot_holds_up_no_other() {
 
 #[test]
 fn a_key_that_waits_for_a_slot_of_a_lane_that_it_left_takes_one_of_its_new_lane() {
-    let (mut queue, now) = (Queue::new(2, 1), Instant::now());
+    let (mut queue, now) = (Queue::new(&[1, 1]), Instant::now());
     queue.push(&key("a"));
     queue.push(&key("b"));
     assert_eq!(queue.take(now, |_| 0), Some(key("a")));
@@ -278,7 +278,7 @@ proptest! {
         acts in prop::collection::vec(act(), 0..80),
     ) {
         let mut trial = Trial {
-            queue: Queue::new(LANES, SLOTS),
+            queue: Queue::new(&[SLOTS; LANES]),
             now: Instant::now(),
             keys: Default::default(),
         };

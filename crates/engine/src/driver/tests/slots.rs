@@ -40,6 +40,17 @@ async fn the_loop_rests_while_every_slot_is_taken_and_more_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn passes_that_wait_for_the_record_alone_are_as_many_as_it_takes_at_once() {
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
+    let mut shelf = hanging();
+    shelf.capabilities.immediate = true;
+    let lab = Lab::start_over(shelf, Classes::only("local"), webs(40), leading).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(lab.shelf.looks.lock().unwrap().len(), 24);
+    assert_eq!(lab.handle.metrics.view().queued, 16);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_that_hangs_holds_up_no_other_and_no_removal_there() {
     let mut rows = webs(20);
     rows.push(inner("a"));
