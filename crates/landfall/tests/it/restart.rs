@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use landfall_model::reason::Code;
+use landfall_model::status::ConditionType;
+use landfall_model::view::ServiceView;
 
 use crate::backend::Backend;
 use crate::client;
@@ -189,7 +191,13 @@ async fn a_service_whose_file_is_broken_at_a_restart_keeps_its_address_and_is_se
     lab.write("web.yaml", &broken);
 
     lab.start().await;
-    let web = lab.ready("default/web").await;
+    let served = |it: &ServiceView| {
+        let met = |kind| it.status.condition(kind).map(|condition| condition.status);
+        met(ConditionType::Programmed) == Some(true) && met(ConditionType::Accepted) == Some(false)
+    };
+    let web = lab
+        .until("default/web", "is served and not accepted", served)
+        .await;
     assert_eq!(at(&web, 8080), address);
     assert_eq!(client::who(address).await.unwrap(), "pod");
     let problem = lab.problem(Code::InvalidManifest).await;
