@@ -71,16 +71,18 @@ async fn a_log_on_a_full_disk_stops_nothing_and_what_is_lost_is_counted() {
     // Something to log, to begin with.
     lab.signal(Signal::HUP);
     let began = Instant::now();
-    loop {
-        let metrics = lab.text("/metrics").await;
-        let mut lines = metrics.lines();
-        let lost = lines.find_map(|line| line.strip_prefix("landfall_log_lines_lost_total "));
-        if lost.expect("it is counted").parse::<u64>().unwrap() > 0 {
-            break;
-        }
+    while lost(&lab).await == 0 {
         assert!(began.elapsed() < DEADLINE, "nothing is lost");
     }
     works(lab).await;
+}
+
+/// How many lines were lost by now.
+async fn lost(lab: &Lab) -> u64 {
+    let metrics = lab.text("/metrics").await;
+    let mut lines = metrics.lines();
+    let lost = lines.find_map(|line| line.strip_prefix("landfall_log_lines_lost_total "));
+    lost.expect("it is counted").parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,6 +92,18 @@ async fn a_log_into_a_closed_pipe_stops_nothing() {
         command.stderr(closed());
     })
     .await;
+    lab.signal(Signal::HUP);
+    let began = Instant::now();
+    while lost(&lab).await == 0 {
+        assert!(began.elapsed() < DEADLINE, "nothing is lost");
+    }
+    // A line that is lost causes no other one: many requests later there are hardly more.
+    let before = lost(&lab).await;
+    for _ in 0..50 {
+        lab.text("/metrics").await;
+    }
+    let more = lost(&lab).await - before;
+    assert!(more < 100, "{more} lines were lost meanwhile");
     works(lab).await;
 }
 
