@@ -15,6 +15,7 @@ use tokio::task;
 use super::contest::Contest;
 use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
+use crate::claims::addresses as on_record;
 use crate::pass::{Job, Outcome, PassEnd, Writing};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -77,7 +78,7 @@ impl Running {
             instances,
             calls,
             row: job.row.clone(),
-            addresses: job.status.addresses().collect(),
+            addresses: on_record(&job.status),
             holds: job.intent.as_ref().and_then(Holds::of),
         }
     }
@@ -280,8 +281,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if end.outcome == Outcome::Removed {
             return true;
         }
-        let left = |address: &IpAddr| end.status.addresses().all(|it| it != *address);
-        let mut gives_back = ran.addresses.iter().any(left);
+        let kept = on_record(&end.status);
+        let mut gives_back = ran.addresses.iter().any(|it| !kept.contains(it));
         if let Some(tracked) = self.tracked.get_mut(&ran.key) {
             // An address is free once no record names it, which may take more passes than one.
             tracked.gave_up |= gives_back;
