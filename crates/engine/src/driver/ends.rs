@@ -158,6 +158,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.queue.hold(&key, pause, now);
         }
         self.queue.finish(&key);
+        let served = ran.holds.is_some();
         let gives_back = self.gives_back(&mut ran, &end);
         self.line_up(&ran, &end);
         let Some(tracked) = self.tracked.get_mut(&key) else {
@@ -166,6 +167,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracked.last_failure.clone_from(&end.failure);
         tracked.telling.clone_from(&end.telling);
         tracked.marks.clone_from(&end.status.marks);
+        if served {
+            tracked.published.clone_from(&end.status.ingress);
+        }
         let course = &mut tracked.course;
         course.last = Some((end.outcome, now));
         course.unsure = end.writing == Writing::Unsure;
@@ -203,6 +207,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 tracked.further.clear();
                 // What comes back after this begins from nothing, as it would for another process.
                 tracked.accepted = None;
+                tracked.published.clear();
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self

@@ -145,6 +145,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         let persisted = Persisted {
             obsolete: tracked.obsolete,
+            published: tracked.published.clone(),
             ..persisted
         };
         let job = Job {
@@ -192,6 +193,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             instance: name.filter(|_| row.class.is_none()).map(str::to_owned),
             accepted: text,
             obsolete: &[],
+            published: Vec::new(),
             forfeited: forfeited.map(|it| it.address).collect(),
         };
         (persisted, remarks)

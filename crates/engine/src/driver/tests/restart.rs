@@ -335,6 +335,35 @@ async fn a_finalizer_that_is_taken_off_by_hand_lets_go_of_what_is_held_and_publi
     lab.stop().await;
 }
 
+/// A Service whose newest version was refused, and of which no version before that is known.
+fn unserved(name: &str, address: &str) -> Arc<ServiceRow> {
+    let row = svc(name).port(80).holding(address).with(|row| {
+        row.finalized = true;
+        row.status.conditions = vec![begun()];
+    });
+    row.annotated(MODE, "sideways").row()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_program_takes_out_of_an_unserved_service_is_published_again() {
+    let lab = Lab::start(9, vec![unserved("a", "127.77.0.1")]).await;
+    refused(&lab, "a").await;
+    lab.until_ready().await;
+    let published = row(&lab, "a").status.ingress;
+    for conflicts in [0, 1] {
+        *lab.source.conflicts.lock().unwrap() = conflicts;
+        lab.apply(edited(&lab, "a", |row| row.status.ingress.clear()))
+            .await;
+        lab.until("it is there again", |rows| {
+            rows[&key("a")].status.ingress == published
+        })
+        .await;
+    }
+    let truth = reason(&row(&lab, "a"), ConditionType::Addressed);
+    assert_eq!(truth, (true, Code::Assigned));
+    lab.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_successor() {
     let going = svc("a").port(80).holding("127.77.0.1").with(|row| {
