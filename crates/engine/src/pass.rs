@@ -656,7 +656,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let mut status = self.compose(job, end, standing, refused);
         // Also on what is refused: nobody may know yet what an earlier process has made for it. And
         // somebody may have taken the finalizer off.
-        let finalize = job.intent.is_some() && !end.finalized;
+        let holds = job.intent.is_some() || !status.ingress.is_empty();
+        let finalize = holds && !end.finalized;
         if status != end.status || finalize {
             job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;

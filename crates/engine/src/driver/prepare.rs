@@ -138,9 +138,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             None => errors.extend(remarks),
         }
         note_invalid_newest(&row, &mut errors);
+        let provider = self.handle.providers.get(instance);
+        let recalls = provider.is_some_and(|it| it.capabilities().takes_pools);
         let tracked = self.track(&row);
         if intent.is_some() {
             tracked.accepted = accepted;
+            tracked.holder = Some(instance);
+        } else if recalls && !tracked.published.is_empty() {
+            // It was recalled, and has to be given back.
             tracked.holder = Some(instance);
         }
         let persisted = Persisted {
