@@ -13,7 +13,7 @@ use landfall_model::intent::Claim;
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES};
+use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES, ServiceStatus};
 use landfall_model::wire::accepted_from_text;
 use landfall_model::{Code, Reason, ServiceKey, Uid};
 
@@ -121,7 +121,7 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
     if row.deleting && !row.finalized {
         return None;
     }
-    let addresses = addresses(row);
+    let addresses = addresses(&row.status);
     if addresses.is_empty() {
         return None;
     }
@@ -179,13 +179,14 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
     bad.map(complaint).collect()
 }
 
-/// The addresses in the status; where it publishes a name instead, those that are noted beside it.
-fn addresses(row: &ServiceRow) -> Vec<IpAddr> {
-    let published: Vec<IpAddr> = row.status.addresses().collect();
+/// Returns the addresses in a status; where it publishes a name instead, those that are noted
+/// beside it.
+pub(crate) fn addresses(status: &ServiceStatus) -> Vec<IpAddr> {
+    let published: Vec<IpAddr> = status.addresses().collect();
     if !published.is_empty() {
         return published;
     }
-    let noted = row.status.marks.get(HELD_ADDRESSES);
+    let noted = status.marks.get(HELD_ADDRESSES);
     noted
         .into_iter()
         .flat_map(|text| held(text))

@@ -416,6 +416,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
             provider.recall(claims);
         }
         self.forfeited = record.forfeited;
+        for (key, tracked) in &mut self.tracked {
+            let row = self.world.service(key);
+            let row = row.filter(|row| row.uid == tracked.uid);
+            tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
+        }
         // After what is ours: where both are on record with an address, ours goes on being served.
         self.lost.claims = lost(&self.world, &self.config.classes);
         self.reserve();
@@ -503,6 +508,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 last_failure: None,
                 telling: Telling::default(),
                 marks: row.status.marks.clone(),
+                published: row.status.ingress.clone(),
                 holder: None,
                 further: Vec::new(),
                 replacing: false,

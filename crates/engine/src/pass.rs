@@ -18,7 +18,7 @@ use landfall_model::provider::{
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::{
-    ACCEPTED_VERSION, ConditionType, ENGINE_MARKS, INSTANCE, ServiceStatus,
+    ACCEPTED_VERSION, ConditionType, ENGINE_MARKS, INSTANCE, IngressAddress, ServiceStatus,
 };
 
 use crate::metrics::Metrics;
@@ -62,6 +62,8 @@ pub struct Persisted {
     pub accepted: Option<String>,
     /// Annotations of an instance that served it before and has cleared everything away.
     pub obsolete: &'static [&'static str],
+    /// What was published when it was last known what the Service holds.
+    pub published: Vec<IngressAddress>,
     /// Addresses in the status that another Service holds.
     pub forfeited: Vec<IpAddr>,
 }
@@ -243,6 +245,19 @@ impl Persisted {
         }
     }
 
+    /// Returns what stands of a Service of which no version can be served. What is held was read
+    /// from what was published, and that goes back there if another program takes it out.
+    fn unserved_standing(&self, status: &ServiceStatus) -> Standing {
+        let mut standing = unknown_standing(status);
+        if standing.ingress.is_empty() {
+            standing.ingress.clone_from(&self.published);
+        }
+        let forfeited = &self.forfeited;
+        let ingress = &mut standing.ingress;
+        ingress.retain(|entry| entry.ip.is_none_or(|ip| !forfeited.contains(&ip)));
+        standing
+    }
+
     /// The annotations that shall be on the Service: what the provider says now, what it does not
     /// know as it was, and our own; the instance as it was.
     fn marks(
@@ -337,11 +352,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             end.outcome = Outcome::Refused;
             end.failure = job.errors.first().map(ToString::to_string);
             // What is held stays held, and its address stays published.
-            let mut standing = unknown_standing(&job.status);
-            let forfeited = &job.persisted.forfeited;
-            standing
-                .ingress
-                .retain(|entry| entry.ip.is_none_or(|ip| !forfeited.contains(&ip)));
+            let standing = job.persisted.unserved_standing(&job.status);
             return self.report(job, end, &standing, &[]).await;
         };
         end.reasons.extend(intent.remarks.iter().cloned());
@@ -645,7 +656,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let mut status = self.compose(job, end, standing, refused);
         // Also on what is refused: nobody may know yet what an earlier process has made for it. And
         // somebody may have taken the finalizer off.
-        let finalize = job.intent.is_some() && !end.finalized;
+        let holds = job.intent.is_some() || !status.ingress.is_empty();
+        let finalize = holds && !end.finalized;
         if status != end.status || finalize {
             job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;

@@ -15,6 +15,7 @@ use tokio::task;
 use super::contest::Contest;
 use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
+use crate::claims::addresses as on_record;
 use crate::pass::{Job, Outcome, PassEnd, Writing};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -77,7 +78,7 @@ impl Running {
             instances,
             calls,
             row: job.row.clone(),
-            addresses: job.status.addresses().collect(),
+            addresses: on_record(&job.status),
             holds: job.intent.as_ref().and_then(Holds::of),
         }
     }
@@ -157,6 +158,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.queue.hold(&key, pause, now);
         }
         self.queue.finish(&key);
+        let served = ran.holds.is_some();
         let gives_back = self.gives_back(&mut ran, &end);
         self.line_up(&ran, &end);
         let Some(tracked) = self.tracked.get_mut(&key) else {
@@ -165,6 +167,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracked.last_failure.clone_from(&end.failure);
         tracked.telling.clone_from(&end.telling);
         tracked.marks.clone_from(&end.status.marks);
+        if served {
+            tracked.published.clone_from(&end.status.ingress);
+        }
         let course = &mut tracked.course;
         course.last = Some((end.outcome, now));
         course.unsure = end.writing == Writing::Unsure;
@@ -208,6 +213,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 tracked.further.clear();
                 // What comes back after this begins from nothing, as it would for another process.
                 tracked.accepted = None;
+                tracked.published.clear();
                 tracked.failures = 0;
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
@@ -286,8 +292,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if end.outcome == Outcome::Removed {
             return true;
         }
-        let left = |address: &IpAddr| end.status.addresses().all(|it| it != *address);
-        let mut gives_back = ran.addresses.iter().any(left);
+        let kept = on_record(&end.status);
+        let mut gives_back = ran.addresses.iter().any(|it| !kept.contains(it));
         if let Some(tracked) = self.tracked.get_mut(&ran.key) {
             // An address is free once no record names it, which may take more passes than one.
             tracked.gave_up |= gives_back;

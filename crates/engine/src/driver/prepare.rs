@@ -138,13 +138,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
             None => errors.extend(remarks),
         }
         note_invalid_newest(&row, &mut errors);
+        let provider = self.handle.providers.get(instance);
+        let recalls = provider.is_some_and(|it| it.capabilities().takes_pools);
         let tracked = self.track(&row);
         if intent.is_some() {
             tracked.accepted = accepted;
             tracked.holder = Some(instance);
+        } else if recalls && !tracked.published.is_empty() {
+            // It was recalled, and has to be given back.
+            tracked.holder = Some(instance);
         }
         let persisted = Persisted {
             obsolete: tracked.obsolete,
+            published: tracked.published.clone(),
             ..persisted
         };
         let job = Job {
@@ -192,6 +198,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             instance: name.filter(|_| row.class.is_none()).map(str::to_owned),
             accepted: text,
             obsolete: &[],
+            published: Vec::new(),
             forfeited: forfeited.map(|it| it.address).collect(),
         };
         (persisted, remarks)

@@ -31,6 +31,9 @@ pub(super) struct Tracked {
     /// The marks as the last pass left them, whether or not the source has told them back: a removal
     /// needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
+    /// What its status published when its claim was read from there, or as the last pass left it
+    /// that served a version.
+    pub(super) published: Vec<IngressAddress>,
     /// The instance with which something of it may exist outside.
     pub(super) holder: Option<usize>,
     /// Others with which something may exist, too: it is not known which one served it.

@@ -371,12 +371,23 @@ async fn no_node_may_deliver_around_the_listener() {
 
 #[tokio::test]
 async fn an_address_that_had_to_be_given_up_wakes_who_waits_for_it() {
-    let lab = Lab::start("127.78.2.7").await;
+    gives_up_an_address("127.78.2.7", None).await;
+}
+
+#[tokio::test]
+async fn an_address_behind_a_name_that_had_to_be_given_up_wakes_who_waits_for_it() {
+    gives_up_an_address("127.78.2.17", Some("web.example.com")).await;
+}
+
+async fn gives_up_an_address(address: &str, hostname: Option<&str>) {
+    let lab = Lab::start(address).await;
     let with_key = |name: &str, port, key: &str| {
-        svc(name)
-            .port(port)
-            .annotated("landfall.dev/sharing-key", key)
-            .row()
+        let service = svc(name).port(port);
+        let service = match hostname {
+            Some(hostname) => service.annotated("landfall.dev/hostname", hostname),
+            None => service,
+        };
+        service.annotated("landfall.dev/sharing-key", key).row()
     };
     lab.edit(&with_key("a", 8081, "k")).await;
     lab.edit(&with_key("b", 8082, "k")).await;

@@ -335,6 +335,75 @@ async fn a_finalizer_that_is_taken_off_by_hand_lets_go_of_what_is_held_and_publi
     lab.stop().await;
 }
 
+/// A Service whose newest version was refused, and of which no version before that is known.
+fn unserved(name: &str, address: &str) -> Arc<ServiceRow> {
+    let row = svc(name).port(80).holding(address).with(|row| {
+        row.finalized = true;
+        row.status.conditions = vec![begun()];
+    });
+    row.annotated(MODE, "sideways").row()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_program_takes_out_of_an_unserved_service_is_published_again() {
+    let lab = Lab::start(9, vec![unserved("a", "127.77.0.1")]).await;
+    refused(&lab, "a").await;
+    lab.until_ready().await;
+    let published = row(&lab, "a").status.ingress;
+    for conflicts in [0, 1] {
+        *lab.source.conflicts.lock().unwrap() = conflicts;
+        lab.apply(edited(&lab, "a", |row| row.status.ingress.clear()))
+            .await;
+        lab.until("it is there again", |rows| {
+            rows[&key("a")].status.ingress == published
+        })
+        .await;
+    }
+    let truth = reason(&row(&lab, "a"), ConditionType::Addressed);
+    assert_eq!(truth, (true, Code::Assigned));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unserved_service_that_holds_an_address_gets_its_finalizer_back() {
+    let lab = Lab::start(9, vec![unserved("a", "127.77.0.1")]).await;
+    refused(&lab, "a").await;
+    lab.until_ready().await;
+    lab.apply(edited(&lab, "a", |row| row.finalized = false))
+        .await;
+    lab.until("the finalizer is back", |rows| rows[&key("a")].finalized)
+        .await;
+    assert_eq!(row(&lab, "a").status.ingress, ingress(1));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_unserved_service_held_is_given_back_when_it_is_gone() {
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.takes_pools = true;
+    let classes = Classes::only("local");
+    let (_lead, leading) = watch::channel(Role::Leading { term: 1 });
+    let rows = vec![unserved("a", "127.77.0.1")];
+    let lab = Lab::start_on(shelf, Vec::new(), classes, rows, leading).await;
+    refused(&lab, "a").await;
+    assert!(holds(&lab.shelf, "a"), "it was recalled");
+    // Its finalizer was taken off by force.
+    lab.source.rows.lock().unwrap().remove(&key("a"));
+    lab.source
+        .facts
+        .send(Fact::ServiceGone(key("a")))
+        .await
+        .unwrap();
+    let given_back = async {
+        while holds(&lab.shelf, "a") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let given_back = tokio::time::timeout(Duration::from_secs(20), given_back);
+    given_back.await.expect("it is given back in 20 s");
+    lab.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_successor() {
     let going = svc("a").port(80).holding("127.77.0.1").with(|row| {
