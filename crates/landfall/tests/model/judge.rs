@@ -554,9 +554,9 @@ impl Judge {
             let granted = requested.is_some_and(|requested| {
                 !earlier.addresses.contains(&requested) && settled.addresses == [requested]
             });
-            // Where the accepted version is not on record, a process that begins knows the newest one
-            // only. By that two Services may not share any more what they shared, and either of them
-            // loses it: which of the two was edited is not on record.
+            // Where the accepted version is not on record, a process that begins knows only the
+            // newest one. By that two Services may not share any more what they shared, and either
+            // of them loses it: which of the two was edited is not on record.
             let contested = !records_accepted
                 && earlier.process != process
                 && before.iter().any(|(uid, other)| {
