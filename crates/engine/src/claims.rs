@@ -186,12 +186,13 @@ pub(crate) fn addresses(status: &ServiceStatus) -> Vec<IpAddr> {
     if !published.is_empty() {
         return published;
     }
-    let noted = status.marks.get(HELD_ADDRESSES);
-    noted
-        .into_iter()
-        .flat_map(|text| held(text))
-        .flatten()
-        .collect()
+    let text = status.marks.get(HELD_ADDRESSES);
+    text.into_iter().flat_map(|text| noted(text)).collect()
+}
+
+/// Returns the addresses of a mark.
+pub(crate) fn noted(text: &str) -> impl Iterator<Item = IpAddr> {
+    held(text).flatten()
 }
 
 /// The addresses of a mark, each with what stands there where it is none.

@@ -18,9 +18,11 @@ use landfall_model::provider::{
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::{
-    ACCEPTED_VERSION, ConditionType, ENGINE_MARKS, INSTANCE, IngressAddress, ServiceStatus,
+    ACCEPTED_VERSION, ConditionType, ENGINE_MARKS, HELD_ADDRESSES, INSTANCE, IngressAddress,
+    ServiceStatus,
 };
 
+use crate::claims;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::report::{Event, Report, ReportError};
@@ -252,9 +254,23 @@ impl Persisted {
         if standing.ingress.is_empty() {
             standing.ingress.clone_from(&self.published);
         }
-        let forfeited = &self.forfeited;
-        let ingress = &mut standing.ingress;
-        ingress.retain(|entry| entry.ip.is_none_or(|ip| !forfeited.contains(&ip)));
+        if self.forfeited.is_empty() {
+            return standing;
+        }
+        let keeps = |address: &IpAddr| !self.forfeited.contains(address);
+        standing
+            .ingress
+            .retain(|entry| entry.ip.is_none_or(|address| keeps(&address)));
+        // A name is published in place of the addresses that are noted beside it.
+        let noted = standing.marks.remove(HELD_ADDRESSES).unwrap_or_default();
+        let kept = claims::noted(&noted).filter(keeps);
+        let kept: Vec<String> = kept.map(|address| address.to_string()).collect();
+        if kept.is_empty() {
+            standing.ingress.retain(|entry| entry.ip.is_some());
+        } else {
+            let mark = (HELD_ADDRESSES.to_owned(), kept.join(","));
+            standing.marks.extend([mark]);
+        }
         standing
     }
 

@@ -60,6 +60,10 @@ struct Past {
 struct Settled {
     addresses: Vec<IpAddr>,
     causes: [u32; 4],
+    /// How many versions of it there were.
+    versions: usize,
+    /// The process that ran then.
+    process: u64,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +156,11 @@ impl Past {
                 && version.number >= first
                 && version.number > self.removed
         })
+    }
+
+    fn is_valid(&self, number: u64) -> bool {
+        let mut versions = self.versions.iter();
+        versions.any(|version| version.number == number && version.valid)
     }
 
     fn newest(&self) -> Option<&Version> {
@@ -310,7 +319,11 @@ impl Judge {
                 past.removed = of;
                 past.removals += 1;
             }
-            Some(condition) if condition.status => past.accepted = Some((of, process)),
+            // A finalizer is written with the status as it was, which speaks of an earlier version
+            // where the newest is invalid. That none of these stays accepted is judged in the end.
+            Some(condition) if condition.status && past.is_valid(of) => {
+                past.accepted = Some((of, process));
+            }
             Some(_) => {}
         }
     }
@@ -373,7 +386,7 @@ impl Judge {
                 ));
             }
         }
-        self.judge_stability(services);
+        self.judge_stability(services, records_accepted);
     }
 
     /// Where pools are said to be exhausted, every address of theirs is on record.
@@ -507,10 +520,10 @@ impl Judge {
     }
 
     /// No address changes without a cause.
-    fn judge_stability(&self, services: &[ServiceRow]) {
+    fn judge_stability(&self, services: &[ServiceRow], records_accepted: bool) {
         let notes = self.notes();
         let before = notes.settled.clone();
-        let pools = notes.pools;
+        let (pools, process) = (notes.pools, notes.processes);
         let now: Vec<(&ServiceRow, Option<IpAddr>, Settled)> = services
             .iter()
             .filter(|row| row.wants_load_balancer && !row.deleting)
@@ -520,9 +533,17 @@ impl Judge {
                 let settled = Settled {
                     addresses: on_record(row),
                     causes: [past.valid_edits, past.removals, past.lost_records, pools],
+                    versions: past.versions.len(),
+                    process,
                 };
                 (row, requested, settled)
             })
+            .collect();
+        let written = |uid: &Uid| notes.pasts.get(uid).map_or(0, |past| past.versions.len());
+        let edited: BTreeSet<&Uid> = before
+            .iter()
+            .filter(|(uid, earlier)| written(uid) != earlier.versions)
+            .map(|(uid, _)| uid)
             .collect();
         drop(notes);
         for (row, requested, settled) in &now {
@@ -533,8 +554,21 @@ impl Judge {
             let granted = requested.is_some_and(|requested| {
                 !earlier.addresses.contains(&requested) && settled.addresses == [requested]
             });
+            // Where the accepted version is not on record, a process that begins knows only the
+            // newest one. By that two Services may not share any more what they shared, and either
+            // of them loses it: which of the two was edited is not on record.
+            let contested = !records_accepted
+                && earlier.process != process
+                && before.iter().any(|(uid, other)| {
+                    *uid != row.uid
+                        && edited.contains(uid)
+                        && other
+                            .addresses
+                            .iter()
+                            .any(|it| earlier.addresses.contains(it))
+                });
             let lost = !earlier.addresses.is_empty() && earlier.addresses != settled.addresses;
-            if earlier.causes == settled.causes && lost && !granted {
+            if earlier.causes == settled.causes && lost && !granted && !contested {
                 self.violation(format!(
                     "{} had {:?} and has {:?}, and nothing of it changed",
                     row.key, earlier.addresses, settled.addresses

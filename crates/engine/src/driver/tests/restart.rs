@@ -405,6 +405,39 @@ async fn what_an_unserved_service_held_is_given_back_when_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unserved_service_publishes_no_name_for_an_address_that_another_one_holds() {
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.takes_pools = true;
+    shelf.capabilities.marks = &[HELD_ADDRESSES];
+    let mut named = ServiceRow::clone(&unserved("b", "127.77.0.1"));
+    named.status.ingress = vec![IngressAddress {
+        hostname: Some("web.example.com".to_owned()),
+        ..IngressAddress::default()
+    }];
+    let noted = (HELD_ADDRESSES.to_owned(), "127.77.0.1".to_owned());
+    named.status.marks.extend([noted]);
+    let rows = vec![unserved("a", "127.77.0.1"), Arc::new(named)];
+    let (_lead, leading) = watch::channel(Role::Leading { term: 1 });
+    let lab = Lab::start_on(shelf, Vec::new(), Classes::only("local"), rows, leading).await;
+    lab.until_ready().await;
+    for edited_later in [false, true] {
+        if edited_later {
+            let noted = edited(&lab, "b", |row| {
+                row.annotations
+                    .insert("example.com/note".to_owned(), "1".to_owned());
+                row.generation = Some(2);
+            });
+            lab.apply(noted).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(row(&lab, "a").status.ingress, ingress(1));
+        assert_eq!(row(&lab, "b").status.ingress, []);
+        assert_eq!(mark(&lab, "b", HELD_ADDRESSES), None);
+    }
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_successor() {
     let going = svc("a").port(80).holding("127.77.0.1").with(|row| {
         row.deleting = true;
