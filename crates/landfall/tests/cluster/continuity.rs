@@ -70,7 +70,8 @@ impl Scene {
             let name = format!("web-{number}");
             let manifest = format!(
                 "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
-                 {{landfall.dev/endpoints: \"{}\"}}\nspec:\n  type: LoadBalancer\n  \
+                 {{landfall.dev/timeout-client-data: 1h, landfall.dev/timeout-member-data: 1h, \
+                 landfall.dev/endpoints: \"{}\"}}\nspec:\n  type: LoadBalancer\n  \
                  ports: [{{port: 8080}}]\n",
                 scene.range.member(1)
             );
