@@ -1,8 +1,8 @@
 //! What is on record: what a process that starts believes of the Services that it finds. Pure.
 //!
-//! A claim is read from the Service alone: its status, its annotations, its spec. Whether its newest
-//! version can be served plays no part in it, so that nothing which is wrong with a Service, or with
-//! what it refers to, takes its address away.
+//! A claim is read from the Service alone: its status, its annotations, its spec. Whether its
+//! newest version can be served plays no part in it, so that nothing which is wrong with a Service,
+//! or with what it refers to, takes its address away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

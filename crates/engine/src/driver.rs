@@ -40,8 +40,8 @@ use waiting::Waiting;
 pub struct EngineConfig {
     /// Whose Services.
     pub classes: Classes,
-    /// How many passes at the same time, per instance whose provider calls something outside of this
-    /// process. What others wait for is the record alone: see [`Report::at_once`].
+    /// How many passes at the same time, per instance whose provider calls something outside of
+    /// this process. What others wait for is the record alone: see [`Report::at_once`].
     pub concurrency: usize,
     /// Waits after failures.
     pub backoff: Backoff,
@@ -85,7 +85,8 @@ pub struct Engine<P, R> {
     passes: JoinSet<(Duration, PassEnd)>,
     audits: Audits,
     running: HashMap<task::Id, Running>,
-    /// Services of which something was told while a pass over them ran that may be the pass's own writing.
+    /// Services of which something was told while a pass over them ran that may be the pass's own
+    /// writing.
     heard: HashSet<ServiceKey>,
 }
 
@@ -113,8 +114,8 @@ struct Errand {
 /// How often an idle loop says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Facts that come within this time are decided on together: one edit of a manifest, or one rollout,
-/// is several facts, and a load balancer should not see the states in between.
+/// Facts that come within this time are decided on together: one edit of a manifest, or one
+/// rollout, is several facts, and a load balancer should not see the states in between.
 const TOGETHER: Duration = Duration::from_millis(10);
 
 /// Pools come into force together once none has changed for this long: a range that passes from one
@@ -341,9 +342,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and a
-    /// change that is under way, are not disturbed, and who has just failed has a moment's rest: nodes
-    /// may come and go every second.
+    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and
+    /// a change that is under way, are not disturbed, and who has just failed has a moment's rest:
+    /// nodes may come and go every second.
     fn push_all(&mut self) {
         let now = clock();
         let ours: Vec<ServiceKey> = self
@@ -625,8 +626,8 @@ fn slots<P: Provider, R: Report>(
     providers.iter().map(of).chain(several).collect()
 }
 
-/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or that it
-/// is for; `None`: of several, perhaps.
+/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or
+/// that it is for; `None`: of several, perhaps.
 fn lane(
     key: &ServiceKey,
     tracked: &HashMap<ServiceKey, Tracked>,
@@ -646,7 +647,8 @@ fn lane(
     }
 }
 
-/// Decides which pools are in force, and hands each instance its own. Returns what is wrong with any.
+/// Decides which pools are in force, and hands each instance its own. Returns what is wrong with
+/// any.
 pub fn hand_out_pools<P: Provider>(
     world: &mut World,
     classes: &Classes,
