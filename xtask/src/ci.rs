@@ -10,6 +10,7 @@ use crate::debian::{self, FOR_BENCH, FOR_TESTS};
 use crate::image;
 use crate::openstack;
 use crate::place::Place;
+use crate::soak;
 use crate::stage::Stages;
 use crate::tools;
 
@@ -24,6 +25,7 @@ This is the README's test command, and what .ci/run calls. Stages, in order:
   static program      the binary as it is shipped
   image, try          the container image, run from nothing but its own files
   demo                `landfall demo --once`: real requests through every address
+  soak                a minute of it
   bench               short runs of the benchmarks: that they work, not how fast they are
 The first stage that fails ends it, with the command to repeat that stage by.";
 
@@ -39,7 +41,7 @@ const RUN_DEADLINE: Duration = Duration::from_mins(10);
 /// Runs everything.
 pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut stages =
-        Stages::new(1 + tools::STAGES + check::STAGES + openstack::STAGES + 1 + image::STAGES + 4);
+        Stages::new(1 + tools::STAGES + check::STAGES + openstack::STAGES + 1 + image::STAGES + 5);
     debian::install(&mut stages, &[FOR_TESTS, FOR_BENCH]).await?;
     tools::install(&mut stages, place).await?;
     check::stages(&mut stages, place).await?;
@@ -68,6 +70,8 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut demo = Command::new(&landfall);
     demo.current_dir(&place.root).args(["demo", "--once"]);
     stages.run("demo", RUN_DEADLINE, &mut demo).await?;
+    let mut minute = soak::command(place, 1);
+    stages.run("soak", RUN_DEADLINE, &mut minute).await?;
 
     let mut fill = cargo(
         place,

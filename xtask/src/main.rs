@@ -13,6 +13,7 @@ mod bench;
 mod check;
 mod ci;
 mod debian;
+mod fuzz;
 mod generate;
 mod go;
 mod image;
@@ -21,6 +22,7 @@ mod packaging;
 mod place;
 mod screenshots;
 mod search;
+mod soak;
 mod stage;
 mod tools;
 
@@ -69,6 +71,12 @@ enum Command {
     /// Run all property tests with fresh seeds, at length
     #[command(after_help = search::HELP)]
     Search(search::SearchArgs),
+    /// Feed what reads the network with random input, at length
+    #[command(after_help = fuzz::HELP)]
+    Fuzz(fuzz::FuzzArgs),
+    /// Misuse Services in every way for an hour, beside others under load, and measure those
+    #[command(after_help = soak::HELP)]
+    Soak(soak::SoakArgs),
     /// Take pictures of the status page, light, dark and on a telephone
     #[command(after_help = screenshots::HELP)]
     Screenshots(screenshots::ScreenshotsArgs),
@@ -100,6 +108,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Openstack(command) => stage::block_on(openstack::run(&place, command)),
         Command::Bench(bench) => bench::run(&place, bench),
         Command::Search(args) => stage::block_on(search::run(&place, &args)),
+        Command::Fuzz(args) => stage::block_on(fuzz::run(&place, &args)),
+        Command::Soak(args) => stage::block_on(soak::run(&place, &args)),
         Command::Screenshots(args) => stage::block_on(screenshots::run(&place, &args)),
     }
 }

@@ -6,6 +6,9 @@
 
 use std::collections::BTreeSet;
 
+use landfall_model::dialect::cidr;
+use landfall_model::limits::Limits;
+use landfall_model::reach::{MemberRules, Setting};
 use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +23,41 @@ pub struct Config {
     /// The provider instances of this process; at least one.
     #[schemars(length(min = 1))]
     pub instances: Vec<Instance>,
+    /// How much one Service or one namespace may have.
+    #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
+    pub limits: LimitsConfig,
+}
+
+/// How much one Service or one namespace may have. What is new beyond a limit is refused with
+/// `LimitReached`; what was there before stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Ports of one Service; 1000 unless given.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports_per_service: Option<u32>,
+    /// Members of one Service, those of all its ports together; 10000 unless given.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members_per_service: Option<u32>,
+    /// Secrets with certificates that one Service names; 64 unless given.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificates_per_service: Option<u32>,
+    /// Open listeners of the Services of one namespace. Unless given: with manifests any number, in
+    /// a cluster half of what the file descriptors of the process let be.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports_per_namespace: Option<u32>,
+    /// Secrets that are watched for the Services of one namespace; 256 unless given.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets_per_namespace: Option<u32>,
+    /// Secrets that are watched in all; 4096 unless given.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<u32>,
 }
 
 /// One provider instance: it serves the class `landfall.dev/NAME`.
@@ -38,6 +76,24 @@ pub struct Instance {
     /// default instance takes.
     #[serde(default)]
     pub pools: Vec<PoolConfig>,
+    /// Which addresses may be members, where members are pods. Link-local, unspecified, multicast
+    /// and broadcast addresses, those of address pools and the admin endpoint never are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<MembersConfig>,
+}
+
+/// Which addresses may be members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct MembersConfig {
+    /// Prefixes that `landfall.dev/endpoints` may name. Unless given: none in a cluster, and any
+    /// with manifests. In a cluster, loopback only by a prefix within 127.0.0.0/8 or by `::1/128`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Vec<String>>,
+    /// Prefixes that `EndpointSlice` objects may name. Unless given: any, in a cluster without
+    /// loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Vec<String>>,
 }
 
 /// The kinds of providers.
@@ -65,6 +121,10 @@ pub struct PoolConfig {
     /// Leave out IPv4 addresses that end in .0 or .255.
     #[serde(rename = "avoidBuggyIPs", default)]
     pub avoid_buggy_ips: bool,
+    /// Whether Services of different namespaces may share an address, by equal sharing keys. On an
+    /// `IPAddressPool` the annotation `landfall.dev/share-across-namespaces: "true"` says the same.
+    #[serde(default)]
+    pub share_across_namespaces: bool,
     /// Whom it serves, and how eagerly.
     #[serde(default)]
     pub service_allocation: Option<AllocationConfig>,
@@ -152,6 +212,10 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
     if config.instances.is_empty() {
         return refuse("instances".to_owned(), "[]", "name at least one instance");
     }
+    if let Some(key) = config.limits.nothing() {
+        let why = "write a number of at least 1, or leave it out";
+        return refuse(format!("limits.{key}"), "0", why);
+    }
     let (mut names, mut pools) = (BTreeSet::new(), BTreeSet::new());
     let mut default: Option<&str> = None;
     for (index, instance) in config.instances.iter().enumerate() {
@@ -184,6 +248,14 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
                 return refuse(at("pools"), &pool.name, why);
             }
         }
+        for (list, prefixes) in instance.members.iter().flat_map(MembersConfig::lists) {
+            for (position, text) in prefixes.iter().flatten().enumerate() {
+                if let Err(refusal) = cidr(text) {
+                    let key = at(&format!("members.{list}[{position}]"));
+                    return refuse(key, text, &refusal.remedy);
+                }
+            }
+        }
         for (position, pool) in instance.pools.iter().enumerate() {
             if !pools.insert(&pool.name) {
                 let key = at(&format!("pools[{position}].name"));
@@ -212,9 +284,11 @@ impl Config {
             provider: ProviderKind::Local,
             default: true,
             pools: Vec::new(),
+            members: None,
         };
         Self {
             instances: vec![instance],
+            limits: LimitsConfig::default(),
         }
     }
 
@@ -239,6 +313,78 @@ impl Config {
     }
 }
 
+// === impl LimitsConfig ===
+
+impl LimitsConfig {
+    /// The limits; `listeners` is how many a namespace may have where nothing is said.
+    pub fn limits(&self, listeners: Option<usize>) -> Limits {
+        let usual = Limits::default();
+        let or = |given: Option<u32>, usual: usize| {
+            given.map_or(usual, |given| usize::try_from(given).unwrap_or(usize::MAX))
+        };
+        Limits {
+            ports_per_service: or(self.ports_per_service, usual.ports_per_service),
+            members_per_service: or(self.members_per_service, usual.members_per_service),
+            certificates_per_service: or(
+                self.certificates_per_service,
+                usual.certificates_per_service,
+            ),
+            ports_per_namespace: match self.ports_per_namespace {
+                Some(_) => Some(or(self.ports_per_namespace, usize::MAX)),
+                None => listeners,
+            },
+            secrets_per_namespace: or(self.secrets_per_namespace, usual.secrets_per_namespace),
+            secrets: or(self.secrets, usual.secrets),
+        }
+    }
+
+    /// The key of a limit that would let nothing be.
+    fn nothing(&self) -> Option<&'static str> {
+        let all = [
+            ("portsPerService", self.ports_per_service),
+            ("membersPerService", self.members_per_service),
+            ("certificatesPerService", self.certificates_per_service),
+            ("portsPerNamespace", self.ports_per_namespace),
+            ("secretsPerNamespace", self.secrets_per_namespace),
+            ("secrets", self.secrets),
+        ];
+        let found = all.into_iter().find(|(_, given)| *given == Some(0));
+        found.map(|(key, _)| key)
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+// === impl Instance ===
+
+impl Instance {
+    /// What may be a member, with Services of this setting.
+    pub fn member_rules(&self, setting: Setting) -> MemberRules {
+        let [annotations, slices] = match &self.members {
+            Some(members) => members.lists().map(|(_, texts)| {
+                let texts = texts.as_deref()?;
+                // Those that can't be read were refused with the file.
+                Some(texts.iter().filter_map(|text| cidr(text).ok()).collect())
+            }),
+            None => [None, None],
+        };
+        MemberRules {
+            setting,
+            annotations,
+            slices,
+            admin: None,
+        }
+    }
+}
+
+impl MembersConfig {
+    fn lists(&self) -> [(&'static str, &Option<Vec<String>>); 2] {
+        [("annotations", &self.annotations), ("slices", &self.slices)]
+    }
+}
+
 // === impl PoolConfig ===
 
 impl PoolConfig {
@@ -249,6 +395,7 @@ impl PoolConfig {
             addresses: self.addresses.clone(),
             auto_assign: self.auto_assign,
             avoid_buggy: self.avoid_buggy_ips,
+            share_across_namespaces: self.share_across_namespaces,
             allocation: self.service_allocation.as_ref().map(AllocationConfig::row),
             origin: PoolOrigin::Configured,
             ..PoolRow::default()
@@ -339,6 +486,49 @@ instances:
         assert_eq!(pools[0].instance.as_deref(), Some("edge"));
         assert!(pools[0].auto_assign && pools[0].avoid_buggy);
         assert_eq!(pools[0].allocation.as_ref().unwrap().priority, 10);
+    }
+
+    #[test]
+    fn the_prefixes_of_members_become_rules_and_a_bad_one_is_told_with_its_place() {
+        let of = |members: &str| format!("{GOOD}  members: {members}\n");
+        let text = of("{annotations: [10.1.2.3/16, '::ffff:10.2.0.0/112'], slices: []}");
+        let config = parse("landfall.yaml", &text).unwrap();
+        let rules = config.instances[1].member_rules(Setting::Cluster);
+        let shown = |nets: Option<Vec<_>>| -> Option<Vec<String>> {
+            Some(nets?.iter().map(ToString::to_string).collect())
+        };
+        assert_eq!(
+            shown(rules.annotations).unwrap(),
+            ["10.1.0.0/16", "10.2.0.0/16"]
+        );
+        assert_eq!(shown(rules.slices), Some(Vec::new()));
+        let plain = config.instances[0].member_rules(Setting::Machine);
+        assert_eq!(plain, MemberRules::default());
+        assert_eq!(
+            refused(&of("{slices: [10.0.0.0/8, 10.0.0.1]}")),
+            "landfall.yaml: instances[1].members.slices[1]: \"10.0.0.1\": write 10.0.0.1/32 for \
+             this one address"
+        );
+        assert!(refused(&of("{endpoints: []}")).contains("endpoints"));
+    }
+
+    #[test]
+    fn limits_that_are_given_replace_the_usual_ones_and_none_is_nothing() {
+        let text = format!("{GOOD}limits: {{portsPerService: 7, portsPerNamespace: 9}}\n");
+        let limits = parse("landfall.yaml", &text).unwrap().limits;
+        let expected = Limits {
+            ports_per_service: 7,
+            ports_per_namespace: Some(9),
+            ..Limits::default()
+        };
+        assert_eq!(limits.limits(Some(100)), expected);
+        let usual = LimitsConfig::default();
+        assert_eq!(usual.limits(None), Limits::default());
+        assert_eq!(usual.limits(Some(100)).ports_per_namespace, Some(100));
+        assert_eq!(
+            refused(&format!("{GOOD}limits: {{secrets: 0}}\n")),
+            "landfall.yaml: limits.secrets: \"0\": write a number of at least 1, or leave it out"
+        );
     }
 
     #[test]

@@ -275,9 +275,15 @@ impl Candidate {
 // === impl Forfeited ===
 
 impl Forfeited {
-    /// What the Service that lost it is told.
-    pub fn reason(&self) -> Reason {
+    /// What the Service that lost it is told. A Service of another namespace is not named: the
+    /// reader may not look there.
+    pub fn reason(&self, loser: &ServiceKey) -> Reason {
         let Self { address, holder } = self;
+        let holder = if holder.namespace() == loser.namespace() {
+            holder.to_string()
+        } else {
+            "a Service of another namespace".to_owned()
+        };
         Reason::warning(
             Code::AddressInUse,
             format!("{address} stood in the status of this Service and of {holder}, which holds it"),

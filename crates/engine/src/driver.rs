@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::status::ConditionType;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{self, JoinSet};
@@ -133,6 +134,9 @@ const BATCH: usize = 1024;
 /// after a crash.
 const PASS_LIMIT: Duration = Duration::from_mins(15);
 
+/// The term of what was held before this process stood for election. No other has this number.
+const BEFORE: u64 = 0;
+
 /// How long running passes have to end when the engine stops.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
@@ -223,9 +227,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Makes passes only while this replica leads.
+    /// Makes passes only while this replica leads. `inherits`: the providers hold something from
+    /// before this engine, which stays until this replica leads, or another one serves.
     #[must_use]
-    pub fn led_by(mut self, role: watch::Receiver<Role>) -> Self {
+    pub fn led_by(mut self, mut role: watch::Receiver<Role>, inherits: bool) -> Self {
+        // The election may have been decided before there was an engine.
+        role.mark_changed();
+        self.term = inherits.then_some(BEFORE);
         self.role = role;
         self
     }
@@ -415,6 +423,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let record = on_record(&self.world, &self.config.classes, &self.handle.providers);
         for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
             provider.recall(claims);
+            let served = claims.iter().filter(|claim| {
+                let row = self.world.service(&claim.service);
+                row.is_some_and(|row| prepare::stands(&row, ConditionType::Programmed))
+            });
+            provider.keep_places(&served.cloned().collect::<Vec<_>>());
         }
         self.forfeited = record.forfeited;
         for (key, tracked) in &mut self.tracked {

@@ -104,6 +104,9 @@ pub struct Course {
     /// Whether another replica may have led since this one did.
     foreign: bool,
     rival: Option<Rival>,
+    /// Whether what is carried is from before this life of the process: the record may still name
+    /// the life before, as one that serves.
+    inherited: bool,
 }
 
 /// Another holder.
@@ -299,11 +302,22 @@ impl Default for Course {
             term: 0,
             foreign: true,
             rival: None,
+            inherited: false,
         }
     }
 }
 
 impl Course {
+    /// The course of a replica that goes on with what it served before it was started, and has seen
+    /// nothing of the record yet.
+    pub fn carrying() -> Self {
+        Self {
+            role: Role::Carrying,
+            inherited: true,
+            ..Self::default()
+        }
+    }
+
     /// The role as of now.
     pub fn role(&self) -> Role {
         self.role
@@ -313,6 +327,7 @@ impl Course {
     pub fn lead(&mut self) {
         self.term += u64::from(std::mem::take(&mut self.foreign));
         self.rival = None;
+        self.inherited = false;
         self.role = Role::Leading { term: self.term };
     }
 
@@ -351,8 +366,10 @@ impl Course {
             }),
         };
         let presumed = rival.renewals >= 2 && now.duration_since(rival.since) >= UNDECLARED;
-        if record.serving || presumed {
+        let lives = rival.renewals >= 1 || !self.inherited;
+        if record.serving && lives || presumed {
             self.role = Role::Standby;
+            self.inherited = false;
         }
     }
 }

@@ -13,12 +13,15 @@ mod address;
 mod bounds;
 mod findings;
 mod layers;
+mod limits;
 mod listener;
 mod members;
 mod monitor;
 mod nodes;
 mod ports;
+mod protection;
 mod sources;
+mod tls;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 use crate::World;
 pub(crate) use address::backend_key;
 use findings::Findings;
+pub(crate) use tls::certificates_of;
 
 /// What every part of resolving looks at.
 struct Scene<'a> {
@@ -41,6 +45,8 @@ struct Scene<'a> {
     options: &'a ServiceOptions,
     /// Certificates that a Secret held when this version was accepted.
     certificates: &'a [Arc<Certificate>],
+    /// Whether it was accepted earlier: what can't be had any more is left out of it.
+    previous: bool,
 }
 
 /// What a Service wants.
@@ -52,7 +58,7 @@ pub fn resolve(
     world: &World,
     capabilities: &Capabilities,
 ) -> Result<Intent, Vec<Reason>> {
-    resolve_previous(service, &[], world, capabilities)
+    resolve_version(service, None, world, capabilities)
 }
 
 /// That nothing be left of a Service's load balancer.
@@ -68,13 +74,24 @@ pub fn removal(service: &ServiceRow) -> Intent {
 
 /// What a version of a Service wants that was valid earlier: with the facts of today, and, where a
 /// Secret is gone or of no use by now, with the certificate that it held then. Otherwise members
-/// would have to wait for somebody to mend a Secret.
+/// would have to wait for somebody to mend a Secret. Members that may be none any more are left
+/// out.
 ///
 /// # Errors
 /// As [`resolve`].
 pub fn resolve_previous(
     service: &ServiceRow,
     certificates: &[Arc<Certificate>],
+    world: &World,
+    capabilities: &Capabilities,
+) -> Result<Intent, Vec<Reason>> {
+    resolve_version(service, Some(certificates), world, capabilities)
+}
+
+/// `accepted`: the certificates of a version that was accepted earlier.
+fn resolve_version(
+    service: &ServiceRow,
+    accepted: Option<&[Arc<Certificate>]>,
     world: &World,
     capabilities: &Capabilities,
 ) -> Result<Intent, Vec<Reason>> {
@@ -98,9 +115,11 @@ pub fn resolve_previous(
         world,
         capabilities,
         options: &reading.options,
-        certificates,
+        certificates: accepted.unwrap_or_default(),
+        previous: accepted.is_some(),
     };
     ports::judge(&scene, &mut findings);
+    limits::judge(&scene, &reading, &mut findings);
     judge_capabilities(&scene, &reading, &mut findings);
     let address = address::wish(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
@@ -117,6 +136,7 @@ pub fn resolve_previous(
         ));
     }
     listeners.sort_by_key(|listener| listener.key);
+    limits::bound_members(&scene, &mut listeners, &mut findings);
     crew.remark(&scene, &listeners, &mut findings);
     let checked = listeners.iter().any(|it| it.pool.monitor.is_some());
     findings.extend(reading.monitor_reasons.iter().cloned().map(|mut reason| {

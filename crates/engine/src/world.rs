@@ -7,6 +7,7 @@ mod pools;
 mod slices;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -17,6 +18,7 @@ use landfall_model::rows::{
     SliceRow,
 };
 
+use crate::claims::addresses;
 use pools::Pools;
 use slices::Slices;
 
@@ -33,6 +35,8 @@ pub struct World {
     had_nodes: bool,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
+    /// Whether the source can't tell Secrets.
+    secrets_unavailable: bool,
     pools: Pools,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
     synced: bool,
@@ -105,6 +109,14 @@ impl World {
                 Some(_) => self.users_of_secret(&key),
                 None => Affected::Nobody,
             },
+            Fact::SecretsUnavailable => {
+                let before = std::mem::replace(&mut self.secrets_unavailable, true);
+                if before {
+                    Affected::Nobody
+                } else {
+                    Affected::All
+                }
+            }
             Fact::Pool(row) => Affected::pools(self.pools.insert(&row)),
             Fact::PoolGone(name) => Affected::pools(self.pools.remove(name)),
             Fact::PoolsInDoubt { part, in_doubt } => {
@@ -172,15 +184,33 @@ impl World {
         self.secrets.get(key)
     }
 
+    /// Whether the source can't tell Secrets, so that one which is not known may be there.
+    pub fn secrets_unavailable(&self) -> bool {
+        self.secrets_unavailable
+    }
+
     /// Decides which address pools are in force; `home` names the instance of those that name none.
     /// Returns what is wrong with the others.
     pub fn settle_pools(&mut self, home: Option<&str>) -> Vec<Reason> {
+        if self.synced
+            && let Some(fallback) = self.pools.unknown_fallback()
+        {
+            let held = self.services().flat_map(|row| addresses(&row.status));
+            let given = held.filter(|it| fallback.iter().any(|range| range.contains(it)));
+            let given = given.collect();
+            self.pools.note_on_record(given);
+        }
         self.pools.settle(home)
     }
 
     /// The address pools in force, by name.
     pub fn pools(&self) -> &[Arc<PoolRow>] {
         self.pools.in_force()
+    }
+
+    /// Whether an address is in an address pool, so that a listener of ours may be there.
+    pub fn in_a_pool(&self, address: IpAddr) -> bool {
+        self.pools.cover(address)
     }
 
     /// Whether address pools may be missing, because a source can't be read.

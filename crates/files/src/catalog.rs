@@ -7,7 +7,7 @@
 //!
 //! Pure: it is told what files say and never opens one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -56,6 +56,23 @@ pub(crate) struct Catalog {
     troubles: BTreeMap<Arc<str>, Reason>,
     /// Whether there is a folder that could not be listed.
     unlisted: bool,
+    /// The files of each object, by name, once for each time that it stands there.
+    places: HashMap<ObjectKey, Vec<Arc<str>>>,
+    /// Objects that stand in more than one place.
+    contested: BTreeSet<ObjectKey>,
+    /// Objects that may be others than when [`Self::settle`] was called last.
+    touched: BTreeSet<ObjectKey>,
+}
+
+/// Objects by key; `None`: it is in no file (any more).
+pub(crate) type Changes = BTreeMap<ObjectKey, Option<Object>>;
+
+/// Files laid over each other.
+#[derive(Debug, Default)]
+struct Overlay {
+    objects: BTreeMap<ObjectKey, Object>,
+    /// Documents that don't count, by file.
+    duplicates: BTreeMap<Arc<str>, Vec<Reason>>,
 }
 
 /// The objects after the files were laid over each other.
@@ -103,23 +120,80 @@ impl Catalog {
         if self.repeats(&survey) {
             return false;
         }
+        let order: Vec<Arc<str>> = self.names().cloned().collect();
         let mut before: BTreeMap<Arc<str>, Part> = std::mem::take(&mut self.parts)
             .into_iter()
             .map(|part| (part.name.clone(), part))
             .collect();
         for file in survey.files {
             let old = before.remove(&file.name);
-            self.parts.push(Part::after(file, old));
+            let is_same = matches!(file.finding, Finding::Same);
+            if let Some(old) = old.as_ref().filter(|_| !is_same) {
+                self.unplace(old);
+            }
+            let part = Part::after(file, old);
+            if !is_same {
+                self.place(&part);
+            }
+            self.parts.push(part);
         }
         // A folder that can't be listed says nothing about the files in it.
-        let kept = before.into_values().filter(|part| {
+        for part in before.into_values() {
             let inside = |folder: &Arc<str>| is_inside(&part.name, folder);
-            survey.unlisted.iter().any(inside)
-        });
-        self.parts.extend(kept);
+            if survey.unlisted.iter().any(inside) {
+                self.parts.push(part);
+            } else {
+                self.unplace(&part);
+            }
+        }
+        self.note_order(&order);
         self.troubles = survey.troubles;
         self.unlisted = !survey.unlisted.is_empty();
         true
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|part| &part.name)
+    }
+
+    /// Notes the objects of a file that is new or has changed.
+    fn place(&mut self, part: &Part) {
+        for found in part.objects() {
+            let places = self.places.entry(found.key.clone()).or_default();
+            places.push(part.name.clone());
+            if places.len() > 1 {
+                self.contested.insert(found.key.clone());
+            }
+            self.touched.insert(found.key.clone());
+        }
+    }
+
+    /// Notes that a file does not hold its objects any more.
+    fn unplace(&mut self, part: &Part) {
+        for found in part.objects() {
+            self.touched.insert(found.key.clone());
+            let Some(places) = self.places.get_mut(&found.key) else {
+                continue;
+            };
+            if let Some(index) = places.iter().position(|name| *name == part.name) {
+                places.swap_remove(index);
+            }
+            match places.len() {
+                0 => drop(self.places.remove(&found.key)),
+                1 => drop(self.contested.remove(&found.key)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes who may have another first place because files that stayed are in another order now.
+    fn note_order(&mut self, before: &[Arc<str>]) {
+        let now: HashSet<&Arc<str>> = self.names().collect();
+        let known: HashSet<&Arc<str>> = before.iter().collect();
+        let stayed = before.iter().filter(|name| now.contains(*name));
+        if !stayed.eq(self.names().filter(|name| known.contains(*name))) {
+            self.touched.extend(self.contested.iter().cloned());
+        }
     }
 
     /// Whether a survey found all files as they were, and no others.
@@ -168,38 +242,79 @@ impl Catalog {
         self.unlisted || self.parts.iter().any(hides)
     }
 
-    /// The files laid over each other.
-    pub(crate) fn merged(&self) -> Merged {
-        let mut merged = Merged::default();
-        let mut places: BTreeMap<&ObjectKey, &Origin> = BTreeMap::new();
+    /// Returns the objects that may be others than at the last [`Self::settle`].
+    pub(crate) fn changes(&self) -> Changes {
+        let mut objects = self.overlay(Some(&self.touched)).objects;
+        let now = |key: &ObjectKey| (key.clone(), objects.remove(key));
+        self.touched.iter().map(now).collect()
+    }
+
+    /// Lets everything that changed so far count as known.
+    pub(crate) fn settle(&mut self) {
+        self.touched.clear();
+    }
+
+    /// Returns what is wrong, by file. Files without a finding are left out.
+    pub(crate) fn problems(&self) -> BTreeMap<Arc<str>, Vec<Reason>> {
+        let mut duplicates = self.overlay(Some(&self.contested)).duplicates;
+        let mut problems = BTreeMap::new();
         for part in &self.parts {
             let mut reasons = part.reasons.clone();
-            for found in &part.fresh {
-                if let Some(first) = places.get(&found.key) {
-                    reasons.push(duplicate(found, first));
+            reasons.extend(duplicates.remove(&part.name).unwrap_or_default());
+            if !reasons.is_empty() {
+                problems.insert(part.name.clone(), reasons);
+            }
+        }
+        for (name, reason) in &self.troubles {
+            let reasons: &mut Vec<Reason> = problems.entry(name.clone()).or_default();
+            reasons.push(reason.clone());
+        }
+        problems
+    }
+
+    /// Returns all objects, and what is wrong.
+    pub(crate) fn merged(&self) -> Merged {
+        Merged {
+            objects: self.overlay(None).objects,
+            problems: self.problems(),
+        }
+    }
+
+    /// Lays the files over each other, as far as these objects stand in them; `None`: all.
+    fn overlay(&self, keys: Option<&BTreeSet<ObjectKey>>) -> Overlay {
+        let places = |keys: &BTreeSet<ObjectKey>| -> HashSet<&Arc<str>> {
+            let places = keys.iter().filter_map(|key| self.places.get(key));
+            places.flatten().collect()
+        };
+        let holders = keys.map(places);
+        let concerned = |part: &&Part| match &holders {
+            Some(holders) => holders.contains(&part.name),
+            None => true,
+        };
+        let parts: Vec<&Part> = self.parts.iter().filter(concerned).collect();
+        let asked = |found: &&Found| keys.is_none_or(|keys| keys.contains(&found.key));
+        let mut overlay = Overlay::default();
+        let mut first: HashMap<&ObjectKey, &Origin> = HashMap::new();
+        for part in &parts {
+            for found in part.fresh.iter().filter(asked) {
+                if let Some(first) = first.get(&found.key) {
+                    let duplicates = overlay.duplicates.entry(part.name.clone()).or_default();
+                    duplicates.push(duplicate(found, first));
                     continue;
                 }
-                places.insert(&found.key, &found.origin);
-                merged
-                    .objects
-                    .insert(found.key.clone(), found.object.clone());
-            }
-            if !reasons.is_empty() {
-                merged.problems.insert(part.name.clone(), reasons);
+                first.insert(&found.key, &found.origin);
+                let object = found.object.clone();
+                overlay.objects.insert(found.key.clone(), object);
             }
         }
         // What is only kept gives way to what is fresh, wherever it stands.
-        for found in self.parts.iter().flat_map(|part| &part.kept) {
-            merged
+        for found in parts.iter().flat_map(|part| &part.kept).filter(asked) {
+            overlay
                 .objects
                 .entry(found.key.clone())
                 .or_insert_with(|| found.object.clone());
         }
-        for (name, reason) in &self.troubles {
-            let reasons = merged.problems.entry(name.clone()).or_default();
-            reasons.push(reason.clone());
-        }
-        merged
+        overlay
     }
 }
 
@@ -322,6 +437,11 @@ impl Part {
             unclear,
             is_empty: false,
         }
+    }
+
+    /// Everything in it, with repetitions.
+    fn objects(&self) -> impl Iterator<Item = &Found> {
+        self.fresh.iter().chain(&self.kept)
     }
 
     /// Everything it contributed, without repetition.

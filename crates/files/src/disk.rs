@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use landfall_model::reason::{Code, Origin, Reason};
+use landfall_sys::files;
 
 use crate::catalog::{File, Finding, Survey};
 use crate::manifest;
@@ -35,6 +36,10 @@ pub(crate) struct Disk {
     /// Never read: our own state lies there.
     state: Option<PathBuf>,
     seen: BTreeMap<Arc<str>, Print>,
+    /// Paths at which there was a file when that was last told.
+    files: BTreeSet<Arc<str>>,
+    /// Whether this is not the first look any more.
+    has_looked: bool,
     /// Files that are no files (standard input, pipes): they are read once.
     streams: BTreeSet<Arc<str>>,
     /// Paths among those given that are folders.
@@ -80,6 +85,8 @@ impl Disk {
             recursive,
             state: state.and_then(|folder| fs::canonicalize(folder).ok()),
             seen: BTreeMap::new(),
+            files: BTreeSet::new(),
+            has_looked: false,
             streams: BTreeSet::new(),
             folders: BTreeSet::new(),
         }
@@ -111,19 +118,26 @@ impl Disk {
             look.watch_around(&path);
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => {
-                    self.folders.insert(path.clone());
+                    // What stood in a file is not withdrawn because there is a folder now.
+                    if self.files.contains(&name_of(&path)) {
+                        look.not_a_file(&path, &metadata);
+                    } else {
+                        self.folders.insert(path.clone());
+                    }
                     self.folder(&path, 0, &mut taken, &mut look);
                 }
                 Ok(metadata) if metadata.is_file() => {
                     let real = look.behind(&path);
                     self.file(&path, real, &metadata, &mut taken, &mut look);
                 }
-                Ok(_) => self.pipe(&path, &mut look),
+                Ok(metadata) => self.pipe(&path, &metadata, &mut look),
                 Err(error) => self.absent(&path, &error, &mut look),
             }
         }
         let present: HashSet<&Arc<str>> = look.survey.files.iter().map(|file| &file.name).collect();
         self.seen.retain(|name, _| present.contains(name));
+        self.files.retain(|name| present.contains(name));
+        self.has_looked = true;
         look
     }
 
@@ -175,6 +189,10 @@ impl Disk {
             }
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => {
+                    let known = self.files.contains(&name_of(&path));
+                    if known || !self.recursive && is_manifest(&path) {
+                        look.not_a_file(&path, &metadata);
+                    }
                     if self.recursive && depth < FOLDER_DEPTH {
                         self.folder(&path, depth + 1, taken, look);
                     }
@@ -193,6 +211,10 @@ impl Disk {
                     let finding = Finding::Unreadable(reason);
                     look.survey.files.push(File { name, finding });
                 }
+                Ok(metadata) if !metadata.is_file() && is_manifest(&path) => {
+                    look.not_a_file(&path, &metadata);
+                }
+                // Not a manifest by its name, or gone.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -212,6 +234,7 @@ impl Disk {
             return;
         }
         let name = name_of(path);
+        self.files.insert(name.clone());
         let print = Print::of(metadata);
         let finding = if self.seen.get(&name) == Some(&print) {
             Finding::Same
@@ -232,10 +255,15 @@ impl Disk {
             && real.file_name().is_some_and(crate::state::is_own_file)
     }
 
-    fn pipe(&mut self, path: &Path, look: &mut Look) {
+    fn pipe(&mut self, path: &Path, metadata: &Metadata, look: &mut Look) {
         let name = name_of(path);
         if self.streams.contains(&name) {
             return self.stream(&name, &mut io::empty(), look);
+        }
+        // To open a pipe is to wait for who writes into it: only what was given at the start is
+        // waited for.
+        if self.has_looked {
+            return look.not_a_file(path, metadata);
         }
         match fs::File::open(path) {
             Ok(mut file) => self.stream(&name, &mut file, look),
@@ -262,6 +290,29 @@ impl Disk {
 // === impl Look ===
 
 impl Look {
+    /// Notes that something else is where a file is to be, so that what was in the file stays.
+    fn not_a_file(&mut self, path: &Path, metadata: &Metadata) {
+        let name = name_of(path);
+        let kind = metadata.file_type();
+        let what = if kind.is_dir() {
+            "a directory"
+        } else if kind.is_fifo() {
+            "a pipe"
+        } else if kind.is_socket() {
+            "a socket"
+        } else {
+            "a device"
+        };
+        let reason = Reason::error(
+            Code::InvalidManifest,
+            format!("can't be read: it is {what}, not a file"),
+        )
+        .remedy("put the file back; to withdraw what was in it, remove what is there")
+        .origin(Some(beginning(&name)));
+        let finding = Finding::Unreadable(reason);
+        self.survey.files.push(File { name, finding });
+    }
+
     /// Returns where a file really is, and notes that it can be replaced there.
     fn behind(&mut self, path: &Path) -> Option<PathBuf> {
         let real = fs::canonicalize(path).ok()?;
@@ -337,10 +388,18 @@ fn read_file(path: &Path, name: &Arc<str>, expected: Print) -> (Finding, Option<
             None,
         )
     };
-    let mut file = match fs::File::open(path) {
+    // What has become a pipe by now is not waited for.
+    let opened = fs::File::options()
+        .read(true)
+        .custom_flags(files::NO_WAIT)
+        .open(path);
+    let mut file = match opened {
         Ok(file) => file,
         Err(error) => return unreadable(&error),
     };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return unreadable(&io::Error::other("it is not a file any more"));
+    }
     let finding = read_all(&mut file, name);
     match file.metadata() {
         Ok(metadata) => {

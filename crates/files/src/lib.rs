@@ -26,6 +26,7 @@ mod pools;
 mod registry;
 mod report;
 mod settle;
+mod snapshot;
 mod source;
 mod state;
 mod store;
@@ -33,6 +34,7 @@ mod told;
 mod watch;
 
 pub use load::{Loaded, load, load_text};
+pub use snapshot::{About, Snapshot, SnapshotFile};
 pub use source::{Manifests, OpenError, Options};
 pub use state::StateError;
 pub use store::{ManifestStore, StoreError};

@@ -13,6 +13,8 @@
 mod de;
 mod documents;
 mod fields;
+#[cfg(test)]
+mod fuzz;
 mod objects;
 mod scalar;
 mod tree;

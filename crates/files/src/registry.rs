@@ -21,13 +21,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{PoolRow, ServiceRow, SourceMap};
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
 use crate::state::{Changes, Entry, Key, Remembered};
 
 /// Services by key.
 pub(crate) type Rows = BTreeMap<ServiceKey, Arc<ServiceRow>>;
+
+/// What manifests say of Services that they spoke of otherwise before; `None`: nothing any more.
+pub(crate) type Wanted = BTreeMap<ServiceKey, Option<Arc<ServiceRow>>>;
 
 /// Pools by name.
 pub(crate) type Pools = BTreeMap<String, Arc<PoolRow>>;
@@ -39,6 +42,8 @@ pub(crate) struct Registry {
     wanted: Rows,
     /// As they are. Finalizers and statuses in it are on the disk.
     records: Rows,
+    /// Those of `records` that are not in `wanted`.
+    unwanted: BTreeSet<ServiceKey>,
     /// Remembered from an earlier run, and in no manifest since.
     unseen: BTreeSet<ServiceKey>,
     /// The last valid version of every pool.
@@ -56,8 +61,8 @@ pub(crate) struct Outdated;
 /// A change of what only the store holds of a Service.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    /// Puts the finalizer on it, with a condition where one is given.
-    Finalizer(Option<Condition>),
+    /// Puts the finalizer on it, and replaces its status where one is given.
+    Finalizer(Option<ServiceStatus>),
     /// Takes the finalizer off, which ends a Service whose manifest is gone.
     NoFinalizer,
     /// Replaces its status.
@@ -94,11 +99,12 @@ impl Registry {
         let Remembered { services, pools } = remembered;
         let records: Rows = services
             .into_iter()
-            .map(|row| (row.key.clone(), row))
+            .map(|row| (row.key.clone(), marked(row)))
             .collect();
         Self {
             unseen: records.keys().cloned().collect(),
             changed: records.keys().cloned().collect(),
+            unwanted: records.keys().cloned().collect(),
             records,
             pools: pools
                 .into_iter()
@@ -108,25 +114,32 @@ impl Registry {
         }
     }
 
-    /// Takes in what the manifests say now. `in_doubt` tells of Services that may stand in a file
-    /// that can't be read, and `why` what is wrong with that.
+    /// Takes in what the manifests say otherwise than before. `in_doubt` tells of Services that may
+    /// stand in a file that can't be read, and `why` what is wrong with that.
     pub(crate) fn want(
         &mut self,
-        rows: Rows,
+        changes: Wanted,
         in_doubt: impl Fn(&ServiceKey) -> bool,
         why: impl Fn(&ServiceKey) -> Vec<Reason>,
         now: Timestamp,
     ) {
-        let before = std::mem::replace(&mut self.wanted, rows);
         let mut touched: Vec<ServiceKey> = Vec::new();
-        for (key, row) in &self.wanted {
-            if !before.get(key).is_some_and(|old| Arc::ptr_eq(old, row)) {
-                touched.push(key.clone());
+        for (key, row) in changes {
+            let Some(row) = row else {
+                self.wanted.remove(&key);
+                if self.records.contains_key(&key) {
+                    self.unwanted.insert(key);
+                }
+                continue;
+            };
+            let before = self.wanted.insert(key.clone(), row.clone());
+            self.unwanted.remove(&key);
+            if !is_same_memory(before.as_ref(), Some(&row)) {
+                touched.push(key);
             }
         }
-        let vanished = self.records.keys().filter(|key| {
-            !self.wanted.contains_key(*key) && (!self.unseen.contains(*key) || !in_doubt(key))
-        });
+        let vanished = self.unwanted.iter();
+        let vanished = vanished.filter(|key| !self.unseen.contains(*key) || !in_doubt(key));
         touched.extend(vanished.cloned());
         for key in touched {
             self.unseen.remove(&key);
@@ -147,9 +160,10 @@ impl Registry {
         }
     }
 
-    /// Whether a Service that the manifests spoke of is not among these.
-    pub(crate) fn misses_any(&self, rows: &Rows) -> bool {
-        self.wanted.keys().any(|key| !rows.contains_key(key))
+    /// Whether a Service that the manifests spoke of is in none any more.
+    pub(crate) fn misses_any(&self, changes: &Wanted) -> bool {
+        let mut gone = changes.iter().filter(|(_, row)| row.is_none());
+        gone.any(|(key, _)| self.wanted.contains_key(key))
     }
 
     /// Services that are kept only because a file can't be read.
@@ -208,10 +222,15 @@ impl Registry {
 
     fn put(&mut self, key: &ServiceKey, row: Row) {
         self.changed.insert(key.clone());
-        match row {
-            Some(row) => self.records.insert(key.clone(), row),
-            None => self.records.remove(key),
-        };
+        if let Some(row) = row {
+            if !self.wanted.contains_key(key) {
+                self.unwanted.insert(key.clone());
+            }
+            self.records.insert(key.clone(), row);
+        } else {
+            self.unwanted.remove(key);
+            self.records.remove(key);
+        }
     }
 
     /// What a write makes of a Service. A finalizer that is taken off something that is gone is fine.
@@ -230,12 +249,17 @@ impl Registry {
             return (record, outcome);
         };
         match write {
-            Write::Finalizer(_) if row.finalized => (record, Ok(())),
-            Write::Finalizer(_) if row.deleting => (record, Err(Outdated)),
-            Write::Finalizer(begun) => {
-                let mut row = ServiceRow::clone(row);
+            Write::Finalizer(_) if row.deleting && !row.finalized => (record, Err(Outdated)),
+            Write::Finalizer(status) => {
+                let status = status.as_ref().filter(|status| row.status != **status);
+                if row.finalized && status.is_none() {
+                    return (record, Ok(()));
+                }
+                let mut row = match status {
+                    Some(status) => self.reported(row, status),
+                    None => ServiceRow::clone(row),
+                };
                 row.finalized = true;
-                row.status.conditions.extend(begun.clone());
                 (Some(Arc::new(row)), Ok(()))
             }
             Write::NoFinalizer if !row.finalized => (record, Ok(())),
@@ -412,6 +436,17 @@ fn outdated(row: &ServiceRow, why: Vec<Reason>) -> ServiceRow {
         source: source.map(Arc::new),
         ..row.clone()
     }
+}
+
+/// A Service that was read from the disk, where its marks are among the annotations, as it was when
+/// it was written: what differs from it is written again.
+fn marked(row: Arc<ServiceRow>) -> Arc<ServiceRow> {
+    if row.status.marks.is_empty() {
+        return row;
+    }
+    let mut row = Arc::unwrap_or_clone(row);
+    note_marks(&mut row.annotations, &row.status.marks);
+    Arc::new(row)
 }
 
 /// Puts marks beside the annotations of a manifest, which count where both have one.

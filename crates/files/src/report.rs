@@ -2,7 +2,7 @@
 
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{ConditionType, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 
 use crate::store::{ManifestStore, StoreError};
 
@@ -16,15 +16,8 @@ impl Report for ManifestStore {
         service: &ServiceRow,
         status: Option<&ServiceStatus>,
     ) -> Result<(), ReportError> {
-        // The condition tells whose the finalizer is, should only the first write be done.
-        let begun = status.and_then(|status| status.condition(ConditionType::Programmed));
-        let begun = begun.filter(|_| service.status.conditions.is_empty());
-        let result = Self::add_finalizer(self, &service.key, &service.uid, begun).await;
-        result.map_err(|error| report_error("finalizer", &error))?;
-        match status {
-            Some(status) => Report::write_status(self, service, status).await,
-            None => Ok(()),
-        }
+        let result = Self::add_finalizer(self, &service.key, &service.uid, status).await;
+        result.map_err(|error| report_error("finalizer", &error))
     }
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {

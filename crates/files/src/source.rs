@@ -13,11 +13,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{Catalog, Survey};
+use crate::catalog::{Catalog, Changes, Survey};
 use crate::disk::Disk;
 use crate::manifest::{Object, ObjectKey};
 use crate::pools;
-use crate::registry::{Pools, Registry, Rows};
+use crate::registry::{Pools, Registry, Wanted};
 use crate::settle::Settle;
 use crate::state::{Remembered, StateDir, StateError};
 use crate::store::ManifestStore;
@@ -40,6 +40,9 @@ const ROUTINE_LONGEST: Duration = Duration::from_secs(60);
 /// The same two where changes are not told at all.
 const ROUTINE_SHARE_UNWATCHED: u32 = 50;
 const ROUTINE_LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the state directory is still the one that is held.
+const HOLD: Duration = Duration::from_secs(1);
 
 /// How often folders that came to be watched are looked at again at once.
 const LOOKS: usize = 3;
@@ -85,6 +88,8 @@ pub struct Manifests {
     hints: Option<Hints>,
     store: ManifestStore,
     catalog: Catalog,
+    /// The pools of the files that can be read.
+    pools: Pools,
     told: Told,
     /// What vanished and is still to be told, after the Services.
     vanished: Vec<Fact>,
@@ -102,6 +107,10 @@ pub struct Manifests {
     is_untold: bool,
     routine: Instant,
     unwatched: Option<Reason>,
+    /// When to look next whether the state directory is held.
+    hold_check: Instant,
+    /// Why it is not.
+    not_held: Option<String>,
 }
 
 /// What blocks: handed to a blocking thread for each look.
@@ -174,6 +183,7 @@ impl Manifests {
             hints,
             store: store.clone(),
             catalog: Catalog::default(),
+            pools: Pools::new(),
             told: Told::default(),
             vanished: Vec::new(),
             file_problems: Problems::new(),
@@ -185,6 +195,8 @@ impl Manifests {
             is_untold: false,
             routine: Instant::now(),
             unwatched,
+            hold_check: Instant::now() + HOLD,
+            not_held: None,
         };
         let seen = manifests.eyes.look(stdin);
         manifests.take_in(seen);
@@ -213,6 +225,9 @@ impl Manifests {
         teller.tell(vec![Fact::Synced]).await?;
         let mut has_looked = true;
         loop {
+            // What manifests say needs no record to be acted upon, and traffic need not wait for
+            // the disk. What is written for it goes to the disk together with it, or after it.
+            self.tell_services(teller).await?;
             let is_news = self.remember(has_looked).await;
             self.tell_services(teller).await?;
             if is_news {
@@ -238,9 +253,22 @@ impl Manifests {
                 () = self.store.changed() => return Ok(false),
                 hint = next_hint(self.hints.as_mut()) => self.stirred(&hint),
                 () = self.asked.notified() => return Ok(true),
+                () = tokio::time::sleep_until(self.hold_check) => {
+                    if self.check_hold().await {
+                        return Ok(false);
+                    }
+                }
                 () = tokio::time::sleep_until(look_at) => return Ok(true),
             }
         }
+    }
+
+    /// Looks whether the state directory is still held. Returns whether that is news.
+    async fn check_hold(&mut self) -> bool {
+        let before = self.not_held.take();
+        self.not_held = self.store.keep_hold().await;
+        self.hold_check = Instant::now() + HOLD;
+        self.not_held != before
     }
 
     fn stirred(&mut self, hint: &Hint) {
@@ -289,35 +317,38 @@ impl Manifests {
     }
 
     async fn tell_objects(&mut self, teller: &Teller) -> Result<(), Silenced> {
-        let mut merged = self.catalog.merged();
-        let (mut services, mut pools) = (Rows::new(), Pools::new());
-        merged.objects.retain(|_, object| match object {
-            Object::Service(row) => {
-                services.insert(row.key.clone(), row.clone());
-                false
+        let (mut services, mut objects) = (Wanted::new(), Changes::new());
+        for (key, object) in self.catalog.changes() {
+            match (key, object) {
+                (ObjectKey::Service(key), Some(Object::Service(row))) => {
+                    services.insert(key, Some(row));
+                }
+                (ObjectKey::Service(key), _) => drop(services.insert(key, None)),
+                (ObjectKey::Pool(name), Some(Object::Pool(row))) => {
+                    self.pools.insert(name, row);
+                }
+                (ObjectKey::Pool(name), _) => drop(self.pools.remove(&name)),
+                (key, object) => drop(objects.insert(key, object)),
             }
-            Object::Pool(row) => {
-                pools.insert(row.name.clone(), row.clone());
-                false
-            }
-            _ => true,
-        });
+        }
         self.is_untold = self.is_brisk && {
             let misses_service = self.store.with(|registry| registry.misses_any(&services));
-            misses_service || self.told.misses_any(&merged.objects, &pools)
+            misses_service || self.told.misses_any(&objects, &self.pools)
         };
         if self.is_untold {
             self.settle.stir_somewhere(Instant::now().into_std());
             return Ok(());
         }
-        self.file_problems = merged.problems;
+        self.catalog.settle();
+        self.file_problems = self.catalog.problems();
         let catalog = &self.catalog;
         let doubts = catalog.doubts();
+        let pools = &self.pools;
         let settled = self.store.change(|registry| {
             let in_doubt = |key: &ServiceKey| doubts.may_hide(&ObjectKey::Service(key.clone()));
             let why = |key: &ServiceKey| catalog.why_hidden(key);
             registry.want(services, in_doubt, why, Timestamp::now());
-            let settled = pools::settle(&pools, registry.pools(), |name| {
+            let settled = pools::settle(pools, registry.pools(), |name| {
                 doubts.may_hide(&ObjectKey::Pool(name.to_owned()))
             });
             registry.want_pools(settled.valid.clone());
@@ -330,11 +361,14 @@ impl Manifests {
             }
         }
         self.doubtful_pools = settled.doubtful;
+        let no_more = self
+            .told
+            .pools()
+            .filter(|it| !settled.told.contains_key(*it));
+        objects.extend(no_more.map(|name| (ObjectKey::Pool(name.clone()), None)));
         let told = settled.told.into_iter();
-        merged
-            .objects
-            .extend(told.map(|(name, row)| (ObjectKey::Pool(name), Object::Pool(row))));
-        let (mut appeared, vanished) = self.told.objects(merged.objects);
+        objects.extend(told.map(|(name, row)| (ObjectKey::Pool(name), Some(Object::Pool(row)))));
+        let (mut appeared, vanished) = self.told.objects(objects);
         self.vanished.extend(vanished);
         appeared.extend(self.told.doubt_pools(self.catalog.may_hide_pools()));
         teller.tell(appeared).await?;
@@ -371,6 +405,10 @@ impl Manifests {
                     .remedy("make room or mend the permissions; it is tried again"),
             );
         }
+        problems.extend(self.not_held.as_ref().map(|why| {
+            Reason::error(Code::StateNotWritten, why.clone())
+                .remedy("what is served goes on; the directory is taken again once it is free")
+        }));
         let pools = self.doubtful_pools.iter();
         let mut doubtful: Vec<String> = pools.map(|name| format!("IPAddressPool {name}")).collect();
         let count = self.store.with(|registry| {

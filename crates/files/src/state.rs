@@ -5,7 +5,7 @@
 //! versions wrote, is taken over once and then stays beside as `state.json.migrated`.
 
 mod entry;
-mod folder;
+pub(crate) mod folder;
 mod journal;
 mod lock;
 
@@ -40,14 +40,21 @@ const MIGRATED: &str = "state.json.migrated";
 const LOCK: &str = "lock";
 
 /// Our own files.
-const OWN: [&str; 6] = [
+const OWN: [&str; 9] = [
     journal::JOURNAL,
     journal::FRESH,
+    journal::FOREIGN,
     FORMER,
     FORMER_FRESH,
     MIGRATED,
     LOCK,
+    SNAPSHOT,
+    SNAPSHOT_FRESH,
 ];
+
+/// What a replica of a cluster served last, and its successor while that is written.
+pub(crate) const SNAPSHOT: &str = "served.snapshot";
+pub(crate) const SNAPSHOT_FRESH: &str = "served.snapshot.new";
 
 /// Nobody else has business in the directory.
 const FOLDER_MODE: u32 = 0o700;
@@ -58,7 +65,11 @@ pub(crate) struct StateDir {
     folder: PathBuf,
     journal: Journal,
     /// Locked as long as it is open.
-    _lock: File,
+    lock: File,
+    /// Whether the lock is to be found in the directory by its name.
+    is_named: bool,
+    /// Whether the directory was taken hold of again and the journal is still to be put into it.
+    owes_journal: bool,
 }
 
 /// What was remembered at the start.
@@ -153,10 +164,13 @@ impl StateDir {
     /// a little for a process that is about to end.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Remembered), StateError> {
         let lock = Self::hold(folder, &mut lock::wait)?;
-        Self::read(folder, Box::new(RealFolder::new(folder)), lock)
+        let files = Box::new(RealFolder::new(folder));
+        let (mut state, remembered) = Self::read(folder, files, lock)?;
+        state.is_named = true;
+        Ok((state, remembered))
     }
 
-    fn hold(folder: &Path, wait: lock::Wait<'_>) -> Result<File, StateError> {
+    pub(crate) fn hold(folder: &Path, wait: lock::Wait<'_>) -> Result<File, StateError> {
         DirBuilder::new()
             .recursive(true)
             .mode(FOLDER_MODE)
@@ -232,7 +246,9 @@ impl StateDir {
         let state = Self {
             folder: folder.to_owned(),
             journal,
-            _lock: lock,
+            lock,
+            is_named: false,
+            owes_journal: false,
         };
         Ok((state, Remembered::of(entries)))
     }
@@ -247,15 +263,55 @@ impl StateDir {
         self.folder.join(journal::JOURNAL)
     }
 
+    /// Makes sure that the directory is the one that is held: it may have been removed or replaced,
+    /// and then another process can hold the one that has its name now. Takes hold of that and puts
+    /// all that is remembered into it. Returns whether that was needed.
+    ///
+    /// # Errors
+    /// Another process holds it, or it can't be made or written.
+    pub(crate) fn keep_hold(&mut self) -> Result<bool, StateError> {
+        let is_held = !self.is_named || is_same(&self.folder.join(LOCK), &self.lock);
+        if is_held && !self.owes_journal {
+            return Ok(false);
+        }
+        if !is_held {
+            self.lock = Self::hold(&self.folder, &mut |_| false)?;
+            self.owes_journal = true;
+        }
+        let reinstated = self.journal.reinstate();
+        reinstated.map_err(|fault| located(&self.folder, fault))?;
+        self.owes_journal = false;
+        tracing::warn!(
+            state = %self.folder.display(),
+            "the state directory was removed or replaced; all that is remembered is in it again"
+        );
+        Ok(true)
+    }
+
     /// Writes changes. When it returns, they are on the disk. If it fails, nothing that was there
     /// before is lost.
     pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), StateError> {
+        // Never into a directory that another process holds.
+        self.keep_hold()?;
         let committed = self.journal.commit(changes);
         committed.map_err(|fault| located(&self.folder, fault))
     }
 }
 
-fn io_error<'a>(path: &'a Path, what: &'static str) -> impl FnOnce(io::Error) -> StateError + 'a {
+/// Whether a file is the one that is open.
+fn is_same(path: &Path, open: &File) -> bool {
+    let there = fs::symlink_metadata(path);
+    let held = open.metadata();
+    match (there, held) {
+        (Ok(there), Ok(held)) => (there.dev(), there.ino()) == (held.dev(), held.ino()),
+        _ => false,
+    }
+}
+
+pub(crate) fn io_error<'a>(
+    path: &'a Path,
+    what: &'static str,
+) -> impl FnOnce(io::Error) -> StateError + 'a {
     move |source| StateError::Io {
         path: path.to_owned(),
         what,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use landfall_model::status::{Condition, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
@@ -88,15 +88,16 @@ impl ManifestStore {
         }
     }
 
-    /// Puts the finalizer on a Service, with a condition where one is given: from now on it is not
-    /// gone before [`Self::remove_finalizer`]. Returns when that is durable.
+    /// Puts the finalizer on a Service, and replaces its status where one is given, in one write:
+    /// from now on it is not gone before [`Self::remove_finalizer`]. Returns when that is durable.
     pub async fn add_finalizer(
         &self,
         key: &ServiceKey,
         uid: &Uid,
-        begun: Option<&Condition>,
+        status: Option<&ServiceStatus>,
     ) -> Result<(), StoreError> {
-        self.write(key, uid, Write::Finalizer(begun.cloned())).await
+        self.write(key, uid, Write::Finalizer(status.cloned()))
+            .await
     }
 
     /// Takes the finalizer off a Service, which ends it if its manifest is gone. A Service that is
@@ -137,6 +138,17 @@ impl ManifestStore {
         self.shared.with(|room| room.failure.clone())
     }
 
+    /// Makes sure that the state directory is still held, and is there. Returns why not.
+    pub(crate) async fn keep_hold(&self) -> Option<String> {
+        let mut disk = self.shared.disk.clone().lock_owned().await;
+        let kept = tokio::task::spawn_blocking(move || {
+            let kept = disk.as_mut().map(StateDir::keep_hold)?;
+            kept.err().map(|error| error.to_string())
+        });
+        // It fails only where the runtime goes down.
+        kept.await.ok().flatten()
+    }
+
     /// Changes the registry, and wakes whoever tells of changes.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Registry) -> R) -> R {
         let result = self.with(change);
@@ -147,6 +159,12 @@ impl ManifestStore {
     /// Looks at the registry.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Registry) -> R) -> R {
         self.shared.with(|room| look(&mut room.registry))
+    }
+
+    /// Keeps everybody else from the disk.
+    #[cfg(test)]
+    pub(crate) async fn seize_disk(&self) -> OwnedMutexGuard<Option<StateDir>> {
+        self.shared.disk.clone().lock_owned().await
     }
 
     /// Returns when something may have changed since it last returned. Cancel-safe.

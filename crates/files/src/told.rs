@@ -7,6 +7,7 @@ use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 
+use crate::catalog::Changes;
 use crate::manifest::{Object, ObjectKey};
 use crate::registry::{Pools, Rows};
 
@@ -25,34 +26,42 @@ pub(crate) struct Told {
 // === impl Told ===
 
 impl Told {
-    /// Returns facts about everything but Services: what appeared, and what vanished. What others
+    /// Returns facts about all of these but Services: what appeared, and what vanished. What others
     /// depend on comes first, and is taken back last: what vanished is to be told after the
     /// Services, so that one that goes together with its endpoints is not first left without any.
-    pub(crate) fn objects(
-        &mut self,
-        objects: BTreeMap<ObjectKey, Object>,
-    ) -> (Vec<Fact>, Vec<Fact>) {
-        let mut facts = Vec::new();
-        for (key, object) in &objects {
-            let known = self.objects.get(key);
-            if !known.is_some_and(|known| known.is_same(object) || known == object) {
-                facts.push(appeared(object));
+    pub(crate) fn objects(&mut self, changes: Changes) -> (Vec<Fact>, Vec<Fact>) {
+        let (mut facts, mut gone) = (Vec::new(), Vec::new());
+        for (key, object) in changes {
+            let Some(object) = object else {
+                if self.objects.remove(&key).is_some() {
+                    gone.push(key);
+                }
+                continue;
+            };
+            let known = self.objects.get(&key);
+            if !known.is_some_and(|known| known.is_same(&object) || *known == object) {
+                facts.push(appeared(&object));
             }
+            self.objects.insert(key, object);
         }
-        let gone = self
-            .objects
-            .keys()
-            .filter(|key| !objects.contains_key(*key));
-        let vanished = gone.rev().map(vanished).collect();
-        self.objects = objects;
-        (facts, vanished)
+        (facts, gone.iter().rev().map(vanished).collect())
     }
 
-    /// Whether something that was told is neither among these objects nor among these pools.
-    pub(crate) fn misses_any(&self, objects: &BTreeMap<ObjectKey, Object>, pools: &Pools) -> bool {
-        self.objects.keys().any(|key| match key {
-            ObjectKey::Pool(name) => !pools.contains_key(name),
-            _ => !objects.contains_key(key),
+    /// Whether something that was told is in no file any more: one of these objects, or a pool that
+    /// is not among these.
+    pub(crate) fn misses_any(&self, changes: &Changes, pools: &Pools) -> bool {
+        let mut gone = changes.iter().filter(|(_, object)| object.is_none());
+        gone.any(|(key, _)| self.objects.contains_key(key))
+            || self.pools().any(|name| !pools.contains_key(name))
+    }
+
+    /// The names of the pools that were told.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &String> {
+        let from = ObjectKey::Pool(String::new());
+        let pools = self.objects.range(from..);
+        pools.map_while(|(key, _)| match key {
+            ObjectKey::Pool(name) => Some(name),
+            _ => None,
         })
     }
 

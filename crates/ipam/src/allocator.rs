@@ -92,7 +92,7 @@ impl Allocator {
                 continue;
             };
             for (number, holder) in occupancy.holders().into_iter().enumerate() {
-                state.enter(entry, *address, number == 0, &holder.terms);
+                state.enter(entry, *address, number == 0, holder);
             }
         }
     }
@@ -246,7 +246,8 @@ impl Allocator {
             addresses.insert(address);
         }
         for address in addresses.iter() {
-            if let Err(refusal) = self.judge_sharing(claimant, address) {
+            // What is on record was given out by rules that may have been others.
+            if let Err(refusal) = self.judge_holders(claimant, address, true) {
                 refusals.push(refusal);
                 addresses = addresses.without(&address.into());
             }
@@ -317,9 +318,37 @@ impl Allocator {
         claimant: &Claimant,
         address: IpAddr,
     ) -> Result<(), Refusal> {
-        self.occupied
-            .get(&address)
-            .map_or(Ok(()), |occupancy| occupancy.judge(address, claimant))
+        let across = self
+            .pools
+            .pool_of(address)
+            .is_some_and(Pool::shares_across_namespaces);
+        self.judge_holders(claimant, address, across)
+    }
+
+    /// As [`Self::judge_sharing`]; `across`: with Services of other namespaces, too.
+    fn judge_holders(
+        &self,
+        claimant: &Claimant,
+        address: IpAddr,
+        across: bool,
+    ) -> Result<(), Refusal> {
+        let occupancy = self.occupied.get(&address);
+        occupancy.map_or(Ok(()), |it| it.judge(address, claimant, across))
+    }
+
+    /// The addresses that a Service shares from before with Services of other namespaces, although
+    /// their pool does not let them.
+    pub fn shared_by_exception(&self, uid: &Uid) -> Vec<IpAddr> {
+        let Some(claim) = self.claims.get(uid) else {
+            return Vec::new();
+        };
+        let exception = |address: &IpAddr| {
+            let occupancy = self.occupied.get(address);
+            let foreign = occupancy.and_then(|it| it.foreigner_to(&claim.claimant));
+            let pool = self.pools.pool_of(*address);
+            foreign.is_some() && !pool.is_some_and(Pool::shares_across_namespaces)
+        };
+        claim.addresses.iter().filter(exception).collect()
     }
 
     /// Writes down what the Service holds from now on: exactly these addresses.
@@ -400,7 +429,7 @@ impl Allocator {
         if let Some((pool, entry)) = self.pools.locate(address)
             && let Some(state) = self.states.get_mut(pool)
         {
-            state.enter(entry, address, first, &claimant.terms);
+            state.enter(entry, address, first, claimant);
         }
     }
 
@@ -415,7 +444,7 @@ impl Allocator {
         if let Some((pool, entry)) = self.pools.locate(address)
             && let Some(state) = self.states.get_mut(pool)
         {
-            state.leave(entry, address, last, &claimant.terms);
+            state.leave(entry, address, last, claimant);
         }
     }
 }

@@ -104,6 +104,14 @@ impl Entry {
         self.range
     }
 
+    /// Whether its first address is the anycast address of a subnet's routers (RFC 4291, 2.6.1):
+    /// the one of an IPv6 prefix, unless the prefix links two hosts (RFC 6164) or is one address.
+    pub(crate) fn begins_with_anycast(&self) -> bool {
+        let Range { first, last } = self.range;
+        let more_than_two = to_bits(last) - to_bits(first) > 1;
+        first.is_ipv6() && self.text.contains('/') && more_than_two
+    }
+
     /// Why a pool can't have it: some of its addresses can't be a load balancer's.
     pub(crate) fn unusable(&self) -> Option<EntryError> {
         let blocks: [(IpAddr, u8, &'static str); 5] = [

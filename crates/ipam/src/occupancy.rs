@@ -28,11 +28,37 @@ pub(crate) struct Shared {
 }
 
 impl Occupancy {
-    /// Whether `claimant` may hold `address` together with all others that hold it.
-    pub(crate) fn judge(&self, address: IpAddr, claimant: &Claimant) -> Result<(), Refusal> {
+    /// Whether `claimant` may hold `address` together with all others that hold it. `across`:
+    /// they may be of other namespaces. Who is a holder already is not held to that.
+    pub(crate) fn judge(
+        &self,
+        address: IpAddr,
+        claimant: &Claimant,
+        across: bool,
+    ) -> Result<(), Refusal> {
         let Some(holder) = self.another_than(&claimant.uid) else {
             return Ok(());
         };
+        if self.foreigner_to(claimant).is_some() {
+            let key = claimant.terms.key.as_ref();
+            let same_key = key.is_some() && key == holder.terms.key.as_ref();
+            if !same_key || !(across || self.has(&claimant.uid)) {
+                return Err(Refusal::AddressOfOthers { address });
+            }
+            return self
+                .judge_terms(address, claimant, holder)
+                .map_err(|_| Refusal::SharingWithOthersClashes { address });
+        }
+        self.judge_terms(address, claimant, holder)
+    }
+
+    /// Whether the terms of two holders go together, and the ports of all.
+    fn judge_terms(
+        &self,
+        address: IpAddr,
+        claimant: &Claimant,
+        holder: &Claimant,
+    ) -> Result<(), Refusal> {
         let (terms, others) = (&claimant.terms, &holder.terms);
         let holder_name = || holder.service.clone();
         let Some(key) = &terms.key else {
@@ -57,7 +83,7 @@ impl Occupancy {
                 backend: terms.backend.clone(),
             });
         }
-        if terms.group().is_none() {
+        if terms.group(None).is_none() {
             return Err(Refusal::SharingNeedsSelector {
                 address,
                 holder: holder_name(),
@@ -115,6 +141,25 @@ impl Occupancy {
             Self::Sole(holder) => vec![holder],
             Self::Shared(shared) => shared.holders.values().collect(),
         }
+    }
+
+    /// Whether the Service is a holder.
+    pub(crate) fn has(&self, uid: &Uid) -> bool {
+        match self {
+            Self::Sole(holder) => holder.uid == *uid,
+            Self::Shared(shared) => shared.holders.contains_key(uid),
+        }
+    }
+
+    /// A holder of another namespace than the claimant's.
+    pub(crate) fn foreigner_to(&self, claimant: &Claimant) -> Option<&Claimant> {
+        let namespace = claimant.service.namespace();
+        let foreign = |holder: &&Arc<Claimant>| holder.service.namespace() != namespace;
+        let found = match self {
+            Self::Sole(holder) => Some(holder).filter(foreign),
+            Self::Shared(shared) => shared.holders.values().find(foreign),
+        };
+        found.map(|holder| &**holder)
     }
 
     /// The first other holder by identity.

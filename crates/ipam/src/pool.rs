@@ -29,6 +29,8 @@ pub struct PoolSpec {
     pub auto_assign: bool,
     /// Whether IPv4 addresses ending in .0 and .255 are left out.
     pub avoid_buggy_ips: bool,
+    /// Whether Services of different namespaces may share an address.
+    pub share_across_namespaces: bool,
     /// Whom the pool is for; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
 }
@@ -53,6 +55,7 @@ pub struct Pool {
     entries: Vec<Entry>,
     auto_assign: bool,
     avoid_buggy_ips: bool,
+    share_across_namespaces: bool,
     allocation: Option<Allocation>,
 }
 
@@ -105,6 +108,7 @@ impl PoolSpec {
             addresses: addresses.into_iter().map(Into::into).collect(),
             auto_assign: true,
             avoid_buggy_ips: false,
+            share_across_namespaces: false,
             allocation: None,
         }
     }
@@ -117,6 +121,7 @@ impl From<&PoolRow> for PoolSpec {
             addresses: row.addresses.clone(),
             auto_assign: row.auto_assign,
             avoid_buggy_ips: row.avoid_buggy,
+            share_across_namespaces: row.share_across_namespaces,
             allocation: row.allocation.as_ref().map(AllocationSpec::from),
         }
     }
@@ -193,6 +198,7 @@ impl Pool {
                 entries,
                 auto_assign: spec.auto_assign,
                 avoid_buggy_ips: spec.avoid_buggy_ips,
+                share_across_namespaces: spec.share_across_namespaces,
                 allocation,
             })
         } else {
@@ -218,6 +224,11 @@ impl Pool {
     /// Whether IPv4 addresses ending in .0 and .255 are left out.
     pub fn avoid_buggy_ips(&self) -> bool {
         self.avoid_buggy_ips
+    }
+
+    /// Whether Services of different namespaces may share an address.
+    pub fn shares_across_namespaces(&self) -> bool {
+        self.share_across_namespaces
     }
 
     /// Whom the pool is for, if that was written.

@@ -12,13 +12,16 @@ use crate::counters::Counters;
 use crate::entry::{Range, from_bits, to_bits};
 use crate::pool::Pool;
 use crate::port_index::PortIndex;
-use crate::sharing::{Group, Terms};
+use crate::request::Claimant;
+use crate::sharing::Group;
 use crate::slots::Slots;
 
 /// The state of one pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolState {
     avoid_buggy: bool,
+    /// Whether Services of several namespaces may share.
+    across: bool,
     /// For each entry of the pool its number among the entries of its family.
     places: Vec<usize>,
     v4: FamilyState,
@@ -48,6 +51,8 @@ struct FamilyState {
 struct Block {
     range: Range,
     slots: Slots,
+    /// A place that is only for who asks for it.
+    aside: Option<u128>,
 }
 
 // === impl PoolState ===
@@ -59,9 +64,15 @@ impl PoolState {
         let mut places = Vec::with_capacity(pool.entries().len());
         for entry in pool.entries() {
             let range = entry.range();
+            let mut slots = Slots::new(range.last_place(avoid_buggy));
+            let aside = entry.begins_with_anycast().then_some(0);
+            if let Some(place) = aside {
+                slots.take(place);
+            }
             let block = Block {
                 range,
-                slots: Slots::new(range.last_place(avoid_buggy)),
+                slots,
+                aside,
             };
             let blocks = match range.family() {
                 Family::V4 => &mut blocks.0,
@@ -72,6 +83,7 @@ impl PoolState {
         }
         Self {
             avoid_buggy,
+            across: pool.shares_across_namespaces(),
             places,
             v4: FamilyState::new(blocks.0, avoid_buggy),
             v6: FamilyState::new(blocks.1, avoid_buggy),
@@ -93,60 +105,70 @@ impl PoolState {
     }
 
     /// A holder comes to an address of the entry; `first`: there was none.
-    pub(crate) fn enter(&mut self, entry: usize, address: IpAddr, first: bool, terms: &Terms) {
+    pub(crate) fn enter(&mut self, entry: usize, address: IpAddr, first: bool, holder: &Claimant) {
         let Some(&block) = self.places.get(entry) else {
             return;
         };
-        let avoid_buggy = self.avoid_buggy;
+        let (avoid_buggy, across) = (self.avoid_buggy, self.across);
         let state = self.family_mut(Family::of(address));
         state.assigned += u64::from(first);
-        let Some(Block { range, slots }) = state.blocks.get_mut(block) else {
+        let Some(Block {
+            range,
+            slots,
+            aside,
+        }) = state.blocks.get_mut(block)
+        else {
             return;
         };
         // An avoided address may be held from before, but is never offered to anybody else.
         let Some(place) = range.place_of(address, avoid_buggy) else {
             return;
         };
-        if first && slots.take(place) {
+        if first && *aside != Some(place) && slots.take(place) {
             state.taken += 1;
             if slots.is_full() {
                 state.full.set(block);
             }
         }
-        if let Some(group) = terms.group() {
+        if let Some(group) = holder.group(across) {
             state
                 .groups
                 .entry(group)
                 .or_default()
-                .add(to_bits(address), &terms.ports);
+                .add(to_bits(address), &holder.terms.ports);
         }
     }
 
     /// A holder leaves an address of the entry; `last`: nobody else is left.
-    pub(crate) fn leave(&mut self, entry: usize, address: IpAddr, last: bool, terms: &Terms) {
+    pub(crate) fn leave(&mut self, entry: usize, address: IpAddr, last: bool, holder: &Claimant) {
         let Some(&block) = self.places.get(entry) else {
             return;
         };
-        let avoid_buggy = self.avoid_buggy;
+        let (avoid_buggy, across) = (self.avoid_buggy, self.across);
         let state = self.family_mut(Family::of(address));
         state.assigned -= u64::from(last);
-        let Some(Block { range, slots }) = state.blocks.get_mut(block) else {
+        let Some(Block {
+            range,
+            slots,
+            aside,
+        }) = state.blocks.get_mut(block)
+        else {
             return;
         };
         let Some(place) = range.place_of(address, avoid_buggy) else {
             return;
         };
-        if last && slots.free(place) {
+        if last && *aside != Some(place) && slots.free(place) {
             state.taken -= 1;
             state.full.clear(block);
         }
-        if let Some(group) = terms.group()
+        if let Some(group) = holder.group(across)
             && let Some(index) = state.groups.get_mut(&group)
         {
             if last {
                 index.remove(to_bits(address));
             } else {
-                index.subtract(to_bits(address), &terms.ports);
+                index.subtract(to_bits(address), &holder.terms.ports);
             }
             if index.is_empty() {
                 state.groups.remove(&group);
@@ -154,18 +176,22 @@ impl PoolState {
         }
     }
 
-    /// The address the pool would give: the lowest that can be shared, else the first free one.
-    pub(crate) fn offer(&self, family: Family, terms: &Terms) -> Option<IpAddr> {
+    /// The lowest address that can be shared. Where holders of several namespaces share one from
+    /// before, that still is for the holders to judge.
+    pub(crate) fn shared(&self, family: Family, claimant: &Claimant) -> Option<IpAddr> {
+        let index = self
+            .family(family)
+            .groups
+            .get(&claimant.group(self.across)?)?;
+        let bits = index.lowest_open(&claimant.terms.ports)?;
+        Some(from_bits(family, bits))
+    }
+
+    /// The first free address.
+    pub(crate) fn free(&self, family: Family) -> Option<IpAddr> {
         let state = self.family(family);
-        let shared = terms
-            .group()
-            .and_then(|group| state.groups.get(&group))
-            .and_then(|index| index.lowest_open(&terms.ports))
-            .map(|bits| from_bits(family, bits));
-        shared.or_else(|| {
-            let Block { range, slots } = state.blocks.get(state.full.lowest_clear()?)?;
-            range.address_at(slots.lowest_free()?, self.avoid_buggy)
-        })
+        let Block { range, slots, .. } = state.blocks.get(state.full.lowest_clear()?)?;
+        range.address_at(slots.lowest_free()?, self.avoid_buggy)
     }
 
     /// Whether the pool has no address of this family to give even when nothing is held.
@@ -211,10 +237,11 @@ impl FamilyState {
         }
         let capacity = blocks
             .iter()
-            .filter_map(|block| block.range.last_place(avoid_buggy))
-            .fold(0u128, |sum, last| {
-                sum.saturating_add(last).saturating_add(1)
-            });
+            .filter_map(|block| {
+                let last = block.range.last_place(avoid_buggy)?;
+                Some(last.saturating_add(1) - u128::from(block.aside.is_some()))
+            })
+            .fold(0u128, u128::saturating_add);
         Self {
             saturated: blocks.iter().any(|block| block.range.saturates_counters()),
             blocks,

@@ -94,6 +94,22 @@ pub enum Refusal {
         /// Who holds it.
         holder: ServiceKey,
     },
+    /// A Service of another namespace holds the address. Which one and on what terms is none of
+    /// the asking Service's business: its author may not look there.
+    #[error("{address} is held by a Service of another namespace")]
+    AddressOfOthers {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A Service of another namespace shares the address by the same key, and the two don't fit.
+    #[error(
+        "{address} is held by a Service of another namespace with the same sharing key, and its \
+         ports or its traffic policy do not go together with those here"
+    )]
+    SharingWithOthersClashes {
+        /// The address.
+        address: IpAddr,
+    },
     /// Another Service holds the address with another sharing key or none.
     #[error(
         "{address} is held by {holder} {}, and the sharing key here is {key:?}",
@@ -248,11 +264,12 @@ impl Refusal {
             | Self::PoolNotForLabels { .. }
             | Self::NoPoolForService { .. } => Code::PoolNotAllowed,
             Self::AddressAvoided { .. } => Code::AddressAvoided,
-            Self::AddressTaken { .. } => Code::AddressInUse,
+            Self::AddressTaken { .. } | Self::AddressOfOthers { .. } => Code::AddressInUse,
             Self::SharingKeyDiffers { .. }
             | Self::SharingBackendDiffers { .. }
             | Self::SharingNeedsSelector { .. }
-            | Self::SharingPortsClash { .. } => Code::AddressNotShareable,
+            | Self::SharingPortsClash { .. }
+            | Self::SharingWithOthersClashes { .. } => Code::AddressNotShareable,
             Self::PoolFull { .. } => Code::PoolExhausted,
             Self::PoolsExhausted { passed_over, .. } => {
                 if passed_over
@@ -318,6 +335,13 @@ impl Refusal {
                 "request another address, delete {holder}, or give both Services one sharing key \
                  and different ports"
             ),
+            Self::AddressOfOthers { .. } => {
+                "request another address, or none to get a free one".to_owned()
+            }
+            Self::SharingWithOthersClashes { .. } => {
+                "use other ports, set the external traffic policy to Cluster, or use another address"
+                    .to_owned()
+            }
             Self::SharingKeyDiffers { holder, key, .. } => {
                 format!(
                     "give {holder} the sharing key {:?} too, or use another address",

@@ -10,7 +10,7 @@ use crate::family::{Addresses, WantedFamilies};
 use crate::pool::PoolName;
 use crate::refusal::Refusal;
 use crate::selector::Labels;
-use crate::sharing::Terms;
+use crate::sharing::{Group, Terms};
 
 /// A Service that holds or wants addresses. Every claim carries it, so that refusals can name the
 /// holder.
@@ -22,6 +22,14 @@ pub struct Claimant {
     pub service: ServiceKey,
     /// On which terms it would share.
     pub terms: Terms,
+}
+
+impl Claimant {
+    /// The group with which it may share; `across`: whatever their namespace.
+    pub(crate) fn group(&self, across: bool) -> Option<Group> {
+        let namespace = self.service.shared_namespace();
+        self.terms.group((!across).then_some(namespace))
+    }
 }
 
 /// What a Service asks for.

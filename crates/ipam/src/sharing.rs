@@ -1,7 +1,8 @@
 //! When two Services may hold one address.
 //!
-//! They may when both carry the same sharing key, their traffic reaches the same backends by the
-//! same policy, and no port of one is a port of the other. Anything else is a clash.
+//! They may when both carry the same sharing key, are of one namespace (unless the pool lets others
+//! share, too), their traffic reaches the same backends by the same policy, and no port of one is a
+//! port of the other. Anything else is a clash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Terms {
 pub(crate) struct Group {
     key: SharingKey,
     backend: BackendKey,
+    /// `None`: Services of all namespaces.
+    namespace: Option<Arc<str>>,
 }
 
 // === impl SharingKey ===
@@ -110,8 +113,9 @@ impl fmt::Display for BackendKey {
 // === impl Terms ===
 
 impl Terms {
-    /// The group with which the Service may share; `None` when it shares with nobody.
-    pub(crate) fn group(&self) -> Option<Group> {
+    /// The group with which a Service of this namespace may share (`None`: of any); `None` when it
+    /// shares with nobody.
+    pub(crate) fn group(&self, namespace: Option<&Arc<str>>) -> Option<Group> {
         let shareable = match &self.backend {
             BackendKey::Cluster => true,
             BackendKey::Local(selector) => !selector.is_empty(),
@@ -120,6 +124,7 @@ impl Terms {
         Some(Group {
             key,
             backend: self.backend.clone(),
+            namespace: namespace.cloned(),
         })
     }
 }
@@ -142,12 +147,12 @@ mod tests {
 
     #[test]
     fn without_a_key_there_is_no_group() {
-        assert_eq!(terms("", BackendKey::Cluster).group(), None);
+        assert_eq!(terms("", BackendKey::Cluster).group(None), None);
     }
 
     #[test]
     fn groups_differ_by_key_and_by_backend() {
-        let group = |key, backend| terms(key, backend).group().unwrap();
+        let group = |key, backend| terms(key, backend).group(None).unwrap();
         let cluster = group("k", BackendKey::Cluster);
         assert_eq!(cluster, group("k", BackendKey::Cluster));
         assert_ne!(cluster, group("j", BackendKey::Cluster));
@@ -174,7 +179,7 @@ mod tests {
     #[test]
     fn local_without_a_selector_shares_with_nobody() {
         assert_eq!(
-            terms("k", BackendKey::local(&BTreeMap::new())).group(),
+            terms("k", BackendKey::local(&BTreeMap::new())).group(None),
             None
         );
     }

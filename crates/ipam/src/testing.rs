@@ -67,6 +67,11 @@ impl PoolSpec {
         self
     }
 
+    pub(crate) fn across_namespaces(mut self) -> Self {
+        self.share_across_namespaces = true;
+        self
+    }
+
     pub(crate) fn allocation(&mut self) -> &mut AllocationSpec {
         self.allocation.get_or_insert_default()
     }

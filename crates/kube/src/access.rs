@@ -39,6 +39,9 @@ struct ReviewStatus {
     allowed: bool,
 }
 
+/// How long is waited for a sign of life.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const fn right(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
@@ -122,6 +125,19 @@ pub async fn missing(connection: &Connection, rights: Vec<Right>) -> Result<Vec<
         }
     }
     Ok(missing)
+}
+
+/// Whether the API server answers what Services there are, be it with a refusal. It takes two
+/// seconds at most.
+pub async fn answers(connection: &Connection) -> bool {
+    let ask = Ask::get("/api/v1/services?limit=1".to_owned(), "list services");
+    // A credential command may take long, too.
+    let asked = tokio::time::timeout(SIGN_OF_LIFE, api::request(connection, ask, SIGN_OF_LIFE));
+    match asked.await {
+        Ok(Ok(_) | Err(ApiError::Denied { .. } | ApiError::Unauthorized { .. })) => true,
+        Ok(Err(ApiError::Refused { code, .. })) => code < 429,
+        Ok(Err(_)) | Err(_) => false,
+    }
 }
 
 impl std::fmt::Display for Right {

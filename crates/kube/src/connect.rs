@@ -9,6 +9,7 @@
 
 mod exec;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -49,6 +51,8 @@ struct Inner {
     agent: String,
     namespace: String,
     server: String,
+    /// See [`Connection::cluster`].
+    cluster: String,
     current: Mutex<Current>,
 }
 
@@ -135,6 +139,7 @@ impl Connection {
     pub async fn new(origin: Origin, agent: &str) -> Result<Self, ConnectError> {
         let described = Described::read(&origin).await?;
         let server = described.config.cluster_url.to_string();
+        let cluster = cluster(&described.config);
         let namespace = described.config.default_namespace.clone();
         let current = described.connect(agent).await?;
         Ok(Self {
@@ -143,6 +148,7 @@ impl Connection {
                 agent: agent.to_owned(),
                 namespace,
                 server,
+                cluster,
                 current: Mutex::new(current),
             }),
         })
@@ -156,6 +162,12 @@ impl Connection {
     /// The API server's URL, for people.
     pub fn server(&self) -> &str {
         &self.inner.server
+    }
+
+    /// Returns what tells this cluster from others while its API server does not answer: the
+    /// server's URL, and a digest of the authority that signs for it.
+    pub fn cluster(&self) -> &str {
+        &self.inner.cluster
     }
 
     /// A client with today's credentials, or with those of before as long as newer ones are not to
@@ -216,6 +228,20 @@ impl Connection {
     pub(crate) fn distrust(&self) {
         self.inner.current().distrusted = true;
     }
+}
+
+fn cluster(config: &Config) -> String {
+    let mut digest = Sha256::new();
+    for certificate in config.root_cert.iter().flatten() {
+        digest.update(certificate);
+    }
+    let digest = digest.finalize();
+    let mut text = format!("{} ", config.cluster_url);
+    for byte in digest.iter().take(16) {
+        // Writing into a text can't fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// Reads credentials where a file is another than before, or `anyway`; `None`: none is.

@@ -34,6 +34,8 @@ pub struct LeaseConfig {
     pub identity: String,
     /// How long things may take.
     pub times: Times,
+    /// Whether this replica carries traffic from before its start, until another one serves.
+    pub carries: bool,
 }
 
 /// A running candidacy.
@@ -139,6 +141,7 @@ impl LeaseConfig {
             name: "landfall".to_owned(),
             identity: identity.to_owned(),
             times: Times::default(),
+            carries: false,
         }
     }
 
@@ -157,7 +160,12 @@ impl Election {
     pub fn start(connection: Connection, config: LeaseConfig, tasks: &TaskTracker) -> Self {
         let (term, term_seen) = watch::channel(None);
         let (leading, leading_seen) = watch::channel(false);
-        let (role, role_seen) = watch::channel(Role::Standby);
+        let course = if config.carries {
+            Course::carrying()
+        } else {
+            Course::default()
+        };
+        let (role, role_seen) = watch::channel(course.role());
         let (serving, declared) = watch::channel(false);
         let candidate = Candidate {
             connection,
@@ -167,7 +175,7 @@ impl Election {
             role,
             serving: declared,
             sight: Sight::new(Instant::now()),
-            course: Course::default(),
+            course,
             renewed_at: None,
             complaint: None,
         };

@@ -3,12 +3,13 @@
 //! Service facts pass through here. One that names a Secret of which nothing is known yet waits until
 //! it is, so that nobody is told that a certificate is missing while it is still on its way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::ServiceKey;
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::limits::Limits;
+use landfall_model::rows::{Fact, SecretRow, ServiceRow};
 use landfall_model::status::ACCEPTED_VERSION;
 use landfall_model::{dialect, wire};
 use tokio::sync::{mpsc, oneshot};
@@ -19,9 +20,23 @@ use crate::connect::Connection;
 use crate::source::{HealthReport, SourceConfig};
 use crate::watch::{Kind, Watcher};
 
+/// A namespace gets so many watches even when there are as many as there may be in all: the Secrets
+/// of others must not keep it from serving.
+const ALWAYS: usize = 16;
+
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]
 struct Wishes {
+    limits: Limits,
+    /// How many Secrets of each namespace are watched.
+    watched: HashMap<Arc<str>, usize>,
+    /// How many there are of them in all.
+    watched_in_all: usize,
+    /// Those that would be watched if there were room, by namespace: all of one wait for the same.
+    refused: BTreeMap<Arc<str>, BTreeSet<ServiceKey>>,
+    /// How many namespaces were looked at for room.
+    #[cfg(test)]
+    looks: usize,
     named: HashMap<ServiceKey, Named>,
     secrets: HashMap<ServiceKey, Secret>,
     held: HashMap<ServiceKey, Held>,
@@ -168,6 +183,10 @@ impl Wishes {
         accepted: BTreeSet<ServiceKey>,
         orders: &mut Vec<Order>,
     ) {
+        // A version that names more is refused as a whole.
+        let most = self.limits.certificates_per_service;
+        let names: BTreeSet<ServiceKey> = names.into_iter().take(most).collect();
+        let accepted: BTreeSet<ServiceKey> = accepted.into_iter().take(most).collect();
         let old = self.named.remove(service).unwrap_or_default();
         let held = old.all();
         let before = if names == old.now {
@@ -182,11 +201,25 @@ impl Wishes {
         };
         let wanted = new.all();
         for secret in wanted.difference(&held) {
-            let entry = self.secrets.entry(secret.clone()).or_insert_with(|| {
-                orders.push(Order::Watch(secret.clone()));
-                Secret::default()
-            });
-            entry.users += 1;
+            if let Some(entry) = self.secrets.get_mut(secret) {
+                entry.users += 1;
+                continue;
+            }
+            let watched = self.has_room(secret.namespace());
+            if watched {
+                self.watch(secret, orders);
+            } else {
+                let namespace = secret.shared_namespace().clone();
+                let refused = self.refused.entry(namespace).or_default();
+                refused.insert(secret.clone());
+                orders.push(Order::Tell(self.not_watched(secret)));
+            }
+            let entry = Secret {
+                users: 1,
+                // Nothing more will be known of it.
+                known: !watched,
+            };
+            self.secrets.insert(secret.clone(), entry);
         }
         self.release(&held.difference(&wanted).cloned().collect(), orders);
         if !wanted.is_empty() {
@@ -195,15 +228,92 @@ impl Wishes {
     }
 
     fn release(&mut self, secrets: &BTreeSet<ServiceKey>, orders: &mut Vec<Order>) {
+        let mut unwatched = false;
         for secret in secrets {
             if let Some(entry) = self.secrets.get_mut(secret) {
                 entry.users = entry.users.saturating_sub(1);
-                if entry.users == 0 {
-                    self.secrets.remove(secret);
-                    orders.push(Order::Unwatch(secret.clone()));
+                if entry.users > 0 {
+                    continue;
                 }
+                self.secrets.remove(secret);
+                if self.forget_refused(secret) {
+                    orders.push(Order::Tell(Fact::SecretGone(secret.clone())));
+                    continue;
+                }
+                if let Some(count) = self.watched.get_mut(secret.namespace()) {
+                    *count = count.saturating_sub(1);
+                    if *count == 0 {
+                        self.watched.remove(secret.namespace());
+                    }
+                }
+                self.watched_in_all = self.watched_in_all.saturating_sub(1);
+                unwatched = true;
+                orders.push(Order::Unwatch(secret.clone()));
             }
         }
+        if unwatched {
+            self.use_room(orders);
+        }
+    }
+
+    /// Strikes a Secret off those for which there is no room; false: it is none of them.
+    fn forget_refused(&mut self, secret: &ServiceKey) -> bool {
+        let Some(refused) = self.refused.get_mut(secret.namespace()) else {
+            return false;
+        };
+        let found = refused.remove(secret);
+        if refused.is_empty() {
+            self.refused.remove(secret.namespace());
+        }
+        found
+    }
+
+    /// Whether one more Secret of a namespace may be watched.
+    fn has_room(&self, namespace: &str) -> bool {
+        let here = self.watched.get(namespace).copied().unwrap_or_default();
+        here < self.limits.secrets_per_namespace
+            && (self.watched_in_all < self.limits.secrets || here < ALWAYS)
+    }
+
+    fn watch(&mut self, secret: &ServiceKey, orders: &mut Vec<Order>) {
+        let namespace = secret.shared_namespace().clone();
+        *self.watched.entry(namespace).or_default() += 1;
+        self.watched_in_all += 1;
+        orders.push(Order::Watch(secret.clone()));
+    }
+
+    /// Watches what there was no room for.
+    fn use_room(&mut self, orders: &mut Vec<Order>) {
+        loop {
+            let mut namespaces = self.refused.iter().enumerate();
+            let found = namespaces.find(|(_, (namespace, _))| self.has_room(namespace));
+            #[cfg(test)]
+            {
+                self.looks += found.map_or(self.refused.len(), |(before, _)| before + 1);
+            }
+            let Some(secret) = found.and_then(|(_, (_, secrets))| secrets.first().cloned()) else {
+                return;
+            };
+            self.forget_refused(&secret);
+            // What was said of it holds no more.
+            orders.push(Order::Tell(Fact::SecretGone(secret.clone())));
+            self.watch(&secret, orders);
+        }
+    }
+
+    /// What is said of a Secret for which there is no room.
+    fn not_watched(&self, secret: &ServiceKey) -> Fact {
+        let most = self.limits.secrets_per_namespace;
+        let why = format!(
+            "it is not read, because the Services of the namespace name too many Secrets (at most \
+             {most}, see limits in landfall.yaml)"
+        );
+        Fact::Secret(Arc::new(SecretRow {
+            key: secret.clone(),
+            certificate: Err(why.clone()),
+            authorities: Err(why),
+            source: None,
+        }))
     }
 }
 
@@ -246,13 +356,17 @@ impl SecretsTask {
         health: HealthReport,
         answered: oneshot::Sender<()>,
     ) -> Self {
+        let wishes = Wishes {
+            limits: config.limits,
+            ..Wishes::default()
+        };
         Self {
             connection,
             config,
             facts,
             health,
             answered: Some(answered),
-            wishes: Wishes::default(),
+            wishes,
             watches: HashMap::new(),
             watchers: JoinSet::new(),
             answers: JoinSet::new(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_model::limits::Limits;
 use landfall_model::rows::Fact;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,8 @@ pub struct SourceConfig {
     pub look_again: Duration,
     /// How long a Service is held back for a Secret that it has only just named.
     pub secret_patience: Duration,
+    /// How many Secrets are watched.
+    pub limits: Limits,
 }
 
 /// What is running. The facts end when it is cancelled.
@@ -62,6 +65,7 @@ impl Default for SourceConfig {
             longest_silence: Duration::from_secs(180),
             look_again: Duration::from_secs(60),
             secret_patience: Duration::from_secs(3),
+            limits: Limits::default(),
         }
     }
 }

@@ -34,12 +34,14 @@ struct Finding {
 
 /// Runs the command; says whether there were no errors.
 pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
-    let loaded = if args.filename.is_empty() && args.cluster.is_meant() {
-        args.cluster.load().await?
-    } else {
-        planning::read(args.filename, args.recursive).await?
-    };
     let fleet = Fleet::read(&args.instances).await?;
+    let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
+        let fleet = fleet.in_cluster_as(&args.instances);
+        (fleet, args.cluster.load().await?)
+    } else {
+        let loaded = planning::read(args.filename, args.recursive).await?;
+        (fleet, loaded)
+    };
     let clouds = if args.connect {
         clouds::ask(&fleet).await
     } else {

@@ -7,10 +7,11 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use landfall_proxy::access_log::Format;
 
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use cloud::{AdoptArgs, OrphansArgs};
-pub use serve::{ControllerArgs, DemoArgs, LeaseArgs, ServeClusterArgs, UpArgs};
+pub use serve::{AccessLogArgs, ControllerArgs, DemoArgs, LeaseArgs, ServeClusterArgs, UpArgs};
 
 /// Where a running instance answers unless told otherwise.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
@@ -112,6 +113,9 @@ pub struct AdminArgs {
     /// The admin address of the running instance
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: String,
+    /// A file with the token that the instance asks for, if it asks for one
+    #[arg(long, value_name = "FILE", env = "LANDFALL_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
 }
 
 /// Asking the API server of a cluster instead of a running instance.
@@ -135,6 +139,18 @@ pub enum TextOutput {
     Json,
 }
 
+/// How lines of the access log look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AccessLogFormat {
+    /// One JSON object per line, with everything
+    #[default]
+    Json,
+    /// The common log format
+    Common,
+    /// The common log format with Referer and User-Agent
+    Combined,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -143,6 +159,18 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
+}
+
+// === impl AccessLogFormat ===
+
+impl From<AccessLogFormat> for Format {
+    fn from(format: AccessLogFormat) -> Self {
+        match format {
+            AccessLogFormat::Json => Self::Json,
+            AccessLogFormat::Common => Self::Common,
+            AccessLogFormat::Combined => Self::Combined,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +226,20 @@ mod tests {
             |text: &str| Cli::try_parse_from(["landfall", "controller", "--lease-duration", text]);
         assert!(parse("10").is_ok() && parse("2.5").is_ok());
         for wrong in ["1e19", "-1", "3601", "inf", "NaN", "soon"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_a_share() {
+        let parse = |text: &str| {
+            let log = ["landfall", "controller", "--access-log", "-"];
+            Cli::try_parse_from(log.into_iter().chain(["--access-log-sample", text]))
+        };
+        for good in ["0", "1", "0.01"] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        for wrong in ["-0.1", "1.01", "NaN", "inf", "some"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

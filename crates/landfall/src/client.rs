@@ -1,14 +1,19 @@
 //! Talks to a running instance's admin endpoint.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use landfall_web::token::TokenFile;
 use serde::de::DeserializeOwned;
+
+use crate::cli::AdminArgs;
 
 /// The longest that a command waits for an answer from the instance.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Admin {
     address: String,
+    token_file: Option<PathBuf>,
     client: Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>,
 }
 
@@ -32,6 +38,12 @@ pub enum AskError {
         /// The admin address.
         address: String,
         /// What the system said.
+        why: String,
+    },
+    /// The token can't be read.
+    #[error("--admin-token-file: {why}")]
+    NoToken {
+        /// Why.
         why: String,
     },
     /// It answered with an error.
@@ -56,11 +68,12 @@ pub enum AskError {
 
 impl Admin {
     /// The instance at `HOST:PORT` (a leading `http://` is tolerated).
-    pub fn at(address: &str) -> Self {
-        let address = address.trim_end_matches('/');
+    pub fn at(args: &AdminArgs) -> Self {
+        let address = args.admin.trim_end_matches('/');
         let address = address.strip_prefix("http://").unwrap_or(address);
         Self {
             address: address.to_owned(),
+            token_file: args.admin_token_file.clone(),
             client: Client::builder(TokioExecutor::new()).build_http(),
         }
     }
@@ -85,7 +98,19 @@ impl Admin {
         path: &str,
         body: Bytes,
     ) -> Result<T, AskError> {
-        match tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await {
+        let token = match &self.token_file {
+            None => None,
+            Some(path) => match TokenFile::new(path.clone()).read().await {
+                Ok(token) => Some(token),
+                Err(error) => {
+                    return Err(AskError::NoToken {
+                        why: error.to_string(),
+                    });
+                }
+            },
+        };
+        let exchange = self.exchange(method, path, body, token);
+        match tokio::time::timeout(PATIENCE, exchange).await {
             Ok(Ok((status, bytes))) if status.is_success() => serde_json::from_slice(&bytes)
                 .map_err(|error| AskError::Foreign {
                     address: self.address.clone(),
@@ -105,10 +130,15 @@ impl Admin {
         method: Method,
         path: &str,
         body: Bytes,
+        token: Option<String>,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
-            .uri(format!("http://{}{path}", self.address))
+            .uri(format!("http://{}{path}", self.address));
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request
             .body(Full::new(body))
             .context("not an address of the form HOST:PORT")?;
         let response = self.client.request(request).await?;

@@ -272,6 +272,7 @@ fn listeners(row: &ServiceRow, wish: &LoadBalancerWish) -> Vec<ListenerView> {
         mode: listener.mode.as_str().to_owned(),
         problem: None,
         traffic: landfall_model::view::TrafficView::default(),
+        measured: None,
         algorithm: listener.pool.algorithm,
         proxy_protocol: listener.pool.proxy_protocol,
         monitor: listener.pool.monitor.clone(),

@@ -9,13 +9,15 @@ use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
 use landfall_kube::{Connection, Health, KubeReports, Origin, SourceConfig, Sources, access};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
+use landfall_web::token::TokenFile;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
-use crate::instance::{Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::served::{Carried, Memory, until_done};
 use crate::signals::Stop;
 
 /// From one giving back of unused memory to the next, in the long run. It takes about a millisecond.
@@ -26,28 +28,81 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let times = args.lease.times()?;
     let mut options = Options {
-        fleet: Fleet::read(&args.instances).await?,
+        fleet: Fleet::read(&args.instances).await?.in_cluster(),
         pools: Vec::new(),
         fallback_pool: false,
         records_accepted: false,
         admin: args.admin,
         workers: args.run.threads(),
+        access_log: args.run.access_log.clone(),
+        admin_token: args.run.admin_token_file.map(TokenFile::new),
         admin_names: args.run.admin_name,
     };
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned());
     let identity = identity(&host);
     let connection = connect(&args.cluster, &identity).await?;
-    judge_rights(
-        &connection,
-        [access::to_watch(), access::to_report()].concat(),
-    )
-    .await?;
     let origin = args.cluster.origin();
-    options.fleet.learn_cluster(&connection, &origin).await?;
+    let namespace = args
+        .namespace
+        .unwrap_or_else(|| connection.namespace().to_owned());
+    let mut rights = [access::to_watch(), access::to_report()].concat();
+    if args.leader_elect {
+        rights.extend(access::to_elect(&namespace, &args.lease_name));
+    }
+    let memory = args.state.filter(|_| options.fleet.serves_here());
+    let memory = memory.map(|folder| {
+        let lease = format!("{namespace}/{}", args.lease_name);
+        Memory::new(&folder, &connection, &options.fleet, &lease)
+    });
     let stop = Stop::watch(grace)?;
+    // What is to be known of the cluster before anything of it is served or written.
+    let prepare = || async {
+        judge_rights(&connection, rights.clone()).await?;
+        let mut fleet = options.fleet.clone();
+        fleet.learn_cluster(&connection, &origin).await?;
+        Ok(fleet)
+    };
+    let last = match &memory {
+        Some(memory) => memory.last().await,
+        None => None,
+    };
+    let remembers = last.is_some();
+    let carried = match last {
+        Some(last) if !access::answers(&connection).await => {
+            let server = connection.server();
+            Some(Carried::start(&options, last, server, args.leader_elect).await?)
+        }
+        _ => None,
+    };
+    let (fleet, ground) = if let Some(carried) = carried {
+        let answered = stop.unless_asked(carried.until_answered(&connection)).await;
+        if answered == Some(false) {
+            carried.stop(grace).await;
+            return Err(loop_ended());
+        }
+        let fleet = match answered {
+            Some(_) => until_done(&stop, prepare).await,
+            None => None,
+        };
+        let Some(fleet) = fleet else {
+            carried.stop(grace).await;
+            return Ok(());
+        };
+        (fleet, carried.let_go().await)
+    } else {
+        let Some(fleet) = stop.unless_asked(prepare()).await else {
+            return Ok(());
+        };
+        (fleet?, Ground::default())
+    };
+    options.fleet = fleet;
     if !args.leader_elect {
-        let instance =
-            on_cluster(options, connection, &identity, WriteGuard::always(), None).await?;
+        let on = On {
+            ground,
+            memory,
+            role: None,
+        };
+        let instance = start(options, connection, &identity, WriteGuard::always(), on).await?;
         let outcome = tokio::select! {
             () = stop.asked() => Ok(()),
             () = instance.broken() => Err(loop_ended()),
@@ -55,19 +110,21 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         instance.stop(grace).await;
         return outcome;
     }
-    let namespace = args
-        .namespace
-        .unwrap_or_else(|| connection.namespace().to_owned());
-    judge_rights(&connection, access::to_elect(&namespace, &args.lease_name)).await?;
     let lease = LeaseConfig {
         name: args.lease_name,
         times,
+        carries: remembers,
         ..LeaseConfig::new(&namespace, &identity)
     };
     let tasks = TaskTracker::new();
     let election = Election::start(connection.clone(), lease, &tasks);
     let (guard, role) = (election.guard(), election.role());
-    let instance = on_cluster(options, connection, &identity, guard, Some(role)).await?;
+    let on = On {
+        ground,
+        memory: memory.clone(),
+        role: Some(role.clone()),
+    };
+    let instance = start(options, connection, &identity, guard, on).await?;
     instance.tell_serving(election.serving());
     let outcome = tokio::select! {
         biased;
@@ -76,15 +133,34 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     };
     // First nothing is written any more, then the Lease passes on, then another replica serves, and
     // only then nothing new is accepted here.
-    instance.stop_after(grace, election.hand_over()).await;
+    let handed_over = async {
+        election.hand_over().await;
+        if *role.borrow() == Role::Standby
+            && let Some(memory) = &memory
+            && let Err(error) = memory.forget().await
+        {
+            tracing::warn!(%error, "another replica serves; what was served here stays on disk");
+        }
+    };
+    instance.stop_after(grace, handed_over).await;
     tasks.close();
     tasks.wait().await;
     outcome
 }
 
-/// Why a process ends whose control loop has ended by itself.
+/// What an instance is started with, beside its connection.
+#[derive(Debug, Default)]
+struct On {
+    ground: Ground,
+    memory: Option<Memory>,
+    role: Option<watch::Receiver<Role>>,
+}
+
+/// Why a process ends whose control loop or data plane has ended by itself.
 pub fn loop_ended() -> anyhow::Error {
-    anyhow::anyhow!("the control loop ended unexpectedly; the log says why, and this is a bug")
+    anyhow::anyhow!(
+        "the control loop or the data plane ended unexpectedly; the log says why, and this is a bug"
+    )
 }
 
 /// Starts an instance whose facts come from an API server.
@@ -95,23 +171,55 @@ pub async fn on_cluster(
     guard: WriteGuard,
     role: Option<watch::Receiver<Role>>,
 ) -> anyhow::Result<Instance> {
+    let on = On {
+        role,
+        ..On::default()
+    };
+    start(options, connection, identity, guard, on).await
+}
+
+async fn start(
+    options: Options,
+    connection: Connection,
+    identity: &str,
+    guard: WriteGuard,
+    on: On,
+) -> anyhow::Result<Instance> {
+    let On {
+        ground,
+        memory,
+        role,
+    } = on;
     let lifetime = Lifetime::default();
     let Lifetime { tasks, cancel } = &lifetime;
+    let limits = options.fleet.limits();
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
-    Instance::start(
+    let mut told = None;
+    let started = Instance::start_on(
+        ground,
         options,
         lifetime.clone(),
         Arc::new(reports),
-        role,
+        role.clone(),
         |facts, lifetime| {
             let Lifetime { tasks, cancel } = lifetime;
-            let config = SourceConfig::default();
+            let config = SourceConfig {
+                limits,
+                ..SourceConfig::default()
+            };
             let sources = Sources::start(&connection, config, facts.clone(), tasks, cancel);
+            told = Some(facts.clone());
             tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));
         },
-    )
-    .await
+    );
+    let instance = started.await?;
+    instance.close_what_is_gone();
+    if let (Some(memory), Some(facts)) = (memory, told) {
+        let handle = instance.handle().clone();
+        tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
+    }
+    Ok(instance)
 }
 
 /// Gives memory back that nobody uses: often at first, when whole lists have just gone through, and

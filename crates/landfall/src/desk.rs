@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_engine::{Classes, EngineHandle};
-use landfall_model::view::{CloudCallsView, InstanceView, MetricsView};
+use landfall_model::view::{CloudCallsView, InstanceView, MetricsView, ResourcesView};
 use landfall_model::wire::service_list;
+use landfall_proxy::Proxy;
 use landfall_web::{Heartbeat, PlanError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -46,12 +47,28 @@ impl Desk {
     }
 }
 
+fn resources(proxy: &Proxy) -> ResourcesView {
+    let pressure = proxy.pressure();
+    ResourcesView {
+        workers: proxy.workers() as u64,
+        descriptors: pressure.used.into(),
+        descriptor_limit: pressure.limit.into(),
+        listener_sockets: pressure.listeners.into(),
+        flows: pressure.flows.into(),
+        flow_limit: pressure.flow_limit.into(),
+        shortages: pressure.shortages,
+        overloaded: pressure.overloaded,
+        lost_access_log_lines: proxy.access_log().map_or(0, |log| log.lost()),
+    }
+}
+
 impl landfall_web::Instance for Desk {
     fn view(&self) -> Arc<InstanceView> {
         let mut view = view::instance(&self.handle, &self.started);
         if self.leaving.is_cancelled() {
             view.ready = false;
-            view.waiting.push("it is stopping".to_owned());
+            view.waiting
+                .push("it is stopping, or another process takes its place".to_owned());
         }
         Arc::new(view)
     }
@@ -61,8 +78,14 @@ impl landfall_web::Instance for Desk {
         metrics.lost_log_lines = logging::lost();
         let providers = self.handle.providers.iter().zip(self.classes.names());
         for (provider, instance) in providers {
-            let Platform::OpenStack(openstack) = &**provider else {
-                continue;
+            let openstack = match &**provider {
+                Platform::OpenStack(openstack) => openstack,
+                Platform::Local(local) => {
+                    // All local instances share one.
+                    metrics.resources = local.proxy().map(|proxy| resources(proxy));
+                    continue;
+                }
+                Platform::Glimpse(_) | Platform::Paper(_) => continue,
             };
             for (key, calls) in openstack.cloud().calls() {
                 metrics.cloud_calls.push(CloudCallsView {

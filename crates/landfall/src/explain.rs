@@ -17,6 +17,7 @@ use crate::{get, table};
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let view = if args.cluster.is_meant() {
         let fleet = Fleet::read(&args.instances).await?;
+        let fleet = fleet.in_cluster_as(&args.instances);
         args.cluster.service(fleet, &args.service).await?
     } else {
         let path = format!(
@@ -24,7 +25,7 @@ pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
             args.service.namespace(),
             args.service.name()
         );
-        Admin::at(&args.instance.admin).get(&path).await?
+        Admin::at(&args.instance).get(&path).await?
     };
     let text = match args.output {
         TextOutput::Text => explain(&view),
@@ -203,8 +204,16 @@ fn monitor(monitor: &Monitor) -> String {
             path,
             codes,
         } => {
-            format!("HTTP {} {path}, wanted {codes}", method.as_str())
+            let scheme = if monitor.tls { "HTTPS" } else { "HTTP" };
+            let host = monitor.host.as_ref();
+            let host = host.map_or_else(String::new, |host| format!(" of {host}"));
+            let body = monitor.body.as_ref();
+            let body = body.map_or_else(String::new, |body| format!(" and {body:?} in the body"));
+            let method = method.as_str();
+            format!("{scheme} {method} {path}{host}, wanted {codes}{body}")
         }
+        Check::Grpc { service } if service.is_empty() => "gRPC health".to_owned(),
+        Check::Grpc { service } => format!("gRPC health of {service}"),
         Check::UdpConnect => "UDP datagram".to_owned(),
     };
     format!(

@@ -2,17 +2,20 @@
 //! files that they name.
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use landfall_config::cloud_conf::{CloudConf, Global};
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::file::{Config, Instance, ProviderKind};
+use landfall_config::file::{Config, Instance, LimitsConfig, ProviderKind};
 use landfall_config::openstack::{OpenStack as OpenStackConfig, SecurityGroups};
 use landfall_engine::Classes;
 use landfall_kube::{Connection, Origin};
 use landfall_local::Local;
+use landfall_model::limits::Limits;
 use landfall_model::provider::{Capabilities, Provider as _};
+use landfall_model::reach::{MemberRules, Setting};
 use landfall_model::rows::PoolRow;
 use landfall_openstack::{OpenStack, Settings};
 
@@ -32,6 +35,14 @@ pub struct Fleet {
     config: Config,
     /// By position: the account of an instance on OpenStack.
     accounts: Vec<Option<Account>>,
+    /// Whether the instances on OpenStack touch nothing for now.
+    only_here: bool,
+    /// Who writes the Services.
+    setting: Setting,
+    /// Where our own admin endpoint answers, once that is known.
+    admin: Option<SocketAddr>,
+    /// How many listeners a namespace may have where nothing is said.
+    listeners: Option<usize>,
 }
 
 // === impl InstancesArgs ===
@@ -51,6 +62,49 @@ impl Fleet {
         Self {
             config: Config::only(config::INSTANCE),
             accounts: vec![None],
+            only_here: false,
+            setting: Setting::Machine,
+            admin: None,
+            listeners: None,
+        }
+    }
+
+    /// The same, for Services of a cluster.
+    #[must_use]
+    pub fn in_cluster(self) -> Self {
+        Self {
+            setting: Setting::Cluster,
+            ..self
+        }
+    }
+
+    /// The same, for Services of a cluster whose controller may have another configuration: what
+    /// that one allows is only known where a configuration is named.
+    #[must_use]
+    pub fn in_cluster_as(self, args: &InstancesArgs) -> Self {
+        if args.is_default() {
+            self
+        } else {
+            self.in_cluster()
+        }
+    }
+
+    /// The same in a process that may have so many listeners. In a cluster, a namespace gets half.
+    #[must_use]
+    pub fn sharing(self, listeners: usize) -> Self {
+        let listeners = match self.setting {
+            Setting::Machine => None,
+            Setting::Cluster => Some((listeners / 2).max(1)),
+        };
+        Self { listeners, ..self }
+    }
+
+    /// The same in a process whose admin endpoint answers there.
+    #[must_use]
+    pub fn beside(self, admin: SocketAddr) -> Self {
+        Self {
+            admin: Some(admin),
+            ..self
         }
     }
 
@@ -69,15 +123,49 @@ impl Fleet {
                 account.map(Some)
             });
             let accounts = accounts.collect::<anyhow::Result<_>>()?;
-            Ok(Self { config, accounts })
+            Ok(Self {
+                config,
+                accounts,
+                only_here: false,
+                setting: Setting::Machine,
+                admin: None,
+                listeners: None,
+            })
         };
         tokio::task::spawn_blocking(read).await?
+    }
+
+    /// The same, of which only the instances on this machine do anything.
+    #[must_use]
+    pub fn only_here(&self) -> Self {
+        Self {
+            only_here: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether an instance serves on this machine.
+    pub fn serves_here(&self) -> bool {
+        self.accounts.iter().any(Option::is_none)
+    }
+
+    /// Returns what is configured of the instances on this machine, as a text that tells two
+    /// configurations apart.
+    pub fn described_here(&self) -> String {
+        let instances = self.config.instances.iter().zip(&self.accounts);
+        let here: Vec<&Instance> = instances
+            .filter(|(_, account)| account.is_none())
+            .map(|(instance, _)| instance)
+            .collect();
+        // A configuration has a JSON form: it is read from one.
+        serde_json::to_string(&here).unwrap_or_default()
     }
 
     /// The instances as classes. Those that are switched off touch no Service.
     pub fn classes(&self) -> Classes {
         let accounts = self.accounts.iter();
-        let off = accounts.map(|account| account.as_ref().is_some_and(|it| !is_on(it)));
+        let is_off = |account: &Account| self.only_here || !is_on(account);
+        let off = accounts.map(|account| account.as_ref().is_some_and(is_off));
         classes(&self.config).switched_off(off.collect())
     }
 
@@ -86,9 +174,10 @@ impl Fleet {
         self.config.pools()
     }
 
-    /// The accounts of the instances that are on OpenStack.
+    /// The accounts of the instances that are on OpenStack and may be used.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.accounts.iter().flatten()
+        let accounts = self.accounts.iter().flatten();
+        accounts.filter(|_| !self.only_here)
     }
 
     /// Those of them that are not switched off.
@@ -133,10 +222,11 @@ impl Fleet {
         &self,
         mut local: impl FnMut() -> anyhow::Result<Local>,
     ) -> anyhow::Result<Vec<Platform>> {
-        let accounts = self.accounts.iter();
-        let platforms = accounts.map(|account| match account {
-            None => Ok(Platform::Local(Arc::new(local()?))),
-            Some(account) if is_on(account) => Ok(Platform::OpenStack(made(account))),
+        let platforms = self.each().map(|(guarded, account)| match account {
+            None => Ok(Platform::Local(Arc::new(guarded(local()?)))),
+            Some(account) if is_on(account) && !self.only_here => {
+                Ok(Platform::OpenStack(made(account)))
+            }
             Some(account) => Ok(paper(account)),
         });
         platforms.collect()
@@ -144,9 +234,8 @@ impl Fleet {
 
     /// Providers that hold nothing on this machine, look at their clouds, and change nothing.
     pub fn sandboxes(&self) -> Vec<Platform> {
-        let accounts = self.accounts.iter();
-        let sandboxes = accounts.map(|account| match account {
-            None => Platform::Local(Arc::new(Local::imaginary())),
+        let sandboxes = self.each().map(|(guarded, account)| match account {
+            None => Platform::Local(Arc::new(guarded(Local::imaginary()))),
             Some(account) if is_on(account) => Platform::Glimpse(made(account)),
             Some(account) => paper(account),
         });
@@ -155,12 +244,30 @@ impl Fleet {
 
     /// Providers that hold nothing and ask nobody.
     pub fn paper(&self) -> Vec<Platform> {
-        let accounts = self.accounts.iter();
-        let paper = accounts.map(|account| match account {
-            None => Platform::Local(Arc::new(Local::imaginary())),
+        let paper = self.each().map(|(guarded, account)| match account {
+            None => Platform::Local(Arc::new(guarded(Local::imaginary()))),
             Some(account) => paper(account),
         });
         paper.collect()
+    }
+
+    /// Of each instance what makes a provider keep to the rules and limits, and its account.
+    fn each(&self) -> impl Iterator<Item = (impl FnOnce(Local) -> Local, Option<&Account>)> {
+        let limits = self.limits();
+        let instances = self.config.instances.iter().zip(&self.accounts);
+        instances.map(move |(instance, account)| {
+            let rules = MemberRules {
+                admin: self.admin,
+                ..instance.member_rules(self.setting)
+            };
+            let guarded = move |local: Local| local.allowing(rules).within(limits);
+            (guarded, account.as_ref())
+        })
+    }
+
+    /// How much one Service or one namespace may have.
+    pub fn limits(&self) -> Limits {
+        self.config.limits.limits(self.listeners)
     }
 }
 
@@ -170,10 +277,19 @@ pub fn classes(config: &Config) -> Classes {
     Classes::new(names, default)
 }
 
-/// What the instances of a configuration can do, without a look into the files that it names.
+/// What the instances of a configuration can do in a cluster, without a look into the files that it
+/// names.
 pub fn abilities(config: &Config) -> Vec<Capabilities> {
     let of = |instance: &Instance| match &instance.provider {
-        ProviderKind::Local => Local::imaginary().capabilities().clone(),
+        ProviderKind::Local => {
+            let rules = instance.member_rules(match &instance.members {
+                Some(_) => Setting::Cluster,
+                None => Setting::Machine,
+            });
+            let local = Local::imaginary().allowing(rules);
+            let limits = config.limits.limits(None);
+            local.within(limits).capabilities().clone()
+        }
         ProviderKind::OpenStack(openstack) => {
             let conf = CloudConf::of(Global::default());
             Settings::new(&conf, &openstack.cluster_name).capabilities()
@@ -238,7 +354,9 @@ fn of_cloud_conf(path: PathBuf) -> Config {
             provider: ProviderKind::OpenStack(openstack),
             default: true,
             pools: Vec::new(),
+            members: None,
         }],
+        limits: LimitsConfig::default(),
     }
 }
 

@@ -60,7 +60,7 @@ enum Asked {
 impl Asked {
     async fn of(args: &GetArgs) -> anyhow::Result<Self> {
         if !args.cluster.is_meant() {
-            return Ok(Self::Instance(Box::new(Admin::at(&args.instance.admin))));
+            return Ok(Self::Instance(Box::new(Admin::at(&args.instance))));
         }
         let config = config::read(args.config.as_deref()).await?;
         Ok(Self::Cluster(args.cluster.clone(), Known::outline(&config)))

@@ -1,6 +1,7 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -14,11 +15,13 @@ use landfall_engine::book::{Book, Pages};
 use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
+use landfall_model::Uid;
 use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_model::view::InstanceView;
-use landfall_proxy::{Proxy, ProxyConfig};
+use landfall_proxy::{ListenerId, Owner, Proxy, ProxyConfig};
 use landfall_web::guard::Names;
+use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -26,11 +29,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::account::{Account, Unusable};
+use crate::cli::AccessLogArgs;
 use crate::desk::Desk;
 use crate::fleet::Fleet;
 use crate::platform::Platform;
 use crate::takeover::Estate;
-use crate::{planning, view};
+use crate::{access_log, planning, view};
 
 /// Facts on their way from the source to the engine.
 const FACTS: usize = 1024;
@@ -58,8 +62,12 @@ pub struct Options {
     pub records_accepted: bool,
     /// Names under which the admin endpoint answers, beside addresses and `localhost`.
     pub admin_names: Vec<String>,
+    /// Where the token stands that the admin endpoint asks for; `None`: it asks for none.
+    pub admin_token: Option<TokenFile>,
     /// Threads that carry traffic; `None`: one per core.
     pub workers: Option<NonZeroUsize>,
+    /// What is noted of traffic.
+    pub access_log: AccessLogArgs,
 }
 
 /// How long the tasks of an instance live: until cancelled, and then until they have ended.
@@ -78,12 +86,23 @@ pub struct Ground {
     pub estate: Estate,
     /// A data plane that runs already.
     pub proxy: Option<Arc<Proxy>>,
+    /// What the control plane that ended says of itself.
+    pub last_words: Option<LastWords>,
+}
+
+/// How the admin endpoint is answered while there is traffic and no control plane.
+#[derive(Clone, Debug)]
+pub struct LastWords {
+    desk: Arc<Desk>,
+    names: Names,
+    token: Option<TokenFile>,
 }
 
 /// What is running.
 #[derive(Debug)]
 pub struct Instance {
     admin: std::net::TcpListener,
+    words: LastWords,
     handle: EngineHandle<Platform>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
@@ -121,22 +140,10 @@ impl Lifetime {
 // === impl Instance ===
 
 impl Instance {
-    /// Starts everything. What can be wrong with the command line (the admin address, a pool) is an
-    /// error here; what can be wrong with facts is told later.
+    /// Starts everything, on what is there already. What can be wrong with the command line (the
+    /// admin address, a pool) is an error here; what can be wrong with facts is told later.
     ///
     /// `source` starts the tasks that send facts; `role` says what this replica does of several.
-    pub async fn start<R: Report>(
-        options: Options,
-        lifetime: Lifetime,
-        reporter: Arc<R>,
-        role: Option<watch::Receiver<Role>>,
-        source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
-    ) -> anyhow::Result<Self> {
-        let ground = Ground::default();
-        Self::start_on(ground, options, lifetime, reporter, role, source).await
-    }
-
-    /// As [`Self::start`], on what is there already.
     pub async fn start_on<R: Report>(
         ground: Ground,
         options: Options,
@@ -146,17 +153,31 @@ impl Instance {
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
-        let fleet = options.fleet;
-        let mut pools = fleet.pools();
+        let mut pools = options.fleet.pools();
         pools.extend(planning::flag_pools(&options.pools));
-        let Ground { estate, mut proxy } = ground;
+        let Ground {
+            estate, mut proxy, ..
+        } = ground;
+        let inherits = proxy.is_some();
         let admin = admin_socket(options.admin, estate.admin).await?;
         let listener = TcpListener::from_std(admin.try_clone()?)?;
+        match &options.admin_token {
+            Some(token) => drop(token.read().await.context("--admin-token-file")?),
+            None if !options.admin.ip().is_loopback() => tracing::warn!(
+                admin = %options.admin,
+                "whoever reaches the admin endpoint can see every Service and make plans; \
+                 --admin-token-file makes it ask for a token"
+            ),
+            None => {}
+        }
+        let fleet = options.fleet.beside(admin.local_addr()?);
+        let fleet = fleet.sharing(most_listeners(options.workers));
         let silent = greet(&fleet).await?;
         let mut sockets = Some(estate.sockets);
+        let log = &options.access_log;
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers, role.is_some())?);
+                proxy = Some(data_plane(options.workers, log, role.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -171,7 +192,7 @@ impl Instance {
         };
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(role) = role {
-            engine = engine.led_by(role);
+            engine = engine.led_by(role, inherits);
         }
         let handle = engine.handle();
         let started = Timestamp::now().to_string();
@@ -208,13 +229,16 @@ impl Instance {
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let desk = Desk::new(handle.clone(), classes, started.clone(), stopping.clone());
-        let names = landfall_web::Options {
+        let words = LastWords {
+            desk: Arc::new(desk),
             names: Names::new(options.admin_names),
+            token: options.admin_token,
         };
-        let serving = landfall_web::serve(listener, Arc::new(desk), names, web.cancel.clone());
+        let serving = words.clone().answer(listener, web.cancel.clone());
         web.tasks.spawn(serving);
         Ok(Self {
             admin,
+            words,
             handle,
             proxy,
             started,
@@ -228,7 +252,16 @@ impl Instance {
     /// Returns once the control loop has ended although nothing asked it to: it panicked, or its source
     /// is gone. What runs on then serves what nobody keeps in order, and the process should end.
     pub async fn broken(&self) {
-        self.ended.cancelled().await;
+        let data_plane = async {
+            match &self.proxy {
+                Some(proxy) => proxy.broken().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.ended.cancelled() => {}
+            () = data_plane => {}
+        }
     }
 
     /// Where the admin endpoint answers.
@@ -274,8 +307,11 @@ impl Instance {
             admin: Some(self.admin),
             ..Estate::default()
         };
-        let proxy = self.proxy;
-        Ground { estate, proxy }
+        Ground {
+            estate,
+            proxy: self.proxy,
+            last_words: Some(self.words),
+        }
     }
 
     /// Waits until everything is known and was handled once. Of ten thousand Services a picture takes a
@@ -316,6 +352,29 @@ impl Instance {
         tokio::time::timeout(patience, wait)
             .await
             .with_context(|| format!("not ready after {} s", patience.as_secs()))
+    }
+
+    /// What the rest of the process may see of the control loop.
+    pub fn handle(&self) -> &EngineHandle<Platform> {
+        &self.handle
+    }
+
+    /// Closes what was open before this instance was started and belongs to no Service any more,
+    /// once every Service was handled.
+    pub fn close_what_is_gone(&self) {
+        let Some(proxy) = self.proxy.clone() else {
+            return;
+        };
+        let before = proxy.owners();
+        if before.is_empty() {
+            return;
+        }
+        let Lifetime { tasks, cancel } = &self.lifetime;
+        let (book, cancel) = (self.handle.book.clone(), cancel.clone());
+        tasks.spawn(async move {
+            let closing = close_what_is_gone(&book, &proxy, before);
+            cancel.run_until_cancelled(closing).await;
+        });
     }
 
     /// Says from now on whether this replica leads and has opened its listeners.
@@ -390,20 +449,86 @@ impl Ground {
             admin: admin.transpose()?,
             ..Estate::default()
         };
-        let proxy = self.proxy.clone();
-        Ok(Self { estate, proxy })
+        Ok(Self {
+            estate,
+            proxy: self.proxy.clone(),
+            last_words: None,
+        })
+    }
+
+    /// Answers at the admin endpoint from `after` on, as long as this is polled: traffic that
+    /// can't be looked at looks like trouble.
+    pub async fn answer(&self, after: Duration) -> Infallible {
+        tokio::time::sleep(after).await;
+        let cancel = CancellationToken::new();
+        let _ended = cancel.clone().drop_guard();
+        let admin = self.estate.admin.as_ref();
+        let listener = admin.map(|admin| TcpListener::from_std(admin.try_clone()?));
+        match (listener, self.last_words.clone()) {
+            (Some(Ok(listener)), Some(words)) => words.answer(listener, cancel).await,
+            (Some(Err(error)), _) => tracing::warn!(%error, "the admin endpoint can't be answered"),
+            _ => {}
+        }
+        std::future::pending().await
     }
 }
 
+// === impl LastWords ===
+
+impl LastWords {
+    async fn answer(self, listener: TcpListener, cancel: CancellationToken) {
+        let options = landfall_web::Options {
+            names: self.names,
+            token: self.token,
+        };
+        landfall_web::serve(listener, self.desk, options, cancel).await;
+    }
+}
+
+/// How many listeners the descriptors of the process let be, if nothing else needed any: one
+/// descriptor per thread and listener.
+fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
+    let cores = || std::thread::available_parallelism().ok();
+    let workers = workers.or_else(cores).map_or(1, NonZeroUsize::get);
+    let descriptors = landfall_sys::limits::raise_open_files().unwrap_or(1024);
+    usize::try_from(descriptors).unwrap_or(usize::MAX) / workers
+}
+
 /// Threads that carry traffic; `beside`: also on ports that the replica before still holds.
-fn data_plane(workers: Option<NonZeroUsize>, beside: bool) -> anyhow::Result<Arc<Proxy>> {
+fn data_plane(
+    workers: Option<NonZeroUsize>,
+    log: &AccessLogArgs,
+    beside: bool,
+) -> anyhow::Result<Arc<Proxy>> {
     let config = ProxyConfig {
         workers,
         beside,
+        access_log: access_log::start(log)?,
         ..ProxyConfig::default()
     };
     let proxy = Proxy::start(config).context("starting the data plane")?;
     Ok(Arc::new(proxy))
+}
+
+/// Closes those listeners of before whose Service is not known once all are.
+async fn close_what_is_gone(book: &Book, proxy: &Proxy, before: Vec<(ListenerId, Owner)>) {
+    let mut changes = book.changes();
+    while !book.read(Pages::serving) {
+        if changes.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let known: BTreeSet<Uid> = book.read(|pages| {
+        let records = pages.records.values();
+        records.map(|record| record.row.uid.clone()).collect()
+    });
+    for (id, owner) in before {
+        if !known.contains(&owner.uid) && proxy.close(id, &owner.uid).await {
+            let service = &owner.service;
+            tracing::info!(%service, listener = %id, "closed: its Service is gone");
+        }
+    }
 }
 
 /// Follows whether this replica leads and has opened its listeners.

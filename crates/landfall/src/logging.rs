@@ -23,14 +23,16 @@ struct Line(Outlet);
 
 /// Starts logging. `LANDFALL_LOG` (as in `debug` or `landfall_proxy=trace`) says how much;
 /// `quiet` is the level without it. The Kubernetes client's own complaints about an API server that
-/// is away are left out: the sources tell of it once.
+/// is away are left out: the sources tell of it once. So is what the HTTP/2 library says of its
+/// peers, or clients could fill a disk.
 pub fn start(format: LogFormat, quiet: &str) -> io::Result<()> {
     let report = |lost| tracing::warn!(lost, "log lines could not be written");
     let outlet = Outlet::start("log", io::stderr(), report)?;
     let _ = STDOUT.set(Outlet::start("output", io::stdout(), |_| {})?);
     let _ = STDERR.set(outlet.clone());
-    let filter = EnvFilter::try_from_env("LANDFALL_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(format!("{quiet},kube_client::client::builder=off")));
+    let usual = || format!("{quiet},kube_client::client::builder=off,h2=error");
+    let filter =
+        EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new(usual()));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_timer(SystemTime)

@@ -3,6 +3,7 @@
 //! The binary only assembles: it parses the command line, puts source, engine, provider and admin
 //! endpoint together, and prints.
 
+mod access_log;
 mod account;
 mod adopt;
 mod check;
@@ -25,6 +26,7 @@ mod outlet;
 mod plan;
 mod planning;
 mod platform;
+mod served;
 mod shell;
 mod signals;
 mod sources;

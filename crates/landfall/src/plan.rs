@@ -17,7 +17,8 @@ use crate::sources;
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     let text = sources::concatenated(&args.filename, args.recursive).await?;
     if args.cluster.is_meant() {
-        let mut fleet = Fleet::read(&args.instances).await?;
+        let fleet = Fleet::read(&args.instances).await?;
+        let mut fleet = fleet.in_cluster_as(&args.instances);
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         fleet.learn_cluster(&connection, &origin).await?;
@@ -32,9 +33,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         "/api/v1/plan"
     };
     let asked: Result<Outlook, AskError> = if args.pools.is_empty() && args.instances.is_default() {
-        Admin::at(&args.instance.admin)
-            .post(path, text.joined())
-            .await
+        Admin::at(&args.instance).post(path, text.joined()).await
     } else {
         Err(AskError::NobodyThere {
             address: String::new(),

@@ -63,6 +63,14 @@ impl Platform {
             Self::Paper(capabilities) => Self::Paper(capabilities.clone()),
         }
     }
+
+    /// What is wrong with all that it carries, at present.
+    pub fn problem(&self) -> Option<Reason> {
+        match self {
+            Self::Local(local) => local.problem(),
+            Self::OpenStack(_) | Self::Glimpse(_) | Self::Paper(_) => None,
+        }
+    }
 }
 
 impl Provider for Platform {
@@ -135,6 +143,13 @@ impl Provider for Platform {
             Self::Local(local) => local.recall(claims),
             Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.recall(claims),
             Self::Paper(_) => {}
+        }
+    }
+
+    fn keep_places(&self, claims: &[Claim]) {
+        match self {
+            Self::Local(local) => local.keep_places(claims),
+            Self::OpenStack(_) | Self::Glimpse(_) | Self::Paper(_) => {}
         }
     }
 

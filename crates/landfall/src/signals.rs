@@ -26,7 +26,8 @@ const MARGIN: Duration = Duration::from_secs(25);
 
 /// Signals without a meaning here that would end the process: SIGUSR1, SIGALRM, SIGSTKFLT, SIGXCPU,
 /// SIGXFSZ (a write then fails), SIGVTALRM, SIGPROF, SIGIO and SIGPWR of Linux. Not SIGPIPE, which
-/// Rust ignores: a line in the log for each would cause the next one where the log is a closed pipe.
+/// Rust ignores: a line in the log for each would cause the next one where the log is a closed
+/// pipe.
 const WITHOUT_MEANING: [i32; 9] = [10, 14, 16, 24, 25, 26, 27, 29, 30];
 
 /// Tells what signals asked for.

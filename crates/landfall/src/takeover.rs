@@ -44,6 +44,9 @@ const SOCKETS: Duration = Duration::from_secs(60);
 /// How long a new process may take until it serves.
 const SERVING: Duration = Duration::from_secs(120);
 
+/// How often it is looked whether the socket is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The longest message.
 const LONGEST: usize = 1 << 20;
 
@@ -122,6 +125,18 @@ impl Door {
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         Ok(Self(listener))
+    }
+
+    /// Returns once the socket is not in the directory any more. One that another process put in
+    /// its place is that one's.
+    pub async fn removed(state: &Path) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let found = path(state).and_then(|(path, _folder)| fs::symlink_metadata(path));
+            if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return;
+            }
+        }
     }
 
     /// Waits for a process that asks properly. Cancel-safe: who is cut off may ask again.
@@ -260,6 +275,15 @@ impl Taking {
             .await
             .context("the running process hands nothing over")?;
         Ok(Some((Self(line), estate.context("taking over")?)))
+    }
+
+    /// Returns, once the running process says so, why it goes on instead. Cancel-safe.
+    pub async fn revoked(&mut self) -> String {
+        match self.0.receive().await {
+            Ok(Some(Message::Stay { why })) => why,
+            // It has ended, so that nothing is left but to go on.
+            _ => std::future::pending().await,
+        }
     }
 
     /// Says that this process serves. Fails if the running one goes on instead.
@@ -469,6 +493,28 @@ mod tests {
         };
         let ((), error) = tokio::join!(running, new);
         assert_eq!(error, "the running process goes on: it took too long");
+    }
+
+    #[tokio::test]
+    async fn a_new_process_that_still_starts_hears_at_once_that_the_other_goes_on() {
+        let (_home, state) = state();
+        let door = Door::open(&state).unwrap();
+        let given = estate(1);
+        let running = async {
+            let mut handing = door.knock().await;
+            let handed = tokio::time::timeout(Duration::from_millis(50), handing.try_hand(&given));
+            assert!(handed.await.is_err());
+            handing.stay("it took too long".to_owned()).await;
+        };
+        let new = async {
+            let (mut taking, _) = Taking::ask(&state).await.unwrap().unwrap();
+            let why = taking.revoked().await;
+            assert_eq!(why, "it took too long");
+            // A process that has ended revokes nothing.
+            tokio::time::timeout(Duration::from_millis(50), taking.revoked()).await
+        };
+        let ((), after) = tokio::join!(running, new);
+        assert!(after.is_err());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use landfall_config::dirs;
 use landfall_files::{Manifests, OpenError, StateError};
 use landfall_kube::lease::{WriteGuard, identity};
+use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
 use crate::cli::UpArgs;
@@ -26,6 +27,10 @@ const START: Duration = Duration::from_secs(5);
 /// From one try to start the control plane again to the next, when another process did not take
 /// over.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long nothing is said at the admin endpoint while another process starts, which answers there
+/// as soon as it can.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// The path that stands for standard input.
 const STDIN: &str = "-";
@@ -100,10 +105,15 @@ impl Serving {
                 tracing::info!("no process to take over from");
             }
         }
-        let instance = on_files(ground, options.clone(), files.clone(), stop.reload()).await;
+        let starting = on_files(ground, options.clone(), files.clone(), stop.reload());
+        let instance = unless_revoked(taking.as_mut(), starting).await?;
         let instance = instance.map_err(hint)?;
-        if let Some(taking) = taking {
-            instance.serving().await;
+        if let Some(mut taking) = taking {
+            if let Err(why) = unless_revoked(Some(&mut taking), instance.serving()).await {
+                // The state goes back to the other process, and what came in here ends in peace.
+                instance.stop(grace).await;
+                return Err(why);
+            }
             // The other process may end from here on.
             systemd::serving();
             taking.serving().await?;
@@ -139,7 +149,13 @@ impl Serving {
                 return Ok(());
             };
             let ground = instance.let_go().await;
-            let outcome = self.stop.unless_asked(hand(&mut handing, &ground)).await;
+            let handed = async {
+                tokio::select! {
+                    outcome = hand(&mut handing, &ground) => outcome,
+                    never = ground.answer(QUIET) => match never {},
+                }
+            };
+            let outcome = Box::pin(self.stop.unless_asked(handed)).await;
             let why = match outcome {
                 // When told to stop, the sockets are left to the new process, too.
                 None | Some(Outcome::Served) => {
@@ -155,7 +171,13 @@ impl Serving {
             tracing::warn!(error = why, "the take-over failed; this process goes on");
             handing.stay(why).await;
             drop(handing);
-            let Some(resumed) = self.stop.unless_asked(self.resumed(&ground)).await else {
+            let resumed = async {
+                tokio::select! {
+                    instance = self.resumed(&ground) => instance,
+                    never = ground.answer(Duration::ZERO) => match never {},
+                }
+            };
+            let Some(resumed) = self.stop.unless_asked(resumed).await else {
                 if let Some(proxy) = &ground.proxy {
                     proxy.shutdown(self.grace).await;
                 }
@@ -204,13 +226,25 @@ impl Serving {
             .paths
             .iter()
             .any(|path| path.as_os_str() == STDIN);
-        if !reads_stdin {
+        if reads_stdin {
+            return std::future::pending().await;
+        }
+        let mut failed = false;
+        loop {
             match Door::open(&self.state) {
-                Ok(door) => return door.knock().await,
-                Err(error) => tracing::warn!(%error, "no other process will be able to take over"),
+                Ok(door) => tokio::select! {
+                    handing = door.knock() => return handing,
+                    // With the directory, which is made again soon.
+                    () = Door::removed(&self.state) => failed = false,
+                },
+                Err(error) => {
+                    if !std::mem::replace(&mut failed, true) {
+                        tracing::warn!(%error, "no other process can take over at the moment");
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
-        std::future::pending().await
     }
 
     /// Starts the control plane again. The other process may take a moment to give the state back.
@@ -221,7 +255,11 @@ impl Serving {
                 on_files(ground.again()?, options, files, self.stop.reload()).await
             };
             match started.await {
-                Ok(instance) => return instance,
+                Ok(instance) => {
+                    // The control plane before has left open what went meanwhile.
+                    instance.close_what_is_gone();
+                    return instance;
+                }
                 Err(error) => {
                     let error = format!("{error:#}");
                     tracing::error!(
@@ -232,6 +270,21 @@ impl Serving {
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+}
+
+/// Does something unless the process that is to be succeeded goes on before it is done.
+async fn unless_revoked<T>(
+    taking: Option<&mut Taking>,
+    work: impl Future<Output = T>,
+) -> anyhow::Result<T> {
+    let Some(taking) = taking else {
+        return Ok(work.await);
+    };
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        why = taking.revoked() => anyhow::bail!("the running process goes on: {why}"),
     }
 }
 
@@ -277,6 +330,8 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
         records_accepted: !args.filename.is_empty(),
         admin: args.admin,
         workers: args.run.threads(),
+        access_log: args.run.access_log.clone(),
+        admin_token: args.run.admin_token_file.clone().map(TokenFile::new),
         admin_names: args.run.admin_name.clone(),
     })
 }
@@ -284,6 +339,7 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
 /// Starts an instance whose facts come from an API server.
 async fn beside_cluster(args: UpArgs) -> anyhow::Result<Instance> {
     let mut options = options(&args).await?;
+    options.fleet = options.fleet.in_cluster();
     let identity = identity("landfall-up");
     let connection = controller::connect(&args.cluster, &identity).await?;
     let origin = args.cluster.origin();
@@ -350,4 +406,137 @@ fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     given
         .or_else(|| dirs::state_dir(is_root, |name| std::env::var(name).ok()))
         .context("no place to remember addresses in: name one with --state DIR")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use crate::cli::AccessLogArgs;
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn get(admin: SocketAddr, path: &str) -> String {
+        let asked = async {
+            let mut stream = TcpStream::connect(admin).await?;
+            let request = format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        answer.expect("there is an answer").unwrap()
+    }
+
+    fn options() -> Options {
+        Options {
+            admin_token: None,
+            fleet: Fleet::local(),
+            pools: Vec::new(),
+            fallback_pool: true,
+            records_accepted: true,
+            admin: "127.0.0.1:0".parse().unwrap(),
+            workers: None,
+            access_log: AccessLogArgs::default(),
+            admin_names: Vec::new(),
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_went_while_a_take_over_failed_is_closed_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = |name: &str| {
+            let path = folder.path().join(format!("{name}.yaml"));
+            let text = format!(
+                "{{apiVersion: v1, kind: Service, metadata: {{name: {name}, annotations: \
+                 {{landfall.dev/endpoints: \"127.0.0.1:9\"}}}}, \
+                 spec: {{type: LoadBalancer, ports: [{{port: 8080}}]}}}}\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (_stays, goes) = (manifest("stays"), manifest("goes"));
+        let serving = Serving {
+            options: Options {
+                pools: vec!["127.77.93.0/24".to_owned()],
+                ..options()
+            },
+            files: landfall_files::Options {
+                paths: vec![folder.path().to_owned()],
+                recursive: false,
+                state: Some(folder.path().join("state")),
+            },
+            state: folder.path().join("state"),
+            grace: Duration::ZERO,
+            stop: Stop::default(),
+        };
+        let open = |proxy: &landfall_proxy::Proxy| {
+            let owners = proxy.owners().into_iter();
+            let names: std::collections::BTreeSet<String> = owners
+                .map(|(_, owner)| owner.service.name().to_owned())
+                .collect();
+            Vec::from_iter(names)
+        };
+        let instance = serving.resumed(&Ground::default()).await;
+        let limit = Duration::from_secs(60);
+        instance.wait_ready(limit).await.unwrap();
+        let ground = instance.let_go().await;
+        let proxy = ground.proxy.clone().unwrap();
+        assert_eq!(open(&proxy), ["goes", "stays"]);
+        // The other process clears it away, and fails then.
+        std::fs::remove_file(goes).unwrap();
+        let (options, files) = (serving.options.clone(), serving.files.clone());
+        let other = on_files(Ground::default(), options, files, Arc::default());
+        let other = other.await.unwrap();
+        other.wait_ready(limit).await.unwrap();
+        other.stop(Duration::ZERO).await;
+        assert_eq!(open(&proxy), ["goes", "stays"]);
+        let instance = serving.resumed(&ground).await;
+        instance.wait_ready(limit).await.unwrap();
+        let closed = async {
+            while open(&proxy) != ["stays"] {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(limit, closed)
+            .await
+            .expect("it is closed");
+        instance.stop(Duration::ZERO).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn while_no_control_plane_runs_the_admin_endpoint_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options();
+        let files = landfall_files::Options {
+            paths: vec![folder.path().to_owned()],
+            recursive: false,
+            state: Some(folder.path().join("state")),
+        };
+        let start = |ground| on_files(ground, options.clone(), files.clone(), Arc::default());
+        let instance = start(Ground::default()).await.unwrap();
+        let admin = instance.admin().unwrap();
+        instance.wait_ready(Duration::from_secs(60)).await.unwrap();
+        let ground = instance.let_go().await;
+        let asking = async {
+            let ready = get(admin, "/readyz").await;
+            assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
+            assert!(ready.contains("another process takes its place"), "{ready}");
+            let metrics = get(admin, "/metrics").await;
+            assert!(metrics.contains("landfall_ready 0"), "{metrics}");
+        };
+        tokio::select! {
+            () = asking => {}
+            never = ground.answer(Duration::ZERO) => match never {},
+        }
+        // What comes next answers at the same place.
+        let instance = start(ground.again().unwrap()).await.unwrap();
+        instance.wait_ready(Duration::from_secs(60)).await.unwrap();
+        assert!(get(admin, "/readyz").await.starts_with("HTTP/1.0 200"));
+        instance.stop(Duration::ZERO).await;
+    }
 }

@@ -2,8 +2,9 @@
 
 use landfall_engine::EngineHandle;
 use landfall_engine::book::Record;
+use landfall_model::ServiceKey;
 use landfall_model::provider::Provider as _;
-use landfall_model::reason::Reason;
+use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{InstanceView, ServiceView};
 
 use crate::platform::Platform;
@@ -26,7 +27,13 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
             started: started.to_owned(),
             ready: waiting.is_empty(),
             waiting,
-            problems: pages.problems.clone(),
+            problems: pages
+                .problems
+                .iter()
+                .cloned()
+                // All providers on this machine share one data plane.
+                .chain(handle.providers.iter().find_map(|it| it.problem()))
+                .collect(),
             pools: handle
                 .providers
                 .iter()
@@ -37,10 +44,34 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
                 .values()
                 .map(|record| {
                     let provider = handle.providers.get(record.instance);
-                    service(provider.map(AsRef::as_ref), record)
+                    let mut view = service(provider.map(AsRef::as_ref), record);
+                    view.reasons
+                        .extend(duplicates(&pages.problems, &record.row.key));
+                    view
                 })
                 .collect(),
         }
+    })
+}
+
+/// Returns where a Service stands once more, which the files tell as their own problem. What is
+/// served is right, so that it is no error of the Service.
+fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item = Reason> {
+    let begins = format!("Service {service} stands in ");
+    let about = problems.iter().filter(move |problem| {
+        problem.code == Code::DuplicateObject && problem.message.starts_with(&begins)
+    });
+    about.map(|problem| {
+        let place = problem.origin.as_ref().map(ToString::to_string);
+        Reason::warning(
+            problem.code,
+            format!(
+                "this Service stands in {} once more, which is ignored",
+                place.unwrap_or_else(|| "another place".to_owned())
+            ),
+        )
+        .remedy(problem.remedy.clone())
+        .origin(problem.origin.clone())
     })
 }
 

@@ -18,6 +18,9 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
         "certificate",
         before.mode.certificates() != after.mode.certificates(),
     );
+    compare("TLS options", before.tls != after.tls);
+    compare("redirect", before.redirect != after.redirect);
+    compare("TLS toward members", before.pool.tls != after.pool.tls);
     compare("HTTP options", before.mode.http() != after.mode.http());
     compare("allowed sources", before.allowed != after.allowed);
     compare(
@@ -58,6 +61,12 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
         let name = |limit: Option<u32>| limit.map_or("none".to_owned(), |it| it.to_string());
         let (before, after) = (name(before.connection_limit), name(after.connection_limit));
         changes.push(format!("connection limit {before} -> {after}"));
+    }
+    if before.source_limits != after.source_limits {
+        changes.push("limits of sources".to_owned());
+    }
+    if before.pool.protection != after.pool.protection {
+        changes.push("limits of members".to_owned());
     }
     if before.drain != after.drain {
         changes.push(format!(

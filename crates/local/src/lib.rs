@@ -18,6 +18,7 @@ pub mod memory;
 mod plan;
 mod pools;
 mod provider;
+mod quota;
 mod request;
 mod standing;
 mod state;

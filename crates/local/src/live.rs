@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use landfall_model::Uid;
 use landfall_model::listener::{Listener, ListenerKey, Member};
-use landfall_model::view::{Health, ListenerView, MemberView, TrafficView};
+use landfall_model::view::{
+    Health, ListenerView, MeasuredView, MemberView, TimesView, TrafficView,
+};
+use landfall_proxy::counters::{Refusal, Span};
 use landfall_proxy::pool::MemberStatus;
+use landfall_proxy::shortage::Shortage;
 use landfall_proxy::{ListenerId, ListenerState};
 
 use crate::plan::{Members, Opened};
@@ -22,11 +26,11 @@ pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Members> {
         let staying = status.iter().filter(|member| !member.leaving);
         let serving = status.iter().filter(|member| member.serves);
         let (failing, reached): (Vec<_>, Vec<_>) =
-            serving.partition(|member| member.failing.is_some());
+            serving.partition(|member| failure(member).is_some());
         let members = Members {
             serving: reached.len(),
             total: staying.count(),
-            failure: failing.first().and_then(|member| member.failing.clone()),
+            failure: failing.first().and_then(|member| failure(member)),
         };
         let worst = counts.get(&id.key);
         if worst.is_none_or(|worst| members.serving <= worst.serving) {
@@ -59,6 +63,7 @@ fn view(id: ListenerId, opened: &Opened, live: Option<&ListenerState>) -> Listen
         mode: listener.mode.as_str().to_owned(),
         problem: opened.problem.clone(),
         traffic: live.map(listener_traffic).unwrap_or_default(),
+        measured: live.and_then(measured),
         algorithm: listener.pool.algorithm,
         proxy_protocol: listener.pool.proxy_protocol,
         monitor: listener.pool.monitor.clone(),
@@ -82,6 +87,48 @@ fn listener_traffic(live: &ListenerState) -> TrafficView {
         bytes_out: totals.bytes_out,
         health_changes: 0,
     }
+}
+
+/// What a listener counted beside its traffic, if anything.
+fn measured(live: &ListenerState) -> Option<Box<MeasuredView>> {
+    let totals = live.counters().totals();
+    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+    let measured = MeasuredView {
+        responses: named(classes.into_iter().zip(totals.responses)),
+        refused: named(
+            Refusal::ALL
+                .map(Refusal::as_str)
+                .into_iter()
+                .zip(totals.refused),
+        ),
+        local_failures: named(
+            Shortage::ALL
+                .map(Shortage::as_str)
+                .into_iter()
+                .zip(totals.local_failures),
+        ),
+        times: Span::ALL
+            .into_iter()
+            .filter_map(|span| {
+                let times = live.counters().times(span)?;
+                let buckets = span.bounds().iter().copied().zip(times.buckets);
+                let times = TimesView {
+                    buckets: buckets.collect(),
+                    sum: times.micros,
+                    count: times.count,
+                };
+                Some((span.as_str(), times))
+            })
+            .collect(),
+    };
+    (measured != MeasuredView::default()).then(|| Box::new(measured))
+}
+
+fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let counts = counts.filter(|(_, count)| *count > 0);
+    counts
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
 }
 
 fn members_of(live: &ListenerState, listener: &Listener) -> Vec<MemberView> {
@@ -130,11 +177,16 @@ fn cut_off(member: &Member) -> MemberView {
     }
 }
 
+/// Why no client should be sent to a member that serves.
+fn failure(status: &MemberStatus) -> Option<std::sync::Arc<str>> {
+    status.left_out.clone().or_else(|| status.failing.clone())
+}
+
 fn health(status: &MemberStatus) -> Health {
     if status.leaving {
         return Health::Draining;
     }
-    if status.serves && status.failing.is_some() {
+    if status.serves && failure(status).is_some() {
         return Health::Failing;
     }
     if !status.checked {
@@ -152,6 +204,8 @@ fn detail(status: &MemberStatus, terminating: bool) -> String {
         "terminating: finishes what it has".to_owned()
     } else if status.leaving && status.weight == 0 {
         "leaving: finishes what it has".to_owned()
+    } else if let Some(left_out) = status.left_out.as_ref().filter(|_| status.serves) {
+        left_out.to_string()
     } else if let Some(failure) = status.failing.as_ref().filter(|_| status.serves) {
         format!("connections fail: {failure}")
     } else if status.backup && !status.serves {
@@ -168,6 +222,9 @@ fn merge(into: &mut ListenerView, other: ListenerView) {
         into.problem = other.problem;
     }
     add(&mut into.traffic, other.traffic);
+    if let Some(measured) = other.measured {
+        into.measured.get_or_insert_default().add(*measured);
+    }
     for member in other.members {
         match into
             .members

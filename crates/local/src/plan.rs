@@ -29,6 +29,9 @@ pub struct Observed {
     pub listeners: BTreeMap<ListenerId, Opened>,
     /// Its members, per listener.
     pub members: BTreeMap<ListenerKey, Members>,
+    /// Addresses that it shares with Services of other namespaces, which their pool does not let
+    /// it.
+    pub shared_by_exception: Vec<IpAddr>,
 }
 
 /// How many members a listener has, and how many of them serve.

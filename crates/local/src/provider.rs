@@ -7,12 +7,14 @@ use std::time::Instant;
 
 use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
 use landfall_model::intent::{Claim, Intent};
+use landfall_model::limits::Limits;
 use landfall_model::listener::{Listener, Mode};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
     Applied, Capabilities, Capability, Provider, ProviderError, Published, Retry, Scope, Standing,
     Target,
 };
+use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
 use landfall_model::status::HELD_ADDRESSES;
@@ -21,6 +23,7 @@ use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner, Proxy};
 
 use crate::plan::{Answer, Observed, Opened};
+use crate::quota::Quota;
 use crate::request::{claimant, request};
 use crate::state::State;
 use crate::step::Step;
@@ -31,10 +34,12 @@ use crate::{live, plan, pools, standing};
 #[derive(Debug)]
 pub struct Local {
     carrier: Carrier,
-    state: Mutex<State>,
+    /// Shared with changes of sockets that outlive the pass which began them.
+    state: Arc<Mutex<State>>,
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
     /// The members of each Service as they were looked at last.
     seen: Mutex<HashMap<Uid, Members>>,
+    quota: Arc<Mutex<Quota>>,
     capabilities: Capabilities,
 }
 
@@ -93,14 +98,18 @@ impl Local {
     /// A provider whose traffic goes through this data plane. It holds no address yet; listeners that
     /// an earlier provider of this process left open are its own, to be changed or closed.
     pub fn new(proxy: Arc<Proxy>) -> Self {
-        let mut state = State::default();
+        let (mut state, mut quota) = (State::default(), Quota::default());
         for (id, owner) in proxy.owners() {
+            quota.opened(id, &owner.service);
             let listener = Arc::new(Listener::new(id.key.protocol, id.key.port));
             let message = format!("{id} is open from before, and was not looked at since");
             let problem = Some(Reason::warning(Code::ListenFailed, message));
             state.note(&owner.uid, id, listener, problem);
         }
-        Self::with(Carrier::DataPlane(proxy), state, Vec::new())
+        Self {
+            quota: Arc::new(Mutex::new(quota)),
+            ..Self::with(Carrier::DataPlane(proxy), state, Vec::new())
+        }
     }
 
     /// A provider over a data plane that opens no sockets, for model tests.
@@ -114,14 +123,39 @@ impl Local {
         Self::with(Carrier::Nobody, State::default(), Vec::new())
     }
 
+    /// The same, with rules about what may be a member.
+    #[must_use]
+    pub fn allowing(mut self, members: MemberRules) -> Self {
+        self.capabilities.members = members;
+        self
+    }
+
+    /// The same, with limits on what one Service or one namespace may have.
+    #[must_use]
+    pub fn within(mut self, limits: Limits) -> Self {
+        self.capabilities.limits = limits;
+        self.quota().limit(limits.ports_per_namespace);
+        self
+    }
+
+    fn quota(&self) -> MutexGuard<'_, Quota> {
+        locked(&self.quota)
+    }
+
     /// A copy of what is held now that changes nothing outside itself, for plans.
     #[must_use]
     pub fn sandbox(&self) -> Self {
-        Self::with(
-            Carrier::Nobody,
-            self.state().clone(),
-            self.pool_rows().clone(),
-        )
+        let quota = Arc::new(Mutex::new(self.quota().clone()));
+        let copy = Self {
+            quota,
+            ..Self::with(
+                Carrier::Nobody,
+                self.state().clone(),
+                self.pool_rows().clone(),
+            )
+        };
+        copy.allowing(self.capabilities.members.clone())
+            .within(self.capabilities.limits)
     }
 
     fn with(carrier: Carrier, state: State, pool_rows: Vec<Arc<PoolRow>>) -> Self {
@@ -136,15 +170,16 @@ impl Local {
         };
         Self {
             carrier,
-            state: Mutex::new(state),
+            state: Arc::new(Mutex::new(state)),
             pool_rows: Mutex::new(pool_rows),
             seen: Mutex::default(),
+            quota: Arc::default(),
             capabilities,
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
@@ -157,7 +192,21 @@ impl Local {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn proxy(&self) -> Option<&Arc<Proxy>> {
+    /// What is wrong with the data plane as a whole.
+    pub fn problem(&self) -> Option<Reason> {
+        let pressure = self.proxy()?.pressure();
+        pressure.overloaded.then(|| {
+            let message = format!(
+                "connections use {} of {} file descriptors that they may have, and {} of {} UDP \
+                 flows are open: what exceeds the share of its Service or client is refused",
+                pressure.used, pressure.limit, pressure.flows, pressure.flow_limit
+            );
+            Reason::warning(Code::Overloaded, message)
+        })
+    }
+
+    /// The data plane, if it has one.
+    pub fn proxy(&self) -> Option<&Arc<Proxy>> {
         match &self.carrier {
             Carrier::DataPlane(proxy) => Some(proxy),
             #[cfg(feature = "memory")]
@@ -178,16 +227,18 @@ impl Local {
             uid: uid.clone(),
             service: service.clone(),
         };
-        let error = match self.carry(id, &owner, listener).await {
-            Ok(()) => {
-                let mut state = self.state();
-                // It may have passed to another Service meanwhile.
-                if self.carries(uid, id) {
-                    state.note(uid, id, listener.clone(), None);
-                }
-                return Ok(Applied::Done);
-            }
-            Err(error) => error,
+        let judged = self.quota().judge(id, service);
+        if let Err(reason) = judged {
+            let problem = Some(Reason::clone(&reason));
+            self.state().note(uid, id, listener.clone(), problem);
+            return Err(ProviderError {
+                reason: *reason,
+                retry: Retry::Backoff,
+                scope: Scope::Step,
+            });
+        }
+        let Err(error) = self.carry(id, &owner, listener, None).await else {
+            return Ok(Applied::Done);
         };
         let failure = listen_failure(&error);
         let opened = self.listeners(&self.state(), uid).remove(&id);
@@ -199,12 +250,8 @@ impl Local {
         // A listener that serves goes on with what it had.
         if matches!(error, ListenError::Certificate { .. }) {
             let kept = Arc::new(with_mode_of(&serving.listener, listener));
-            if self.carry(id, &owner, &kept).await.is_ok() {
-                let refused = (listener.clone(), failure.reason.clone());
-                let mut state = self.state();
-                if self.carries(uid, id) {
-                    state.note_refused(uid, id, kept, refused);
-                }
+            let refused = Some((listener.clone(), failure.reason.clone()));
+            if self.carry(id, &owner, &kept, refused).await.is_ok() {
                 return Err(ProviderError {
                     retry: Retry::Now,
                     ..failure
@@ -214,18 +261,39 @@ impl Local {
         Err(failure)
     }
 
+    /// Lets a listener serve in this way, and notes that it does; `refused`: in place of a newer
+    /// version, and why.
     async fn carry(
         &self,
         id: ListenerId,
         owner: &Owner,
-        listener: &Listener,
+        listener: &Arc<Listener>,
+        refused: Option<(Arc<Listener>, Reason)>,
     ) -> Result<(), ListenError> {
+        let note = {
+            let (uid, listener) = (owner.uid.clone(), listener.clone());
+            move |state: &mut State| match refused {
+                Some(refused) => state.note_refused(&uid, id, listener, refused),
+                None => state.note(&uid, id, listener, None),
+            }
+        };
         match &self.carrier {
             Carrier::DataPlane(proxy) => {
                 let (proxy, owner, listener) = (proxy.clone(), owner.clone(), listener.clone());
+                let (state, quota) = (self.state.clone(), self.quota.clone());
                 // A pass may be broken off at any moment, and a change of sockets must not be: it is
-                // a task of its own, which ends by itself within moments.
-                let change = async move { proxy.apply(id, &owner, &listener).await.map(drop) };
+                // a task of its own, which ends by itself within moments. So does the note of it:
+                // what is open and not noted would never be closed.
+                let change = async move {
+                    proxy.apply(id, &owner, &listener).await?;
+                    let mut state = locked(&state);
+                    // It may have passed to another Service meanwhile.
+                    if proxy.find(id).is_some_and(|it| it.owner().uid == owner.uid) {
+                        locked(&quota).opened(id, &owner.service);
+                        note(&mut state);
+                    }
+                    Ok(())
+                };
                 let changed = tokio::spawn(change).await;
                 changed.unwrap_or(Err(ListenError::ShuttingDown { id }))
             }
@@ -233,9 +301,16 @@ impl Local {
             Carrier::Memory(memory) => {
                 ListenerConfig::new(id, listener)?;
                 memory.open(id, owner);
+                self.quota().opened(id, &owner.service);
+                note(&mut self.state());
                 Ok(())
             }
-            Carrier::Nobody => ListenerConfig::new(id, listener).map(drop),
+            Carrier::Nobody => {
+                ListenerConfig::new(id, listener)?;
+                self.quota().opened(id, &owner.service);
+                note(&mut self.state());
+                Ok(())
+            }
         }
     }
 
@@ -283,11 +358,16 @@ impl Local {
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The newest version with the certificates of the one that serves (or its whole mode, where that one
 /// has none): its members and options must not wait for a certificate.
 fn with_mode_of(serving: &Listener, newest: &Listener) -> Listener {
     let mut kept = newest.clone();
     kept.mode = serving.mode.clone();
+    kept.pool.tls.clone_from(&serving.pool.tls);
     match (&mut kept.mode, &newest.mode) {
         (Mode::Https { http, .. }, Mode::Https { http: wanted, .. }) => *http = *wanted,
         (Mode::Stream | Mode::Tls { .. } | Mode::Http(_) | Mode::Https { .. }, _) => {}
@@ -334,6 +414,7 @@ impl Provider for Local {
             listeners: self.listeners(&state, &want.uid),
             leaving: state.allocator.leaving(&want.uid),
             unrecorded: state.is_unrecorded(&want.uid),
+            shared_by_exception: state.allocator.shared_by_exception(&want.uid),
             members,
         })
     }
@@ -373,6 +454,9 @@ impl Provider for Local {
                 ..
             } => self.serve(uid, service, *id, listener).await,
             Step::Close { uid, id } => {
+                if self.carries(uid, *id) {
+                    self.quota().closed(*id);
+                }
                 self.close(*id, uid).await;
                 self.state().forget(uid, *id);
                 Ok(Applied::Done)
@@ -391,6 +475,7 @@ impl Provider for Local {
     /// Names the Services whose listener the data plane does not have, or has for another Service.
     /// Listeners that failed to open are retried by their Services.
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
+        self.quota().look_over();
         let state = self.state();
         for (uid, id, _) in state.all() {
             if let Some(listener) = self.find(uid, *id) {
@@ -422,6 +507,18 @@ impl Provider for Local {
                 %refusal,
                 "an address on record could not be restored"
             );
+        }
+    }
+
+    fn keep_places(&self, claims: &[Claim]) {
+        let mut quota = self.quota();
+        for claim in claims {
+            for address in &claim.addresses {
+                for key in &claim.ports {
+                    let (address, key) = (*address, *key);
+                    quota.keep(ListenerId { address, key }, &claim.service);
+                }
+            }
         }
     }
 
@@ -458,6 +555,7 @@ impl Provider for Local {
 
     async fn retire(&self) {
         self.state().forget_everything();
+        self.quota().clear();
         if let Some(proxy) = self.proxy() {
             proxy.close_all().await;
         }
@@ -569,6 +667,10 @@ fn listen_failure(error: &ListenError) -> ProviderError {
         ListenError::Certificate { .. } => (
             Code::InvalidCertificate,
             "put a PEM certificate chain into tls.crt and its private key into tls.key",
+        ),
+        ListenError::Descriptors { .. } => (
+            Code::ListenFailed,
+            "use fewer ports, or raise the limit of open files (`LimitNOFILE=`)",
         ),
         _ => (Code::ListenFailed, ""),
     };

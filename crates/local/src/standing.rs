@@ -39,6 +39,8 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
             Err(_) => {}
         }
     }
+    let shared = have.shared_by_exception.iter();
+    standing.remarks.extend(shared.map(shared_by_exception));
     let opened = have.listeners.values();
     standing
         .waiting
@@ -50,6 +52,23 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
         .extend(still_wanted.map(|(_, reason)| reason.clone()));
     standing.waiting.extend(idle_pools(want, wish, have));
     standing
+}
+
+/// An address that stays shared although it could not be shared like that today.
+fn shared_by_exception(address: &IpAddr) -> Reason {
+    Reason::warning(
+        Code::AddressNotShareable,
+        format!(
+            "{address} is shared with a Service of another namespace from before; it stays so, and \
+             is lost when it is given up, because the address pool lets only Services of one \
+             namespace share"
+        ),
+    )
+    .remedy(
+        "set shareAcrossNamespaces in the pool of landfall.yaml, or the annotation \
+         landfall.dev/share-across-namespaces: \"true\" on the IPAddressPool, or move one of the \
+         Services to an address of its own",
+    )
 }
 
 /// Who merely prefers both families is served as wished with one.

@@ -27,8 +27,8 @@ mod value;
 pub use cloud::CloudOptions;
 pub use nodes::NodeSelector;
 pub use options::{
-    EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, ModeChoice, MonitorChoice,
-    PortOptions, PortRef, ServiceOptions,
+    EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, MemberTlsChoice, ModeChoice,
+    MonitorChoice, PortOptions, PortRef, ServiceOptions,
 };
 pub use read::{GivenOption, Reading, read, read_on_openstack};
 pub use reference::reference_page;

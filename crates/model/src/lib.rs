@@ -12,10 +12,14 @@
 pub mod dialect;
 pub mod id;
 pub mod intent;
+pub mod limits;
 pub mod listener;
 pub mod plan;
+pub mod protection;
 pub mod provider;
+pub mod reach;
 pub mod reason;
+pub mod recorded;
 pub mod rows;
 pub mod status;
 pub mod view;

@@ -11,6 +11,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::protection::{Protection, SourceLimits};
+
 /// Transport protocol of a Service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -45,12 +47,21 @@ pub struct Listener {
     pub allowed: AllowedSources,
     /// How many connections (UDP: flows) may be open at once; `None` is no limit.
     pub connection_limit: Option<u32>,
+    /// What one source may have of it.
+    #[serde(skip_serializing_if = "SourceLimits::is_nothing", default)]
+    pub source_limits: SourceLimits,
     /// Time-outs.
     pub timeouts: Timeouts,
     /// How long members that leave keep their connections before these are cut.
     pub drain: Duration,
     /// Peers whose PROXY protocol header is believed; empty: no header is expected from anybody.
     pub accept_proxy_from: Vec<IpNet>,
+    /// What TLS must be like that ends here.
+    #[serde(skip_serializing_if = "TlsPolicy::is_default", default)]
+    pub tls: TlsPolicy,
+    /// Where requests are sent in place of a member, in mode `http`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub redirect: Option<Redirect>,
     /// Who serves the traffic.
     pub pool: Pool,
     /// What of this somebody said outright, for providers whose cloud may have other opinions already.
@@ -107,6 +118,9 @@ pub struct Http {
     pub forwarded_port: bool,
     /// Speak HTTP/2 with prior knowledge (h2c) toward members.
     pub member_http2: bool,
+    /// How many proxies in front are believed what they say of the client; `None`: everybody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_hops: Option<u8>,
 }
 
 /// Certificate chains for TLS, in the order in which the user named them: the first is presented to
@@ -115,7 +129,7 @@ pub struct Http {
 pub struct Certificates(pub Vec<Arc<Certificate>>);
 
 /// One certificate chain with its private key, both PEM. The key never shows in `Debug` nor in JSON.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Certificate {
     /// Where it comes from, for messages: `namespace/name` of the Secret.
     pub source: String,
@@ -125,6 +139,63 @@ pub struct Certificate {
     /// The private key, PEM (PKCS#8, PKCS#1 or SEC1).
     #[serde(skip)]
     pub key_pem: Vec<u8>,
+}
+
+/// What is asked of the TLS of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TlsPolicy {
+    /// The oldest version that is spoken.
+    pub minimum: TlsVersion,
+    /// A client must ask for a name that a certificate covers.
+    pub strict_names: bool,
+}
+
+/// Versions of TLS that can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[default]
+    #[serde(rename = "1.2")]
+    V12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// An answer that sends clients to the same resource over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redirect {
+    /// 301 or 308.
+    pub status: RedirectStatus,
+    /// The port to ask there.
+    pub port: NonZeroU16,
+}
+
+/// How an answer says that a resource is elsewhere for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RedirectStatus {
+    /// 301: clients may turn `POST` into `GET`.
+    #[serde(rename = "301")]
+    Moved,
+    /// 308: clients keep the method.
+    #[serde(rename = "308")]
+    Permanent,
+}
+
+/// TLS toward members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberTls {
+    /// Authorities that must have signed the certificates of members, without a key; `None`:
+    /// members
+    /// are not verified.
+    pub authorities: Option<Arc<Certificate>>,
+    /// The name that members are asked for and that their certificates must cover.
+    pub server_name: String,
+    /// What is shown to members that ask for a certificate.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 /// Which clients may connect to a listener.
@@ -162,8 +233,14 @@ pub struct Pool {
     pub affinity: Option<ClientAffinity>,
     /// What is written ahead of the client's bytes toward the member.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// TLS toward members; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tls: Option<MemberTls>,
     /// How members are checked; `None`: taken as healthy.
     pub monitor: Option<Monitor>,
+    /// What members are spared.
+    #[serde(skip_serializing_if = "Protection::is_default", default)]
+    pub protection: Protection,
     /// Sorted by address, without duplicates.
     pub members: Vec<Member>,
 }
@@ -230,7 +307,7 @@ pub struct Monitor {
     pub check: Check,
     /// From the start of one check to the start of the next.
     pub delay: Duration,
-    /// A check that takes longer has failed; at most `delay`, except on OpenStack.
+    /// A check that takes longer has failed; at most `delay` and a minute, except on OpenStack.
     pub timeout: Duration,
     /// This many good checks in a row bring a member back, 1..=10.
     pub max_retries: u8,
@@ -239,6 +316,15 @@ pub struct Monitor {
     /// Checked port, where it is not the member's own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<NonZeroU16>,
+    /// Requests are made over TLS, verified as the pool says.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub tls: bool,
+    /// The host that requests name; `None`: the member's address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<String>,
+    /// What the body of a good HTTP response contains.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub body: Option<String>,
 }
 
 /// What one check does, and what counts as good.
@@ -255,6 +341,11 @@ pub enum Check {
         path: String,
         /// Accepted status codes.
         codes: StatusCodes,
+    },
+    /// Good when the health service of gRPC (`grpc.health.v1`) says `SERVING`.
+    Grpc {
+        /// Whose health is asked for; empty: the server's as a whole.
+        service: String,
     },
     /// Good unless the datagram is answered by an ICMP error before the time-out.
     UdpConnect,
@@ -378,6 +469,27 @@ impl Said {
     }
 }
 
+// === impl TlsPolicy ===
+
+impl TlsPolicy {
+    /// Whether it asks for nothing that is not asked of every client.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+// === impl RedirectStatus ===
+
+impl RedirectStatus {
+    /// The number.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Moved => 301,
+            Self::Permanent => 308,
+        }
+    }
+}
+
 // === impl Timeouts ===
 
 impl Default for Timeouts {
@@ -436,7 +548,9 @@ impl Default for Pool {
             algorithm: Algorithm::RoundRobin,
             affinity: None,
             proxy_protocol: None,
+            tls: None,
             monitor: None,
+            protection: Protection::default(),
             members: Vec::new(),
         }
     }
@@ -453,9 +567,12 @@ impl Listener {
             mode: Mode::Stream,
             allowed: AllowedSources::All,
             connection_limit: None,
+            source_limits: SourceLimits::default(),
             timeouts: Timeouts::default(),
             drain: DEFAULT_DRAIN,
             accept_proxy_from: Vec::new(),
+            tls: TlsPolicy::default(),
+            redirect: None,
             pool: Pool::default(),
             said: Said::default(),
         }
@@ -474,6 +591,9 @@ impl Monitor {
             max_retries: 1,
             max_retries_down: 3,
             port: None,
+            tls: false,
+            host: None,
+            body: None,
         }
     }
 }

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::dialect::{NodeSelector, PortOptions};
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
+use crate::limits::Limits;
 use crate::plan::Plan;
+use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
 use crate::rows::PoolRow;
 use crate::status::{HELD_ADDRESSES, IngressAddress};
@@ -56,6 +58,10 @@ pub trait Provider: Send + Sync + 'static {
     /// before anything is given to another. Told later of a Service that comes to this instance with
     /// addresses. Providers whose cloud remembers need nothing here.
     fn recall(&self, _claims: &[Claim]) {}
+
+    /// Told after [`Self::recall`] of those claims whose Services had all of their listeners open:
+    /// their places stay theirs until they were looked at.
+    fn keep_places(&self, _claims: &[Claim]) {}
 
     /// Told when what [`Applied::Addressed`] said of a Service is on record: its status names these
     /// addresses and no others.
@@ -214,6 +220,10 @@ pub struct Capabilities {
     pub defaults: PortOptions,
     /// Which nodes are members of Services that select none themselves.
     pub node_selector: Option<NodeSelector>,
+    /// Which addresses may be members.
+    pub members: MemberRules,
+    /// How much one Service may ask for.
+    pub limits: Limits,
 }
 
 /// What a provider does with an option.

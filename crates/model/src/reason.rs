@@ -112,8 +112,10 @@ codes! {
     InvalidSourceRange,
     /// The Secret with the certificate does not exist (yet).
     CertificateNotFound,
-    /// The Secret exists, but holds no usable certificate and key.
+    /// The Secret exists, but holds no usable certificate and key, or no usable authority.
     InvalidCertificate,
+    /// TLS toward members takes any certificate, as was asked for.
+    MembersNotVerified,
     /// The requested address is no IP address.
     InvalidAddress,
     /// The requested address is in no pool.
@@ -128,6 +130,9 @@ codes! {
     AddressFamilyMismatch,
     /// No pool has an address of a needed family.
     NoAddressOfFamily,
+    /// A limit on what one Service or one namespace may ask for is reached, so that others have
+    /// their share. What was there before stays.
+    LimitReached,
     /// Every suitable pool is used up.
     PoolExhausted,
     /// The named address pool does not exist.
@@ -150,6 +155,8 @@ codes! {
     AddressNotLocal,
     /// The listener could not be opened for another reason.
     ListenFailed,
+    /// File descriptors or UDP ports of the process run short.
+    Overloaded,
     /// No node may be a member, so that there is nothing to send traffic to.
     NoEligibleNodes,
     /// An option about things of the cloud can't be followed as it stands.
@@ -176,6 +183,9 @@ codes! {
     NoHealthyMembers,
     /// An endpoint was left out of the pool.
     EndpointIgnored,
+    /// An endpoint has an address that no member may have here: loopback, link-local, one of an
+    /// address pool, or one that the operator does not let be a member.
+    MemberNotAllowed,
     /// The provider is carrying out changes.
     Progressing,
     /// The provider could not be reached or failed; it is tried again.
@@ -190,6 +200,8 @@ codes! {
     ChangesNoticedLate,
     /// The state directory can't be written: what happens now would be forgotten at a restart.
     StateNotWritten,
+    /// The API server has not answered since the start: what was served before it is served.
+    LastKnownState,
     /// A change was held back because it would remove too much at once.
     ChangeHeldBack,
     /// The Service is being removed.

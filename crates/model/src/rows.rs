@@ -33,6 +33,9 @@ pub struct ServiceRow {
     pub generation: Option<i64>,
     /// `metadata.resourceVersion`, where the source has one.
     pub resource_version: Option<Arc<str>>,
+    /// What the API server's status vouches for: the message of the condition
+    /// [`crate::recorded::RECORDED`].
+    pub recorded: Option<Arc<str>>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Labels.
@@ -233,6 +236,8 @@ pub struct SecretRow {
     pub key: ServiceKey,
     /// Its certificate and key, or what is missing in it.
     pub certificate: Result<Arc<crate::listener::Certificate>, String>,
+    /// The authorities that it holds, without a key, or what is missing in it.
+    pub authorities: Result<Arc<crate::listener::Certificate>, String>,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
 }
@@ -253,6 +258,8 @@ pub struct PoolRow {
     pub auto_assign: bool,
     /// `spec.avoidBuggyIPs`.
     pub avoid_buggy: bool,
+    /// Whether Services of different namespaces may share an address.
+    pub share_across_namespaces: bool,
     /// `spec.serviceAllocation`.
     pub allocation: Option<PoolAllocation>,
     /// Whose word it is.
@@ -318,6 +325,9 @@ pub enum Fact {
     Secret(Arc<SecretRow>),
     /// A Secret is gone.
     SecretGone(ServiceKey),
+    /// Secrets can't be read from this source. A port that needs one that is not known stays closed
+    /// instead of being an error of the whole Service.
+    SecretsUnavailable,
     /// An address pool appeared or changed.
     Pool(Arc<PoolRow>),
     /// An address pool of the source is gone.

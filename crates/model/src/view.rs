@@ -100,6 +100,9 @@ pub struct ListenerView {
     pub problem: Option<Reason>,
     /// Traffic so far.
     pub traffic: TrafficView,
+    /// What else was counted, where it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub measured: Option<Box<MeasuredView>>,
     /// How members are chosen.
     pub algorithm: Algorithm,
     /// Which clients may connect.
@@ -157,7 +160,8 @@ pub enum Health {
     Unchecked,
     /// Passes its checks.
     Up,
-    /// Connections to it fail one after the other; gets new ones nevertheless.
+    /// Connections to it fail one after the other; gets new ones nevertheless, or is left out for a
+    /// while, where the Service asks for outlier detection.
     Failing,
     /// Fails its checks; gets nothing new.
     Down,
@@ -182,6 +186,59 @@ pub struct TrafficView {
     /// Times that the health turned. Members only.
     #[serde(default)]
     pub health_changes: u64,
+}
+
+/// What a listener counts beside its traffic. Only what is not 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredView {
+    /// HTTP responses by status class: `1xx` to `5xx`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub responses: BTreeMap<String, u64>,
+    /// What was turned away, by reason: `no_member`, `share`, ... A small, fixed set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub refused: BTreeMap<String, u64>,
+    /// What failed on this side, by cause: `descriptors`, ... A small, fixed set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub local_failures: BTreeMap<String, u64>,
+    /// How long things took. For metrics only.
+    #[serde(skip)]
+    pub times: BTreeMap<&'static str, TimesView>,
+}
+
+/// Times counted by size, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimesView {
+    /// Upper bounds in rising order, each with the times that fit under it and under no lower one.
+    pub buckets: Vec<(u64, u64)>,
+    /// All times added up.
+    pub sum: u64,
+    /// How many there were, with those above every bound.
+    pub count: u64,
+}
+
+/// What the data plane of the process has for traffic, and uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourcesView {
+    /// Threads that carry traffic.
+    pub workers: u64,
+    /// File descriptors of connections and flows.
+    pub descriptors: u64,
+    /// How many there may be at present.
+    pub descriptor_limit: u64,
+    /// Sockets of listeners.
+    pub listener_sockets: u64,
+    /// UDP flows.
+    pub flows: u64,
+    /// How many there may be.
+    pub flow_limit: u64,
+    /// Refusals and failures for want of descriptors, ports or memory.
+    pub shortages: u64,
+    /// Whether some of them run short, or did lately.
+    pub overloaded: bool,
+    /// Lines of the access log that were not written.
+    pub lost_access_log_lines: u64,
 }
 
 /// What the engine counts about its own work, since the start.
@@ -216,6 +273,9 @@ pub struct MetricsView {
     /// Log lines that could not be written.
     #[serde(default)]
     pub lost_log_lines: u64,
+    /// The data plane, where this process has one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resources: Option<ResourcesView>,
 }
 
 /// Requests of one kind to a cloud, since the start.
@@ -270,6 +330,44 @@ impl Health {
             Self::Unknown | Self::Unchecked | Self::Up => true,
             Self::Failing | Self::Down | Self::Draining => false,
         }
+    }
+}
+
+// === impl MeasuredView ===
+
+impl MeasuredView {
+    /// Adds what the same listener counted at another address.
+    pub fn add(&mut self, other: Self) {
+        let counts = [
+            (&mut self.responses, other.responses),
+            (&mut self.refused, other.refused),
+            (&mut self.local_failures, other.local_failures),
+        ];
+        for (into, from) in counts {
+            for (name, count) in from {
+                *into.entry(name).or_default() += count;
+            }
+        }
+        for (name, times) in other.times {
+            self.times.entry(name).or_default().add(&times);
+        }
+    }
+}
+
+// === impl TimesView ===
+
+impl TimesView {
+    /// Adds times that were counted with the same bounds.
+    pub fn add(&mut self, other: &Self) {
+        if self.buckets.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        for (into, from) in self.buckets.iter_mut().zip(&other.buckets) {
+            into.1 += from.1;
+        }
+        self.sum += other.sum;
+        self.count += other.count;
     }
 }
 

@@ -46,7 +46,7 @@ pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,
 };
-pub use print::{service_list, service_to_json};
+pub use print::{PrintedService, printed_service, service_list, service_to_json};
 pub use secret::{Secret, TLS_SECRET_TYPE};
 pub use service::{
     ClientIpConfig, IntOrText, Service, ServicePortShape, ServiceSpec, SessionAffinityConfig,

@@ -168,6 +168,7 @@ fn bare_view(listener: &Listener, known: &Known) -> ListenerView {
         mode: listener.mode.as_str().to_owned(),
         problem: problem(&known.row),
         traffic: TrafficView::default(),
+        measured: None,
         algorithm: listener.pool.algorithm,
         allowed: listener.allowed.clone(),
         connection_limit: listener.connection_limit,

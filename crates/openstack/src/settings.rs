@@ -5,8 +5,10 @@ use std::fmt;
 
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
+use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
 use landfall_model::provider::{Capabilities, Capability, Target};
+use landfall_model::reach::MemberRules;
 use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 
 /// What the operator has configured for one instance.
@@ -86,6 +88,77 @@ impl Settings {
                     refused("Octavia speaks HTTP/1.1 to members"),
                 ),
                 (
+                    "tls-minimum-version",
+                    refused("landfall leaves the versions of TLS to Octavia's configuration"),
+                ),
+                (
+                    "tls-strict-names",
+                    refused("Octavia gives clients without a known name the first certificate"),
+                ),
+                (
+                    "https-redirect",
+                    refused("landfall makes no L7 policies in Octavia"),
+                ),
+                (
+                    "member-tls",
+                    refused("Octavia takes the authorities of members from Barbican only"),
+                ),
+                (
+                    "member-ca-secret",
+                    refused("Octavia takes the authorities of members from Barbican only"),
+                ),
+                (
+                    "member-server-name",
+                    refused("landfall makes no pools with TLS in Octavia"),
+                ),
+                (
+                    "member-client-secret",
+                    refused("Octavia reads certificates from Barbican only"),
+                ),
+                (
+                    "monitor-host",
+                    refused("not every Octavia has it, and landfall does not ask for it"),
+                ),
+                (
+                    "monitor-body",
+                    refused("Octavia looks at the status of an answer only"),
+                ),
+                (
+                    "monitor-grpc-service",
+                    refused("Octavia does not speak gRPC"),
+                ),
+                (
+                    "trusted-hops",
+                    refused("Octavia adds to what clients write into X-Forwarded-For"),
+                ),
+                (
+                    "source-connection-limit",
+                    refused("Octavia limits connections of a whole listener only"),
+                ),
+                (
+                    "source-connection-rate",
+                    refused("Octavia limits no rates of single clients"),
+                ),
+                (
+                    "source-request-rate",
+                    refused("Octavia limits no rates of single clients"),
+                ),
+                (
+                    "member-connection-limit",
+                    refused("Octavia limits connections of a whole listener only"),
+                ),
+                ("member-queue", refused("Octavia has no setting for it")),
+                (
+                    "member-queue-timeout",
+                    refused("Octavia has no setting for it"),
+                ),
+                ("slow-start", refused("Octavia has no setting for it")),
+                (
+                    "outlier-detection",
+                    refused("Octavia's monitors alone take members out"),
+                ),
+                ("retry-budget", refused("Octavia has no setting for it")),
+                (
                     "address-pool",
                     refused("addresses come from the networks of the cloud"),
                 ),
@@ -98,6 +171,9 @@ impl Settings {
             ],
             defaults: self.defaults(),
             node_selector: Some(self.conf.node_selector.clone()),
+            // Members are nodes, which the operator chooses.
+            members: MemberRules::default(),
+            limits: Limits::NONE,
         }
     }
 
@@ -148,5 +224,52 @@ impl fmt::Display for Groups {
             Self::PerCluster => "perCluster",
             Self::PerService => "perService",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_config::cloud_conf::Global;
+    use landfall_model::dialect::{DIALECTS, is_portable};
+
+    use super::*;
+
+    /// What Octavia is asked for when a Service says so.
+    const HONOURED: [&str; 23] = [
+        "addresses",
+        "algorithm",
+        "backup-members",
+        "connection-limit",
+        "forwarded-headers",
+        "hostname",
+        "member-weights",
+        "mode",
+        "monitor",
+        "monitor-codes",
+        "monitor-delay",
+        "monitor-max-retries",
+        "monitor-max-retries-down",
+        "monitor-method",
+        "monitor-path",
+        "monitor-port",
+        "monitor-timeout",
+        "proxy-protocol",
+        "source-ranges",
+        "timeout-client-data",
+        "timeout-member-connect",
+        "timeout-member-data",
+        "timeout-tcp-inspect",
+    ];
+
+    #[test]
+    fn a_portable_option_is_honoured_or_refused() {
+        let capabilities = Settings::new(&CloudConf::of(Global::default()), "c1").capabilities();
+        let portable = DIALECTS
+            .iter()
+            .filter(|dialect| is_portable(dialect.prefix));
+        for row in portable.flat_map(|dialect| dialect.rows) {
+            let refused = matches!(capabilities.of(row.name), Capability::Refused { .. });
+            assert_eq!(refused, !HONOURED.contains(&row.name), "{}", row.name);
+        }
     }
 }

@@ -14,6 +14,10 @@
 //!   monitor driver ── set_health ───────────────────────────────────────┘
 //! ```
 
+pub mod access_log;
+pub mod admission;
+pub mod budget;
+mod clients;
 pub mod counters;
 pub mod dial;
 mod engine;
@@ -21,11 +25,15 @@ pub mod http;
 pub mod inbound;
 pub mod listener;
 pub mod monitor;
+mod overload;
 pub mod pool;
+mod ports;
 pub mod proxy;
 pub mod proxy_protocol;
+mod pulse;
 mod recency;
 mod relay;
+pub mod shortage;
 pub mod sources;
 pub mod tls;
 mod worker;

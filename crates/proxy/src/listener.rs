@@ -4,8 +4,9 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
 use landfall_model::listener::{AllowedSources, Listener, Mode};
@@ -13,11 +14,15 @@ use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::counters::{ListenerCounters, Shards};
+use crate::access_log::{AccessLog, Note};
+use crate::admission::Excess;
+use crate::budget::{self, Account, Cost, Share, Source};
+use crate::clients::{Clients, Hold, TooMuch};
+use crate::counters::{ListenerCounters, Refusal, Shards};
 use crate::inbound::Inbound;
 use crate::pool::{Leaving, PoolState};
 use crate::sources::SourceSet;
-use crate::tls::{CertificateError, Termination};
+use crate::tls::{CertificateError, Termination, TowardMembers};
 
 /// What tells listeners apart: the address and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,7 +79,7 @@ pub enum ListenError {
         mode: &'static str,
     },
     /// A certificate cannot be used.
-    #[error("{id} cannot end TLS")]
+    #[error("{id} cannot speak TLS")]
     Certificate {
         /// What was to be opened.
         id: ListenerId,
@@ -91,6 +96,12 @@ pub enum ListenError {
         #[source]
         source: io::Error,
     },
+    /// The process has too few descriptors for its sockets.
+    #[error("{id} cannot be opened: too few file descriptors would be left for other Services")]
+    Descriptors {
+        /// What was to be opened.
+        id: ListenerId,
+    },
     /// The proxy is shutting down.
     #[error("{id} cannot be opened: the data plane is shutting down")]
     ShuttingDown {
@@ -106,6 +117,8 @@ pub struct ListenerConfig {
     pub listener: Listener,
     /// What ends TLS, for modes that do.
     pub termination: Option<Arc<Termination>>,
+    /// TLS toward members, where there is any.
+    pub toward_members: Option<Arc<TowardMembers>>,
     allowed: Option<SourceSet>,
     trusted: SourceSet,
 }
@@ -120,22 +133,43 @@ pub struct ListenerState {
     pool: PoolState,
     counters: Shards<ListenerCounters>,
     gate: Arc<Gate>,
+    clients: Arc<Clients>,
     closing: CancellationToken,
     cut: CancellationToken,
+    /// Fires when other sources are allowed, and with `cut`. Then there is a new one.
+    ranges: ArcSwap<CancellationToken>,
+    /// Where what ends is noted, if it is.
+    access_log: Option<Arc<AccessLog>>,
+    /// The descriptors of its sockets, while it is open.
+    sockets: Mutex<Option<budget::Sockets>>,
+}
+
+/// What follows from a change of the configuration.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Members that began to leave.
+    pub(crate) leaving: Vec<Leaving>,
+    /// Whether other sources are allowed now.
+    pub(crate) ranges: bool,
 }
 
 /// Counts what is open, and holds the connection limit.
 #[derive(Debug)]
 pub struct Gate {
+    account: Arc<Account>,
     open: AtomicU32,
     limit: AtomicU32,
     waiting: AtomicUsize,
     freed: Notify,
 }
 
-/// One open connection's place; given back when dropped.
+/// One open connection's place, with the descriptors that it takes; given back when dropped.
 #[derive(Debug)]
-pub struct Place(Arc<Gate>);
+pub struct Place {
+    gate: Arc<Gate>,
+    share: Share,
+    hold: Option<Box<Hold>>,
+}
 
 // === impl ListenerId ===
 
@@ -182,7 +216,7 @@ impl ListenError {
             Self::Sctp { .. } => "SctpUnsupported",
             Self::NeedsTcp { .. } => "ModeNeedsTcp",
             Self::Certificate { .. } => "CertificateUnusable",
-            Self::Other { .. } => "ListenFailed",
+            Self::Descriptors { .. } | Self::Other { .. } => "ListenFailed",
             Self::ShuttingDown { .. } => "ShuttingDown",
         }
     }
@@ -218,12 +252,16 @@ impl ListenerConfig {
             AllowedSources::Only(prefixes) => Some(SourceSet::new(prefixes)),
         };
         let trusted = SourceSet::new(&listener.accept_proxy_from);
-        let before = before.and_then(|before| before.termination.as_ref());
-        let termination = Termination::of_mode(&listener.mode, before)
-            .map_err(|source| ListenError::Certificate { id, source })?;
+        let unusable = |source| ListenError::Certificate { id, source };
+        let termination = before.and_then(|before| before.termination.as_ref());
+        let termination = Termination::of_listener(listener, termination).map_err(unusable)?;
+        let toward_members = before.and_then(|before| before.toward_members.as_ref());
+        let toward_members =
+            TowardMembers::of_listener(listener, toward_members).map_err(unusable)?;
         Ok(Self {
             listener: listener.clone(),
             termination,
+            toward_members,
             allowed,
             trusted,
         })
@@ -253,19 +291,72 @@ impl ListenerState {
         workers: usize,
         changes: watch::Sender<u64>,
     ) -> Self {
+        Self::with_account(id, owner, config, workers, changes, Account::unlimited())
+    }
+
+    /// As [`Self::new`], drawing on the account of its Service.
+    pub(crate) fn with_account(
+        id: ListenerId,
+        owner: Owner,
+        config: ListenerConfig,
+        workers: usize,
+        changes: watch::Sender<u64>,
+        account: Arc<Account>,
+    ) -> Self {
+        let cut = CancellationToken::new();
         let pool = PoolState::new(workers, changes);
         let _nobody_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,
             owner,
-            gate: Arc::new(Gate::new(config.listener.connection_limit)),
+            gate: Arc::new(Gate::new(config.listener.connection_limit, account)),
+            clients: Clients::new(),
             config: ArcSwap::from_pointee(config),
             revision: watch::Sender::new(0),
             pool,
             counters: Shards::new(workers),
             closing: CancellationToken::new(),
-            cut: CancellationToken::new(),
+            ranges: ArcSwap::from_pointee(cut.child_token()),
+            cut,
+            access_log: None,
+            sockets: Mutex::default(),
         }
+    }
+
+    /// With an access log.
+    pub(crate) fn logging_to(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
+        self.access_log = access_log;
+        self
+    }
+
+    /// What will be a line of the access log, where there is one.
+    pub(crate) fn note(&self, client: SocketAddr) -> Option<Box<Note>> {
+        let log = self.access_log.as_ref()?;
+        Some(Box::new(Note::new(
+            log,
+            &self.owner.service,
+            self.id,
+            client,
+        )))
+    }
+
+    /// Counts and notes a connection or flow that is turned away.
+    pub(crate) fn refuse(&self, client: SocketAddr, refusal: Refusal) {
+        self.counters.mine().refused(refusal);
+        if let Some(mut note) = self.note(client) {
+            note.facts().end = refusal.as_str();
+        }
+    }
+
+    /// What its Service holds of the process's descriptors.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.gate.account
+    }
+
+    /// Keeps the hold on descriptors of its sockets; `None`: they are closed.
+    pub(crate) fn hold_sockets(&self, sockets: Option<budget::Sockets>) {
+        // Valid at every step.
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
     }
 
     /// Address, protocol and port.
@@ -308,9 +399,27 @@ impl ListenerState {
         &self.gate
     }
 
+    /// Its clients, as far as they have limits.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
     /// Fires when the listener stops accepting: connections may finish what they are doing.
     pub fn closing(&self) -> &CancellationToken {
         &self.closing
+    }
+
+    /// Returns once a connection of this client must end at once: it is cut, or no range allows the
+    /// client any more.
+    pub async fn shut_out(&self, client: IpAddr) {
+        loop {
+            // In this order: a change after the first line is seen by the second or ends the wait.
+            let ranges = self.ranges.load_full();
+            if self.cut.is_cancelled() || !self.config().allows(client) {
+                return;
+            }
+            ranges.cancelled().await;
+        }
     }
 
     /// Fires when what is still open must end at once.
@@ -324,13 +433,15 @@ impl ListenerState {
     }
 
     /// Swaps the configuration. Connections that are open go on; new ones see the new one at once.
-    /// Returns members that began to leave, or `None` when nothing differed.
-    pub(crate) fn apply(&self, config: ListenerConfig) -> Option<Vec<Leaving>> {
+    /// What its clients may be counts for open ones, too. Returns what follows, or `None` when
+    /// nothing differed.
+    pub(crate) fn apply(&self, config: ListenerConfig) -> Option<Change> {
         let before = self.config.load();
         if before.listener == config.listener {
             return None;
         }
         self.gate.set_limit(config.listener.connection_limit);
+        let ranges = before.listener.allowed != config.listener.allowed;
         let pool_differs = before.listener.pool != config.listener.pool;
         let config = Arc::new(config);
         self.config.store(config.clone());
@@ -340,15 +451,20 @@ impl ListenerState {
             Vec::new()
         };
         self.revision.send_modify(|revision| *revision += 1);
-        Some(leaving)
+        if ranges {
+            let next = Arc::new(self.cut.child_token());
+            self.ranges.swap(next).cancel();
+        }
+        Some(Change { leaving, ranges })
     }
 }
 
 // === impl Gate ===
 
 impl Gate {
-    fn new(limit: Option<u32>) -> Self {
+    fn new(limit: Option<u32>, account: Arc<Account>) -> Self {
         Self {
+            account,
             open: AtomicU32::new(0),
             limit: AtomicU32::new(limit.unwrap_or(u32::MAX)),
             waiting: AtomicUsize::new(0),
@@ -370,7 +486,11 @@ impl Gate {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| {
                 (open < limit).then_some(open + 1)
             });
-        taken.ok().map(|_| Place(self.clone()))
+        taken.ok().map(|_| Place {
+            gate: self.clone(),
+            share: Share::default(),
+            hold: None,
+        })
     }
 
     /// Waits until nothing is open. Only for listeners that take nothing new.
@@ -413,9 +533,47 @@ impl Gate {
     }
 }
 
+impl Place {
+    /// Takes the descriptors, and for a flow the port, of what has this place.
+    pub(crate) fn take(&mut self, cost: Cost, source: Option<Source>) -> Result<(), Excess> {
+        self.gate.account.give_back(std::mem::take(&mut self.share));
+        self.share = self.gate.account.take(cost, source)?;
+        Ok(())
+    }
+
+    /// Judges and counts it as one of its client's, whose identity is known by now.
+    pub(crate) fn judge(
+        &mut self,
+        listener: &ListenerState,
+        client: IpAddr,
+    ) -> Result<(), Refusal> {
+        let config = listener.config();
+        let limits = &config.listener.source_limits;
+        if limits.is_nothing() {
+            return Ok(());
+        }
+        match listener.clients.enter(limits, client, Instant::now()) {
+            Ok(hold) => {
+                self.hold = hold;
+                Ok(())
+            }
+            Err(TooMuch::Connections) => Err(Refusal::SourceLimit),
+            Err(TooMuch::Rate) => Err(Refusal::SourceRate),
+        }
+    }
+
+    /// Takes what a flow needs in place of one that was just ended.
+    pub(crate) fn take_again(&mut self, source: Option<Source>) -> Result<(), Excess> {
+        self.gate.account.give_back(std::mem::take(&mut self.share));
+        self.share = self.gate.account.take_again(source)?;
+        Ok(())
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.leave();
+        self.gate.account.give_back(self.share);
+        self.gate.leave();
     }
 }
 

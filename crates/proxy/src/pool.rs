@@ -6,24 +6,31 @@
 //! checked and up, not yet checked, backup up, backup not yet checked, draining (terminating
 //! but still serving). Members that are down or without weight never serve.
 
+mod line;
 mod member;
 mod rendezvous;
+mod snapshot;
+mod spared;
 mod turn;
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
+use landfall_model::protection::Protection;
 use tokio::sync::watch;
 
+use self::line::Line;
 pub use self::member::{Health, MemberState};
-use self::turn::Turns;
+use self::snapshot::{Entry, Snapshot, serving};
 use crate::counters::MemberTotals;
 use crate::recency::Recency;
+use crate::shortage::Shortage;
 
 /// How many clients one pool remembers for affinity; beyond, the least recent is forgotten. Bounds
 /// the table at about 8 MiB.
@@ -36,8 +43,35 @@ pub struct PoolState {
     /// Serialises writers, and holds members that are gone but still have connections.
     gone: Mutex<Vec<Arc<MemberState>>>,
     affinity: Arc<Mutex<Recency<IpAddr, Remembered>>>,
-    changes: watch::Sender<u64>,
+    shared: Arc<Shared>,
     workers: usize,
+}
+
+/// What the pool and its members tell each other.
+#[derive(Debug)]
+struct Shared {
+    changes: watch::Sender<u64>,
+    /// Those who wait for a member.
+    line: Line,
+    /// Tries at another member under way.
+    retries: AtomicU32,
+    /// Failures in a row after which a member is left out; zero: never.
+    outliers: AtomicU32,
+    /// How many members serve.
+    serving: AtomicUsize,
+    /// Members that are left out, and until when.
+    left_out: Mutex<Vec<(SocketAddr, Instant)>>,
+}
+
+/// Why there is no member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// None can serve, or each was tried.
+    NoMember,
+    /// Each has as much as it may.
+    Full,
+    /// Other members were tried for too many at the moment.
+    Retries,
 }
 
 /// One connection's hold on a member. Counts as open on the member until dropped.
@@ -45,6 +79,8 @@ pub struct PoolState {
 pub struct Lease {
     member: Arc<MemberState>,
     cuts: u32,
+    /// Counts as a try at another member.
+    retry: bool,
     remembered: Option<Box<Remembering>>,
 }
 
@@ -82,6 +118,8 @@ pub struct MemberStatus {
     pub health: Health,
     /// Why connections to it fail, if they do. It serves nevertheless: nothing may be better.
     pub failing: Option<Arc<str>>,
+    /// Why it is left out for a while, although it is not down.
+    pub left_out: Option<Arc<str>>,
     /// Why it has this health, in the monitor's words; may be empty.
     pub cause: Arc<str>,
     /// How often its health changed between up and down.
@@ -90,34 +128,6 @@ pub struct MemberStatus {
     pub open: u32,
     /// Its counters.
     pub totals: MemberTotals,
-}
-
-#[derive(Debug)]
-struct Snapshot {
-    algorithm: Algorithm,
-    affinity: Option<ClientAffinity>,
-    monitored: bool,
-    members: Vec<Entry>,
-    /// The tier that serves at present.
-    serving: Vec<Choice>,
-    /// Turns over `serving`.
-    turns: Mutex<Turns>,
-    /// Where `LEAST_CONNECTIONS` starts looking, so that equals take turns.
-    start: AtomicUsize,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    state: Arc<MemberState>,
-    weight: u16,
-    backup: bool,
-    draining: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Choice {
-    state: Arc<MemberState>,
-    weight: u16,
 }
 
 #[derive(Debug)]
@@ -136,7 +146,7 @@ impl PoolState {
             snapshot: ArcSwap::from_pointee(Snapshot::empty()),
             gone: Mutex::default(),
             affinity: Arc::new(Mutex::new(Recency::new(AFFINITY_CLIENTS))),
-            changes,
+            shared: Arc::new(Shared::new(changes)),
             workers,
         }
     }
@@ -153,13 +163,18 @@ impl PoolState {
                 .find(|state| state.address() == address)
                 .cloned()
         };
+        let joins = !before.members.is_empty();
         let members: Vec<Entry> = pool
             .members
             .iter()
             .map(|member| Entry {
                 state: find(member.address).unwrap_or_else(|| {
-                    let changes = self.changes.clone();
-                    Arc::new(MemberState::new(member.address, self.workers, changes))
+                    let shared = self.shared.clone();
+                    let state = MemberState::new(member.address, self.workers, shared);
+                    if joins {
+                        state.begin(Instant::now());
+                    }
+                    Arc::new(state)
                 }),
                 weight: member.weight,
                 backup: member.backup,
@@ -190,6 +205,7 @@ impl PoolState {
             pool.algorithm,
             pool.affinity,
             pool.monitor.is_some(),
+            pool.protection,
         );
         leaving
     }
@@ -202,12 +218,14 @@ impl PoolState {
             .members
             .iter()
             .find(|entry| entry.state.address() == member);
-        let changed = entry.is_some_and(|entry| entry.state.set_health(health, cause));
+        let now = Instant::now();
+        let changed = entry.is_some_and(|entry| entry.state.set_health(health, cause, now));
         if changed {
             let Snapshot {
                 algorithm,
                 affinity,
                 monitored,
+                protection,
                 ..
             } = *before;
             self.publish(
@@ -216,6 +234,7 @@ impl PoolState {
                 algorithm,
                 affinity,
                 monitored,
+                protection,
             );
         }
         drop(guard);
@@ -223,25 +242,110 @@ impl PoolState {
     }
 
     /// Chooses a member for a new connection of a client, leaving out those that were `tried` before.
-    /// `None`: nobody can serve.
+    /// `None`: none can serve now.
     pub fn pick(&self, client: SocketAddr, tried: &[SocketAddr]) -> Option<Lease> {
+        self.try_pick(client, tried).ok()
+    }
+
+    /// As [`Self::pick`], and says why there is none.
+    pub fn try_pick(&self, client: SocketAddr, tried: &[SocketAddr]) -> Result<Lease, Unavailable> {
+        // Who comes now does not pass those who wait. Who was let in before does.
+        if tried.is_empty() && self.shared.line.length() > 0 {
+            return Err(Unavailable::Full);
+        }
+        self.look(client, tried)
+    }
+
+    /// As [`Self::try_pick`], and waits in line while each member has as much as it may. Another
+    /// try does not wait.
+    pub async fn take(
+        &self,
+        client: SocketAddr,
+        tried: &[SocketAddr],
+    ) -> Result<Lease, Unavailable> {
+        match self.try_pick(client, tried) {
+            Err(Unavailable::Full) if tried.is_empty() => self.wait(client).await,
+            picked => picked,
+        }
+    }
+
+    /// Waits in line for a member, for as long as the pool lets one wait.
+    pub async fn wait(&self, client: SocketAddr) -> Result<Lease, Unavailable> {
+        let Protection {
+            queue,
+            queue_timeout,
+            ..
+        } = self.snapshot.load().protection;
+        let ticket = self.shared.line.join(queue as usize);
+        let ticket = ticket.ok_or(Unavailable::Full)?;
+        let picked = poll_fn(|context| {
+            ticket.poll(context, || match self.look(client, &[]) {
+                Err(Unavailable::Full) => None,
+                picked => Some(picked),
+            })
+        });
+        let in_time = tokio::time::timeout(queue_timeout, picked).await;
+        in_time.unwrap_or(Err(Unavailable::Full))
+    }
+
+    /// How many wait for a member.
+    pub fn waiting(&self) -> usize {
+        self.shared.line.length()
+    }
+
+    fn look(&self, client: SocketAddr, tried: &[SocketAddr]) -> Result<Lease, Unavailable> {
+        self.look_at(client, tried, Instant::now)
+    }
+
+    fn look_at(
+        &self,
+        client: SocketAddr,
+        tried: &[SocketAddr],
+        now: impl Fn() -> Instant + Copy,
+    ) -> Result<Lease, Unavailable> {
         let snapshot = self.snapshot.load();
-        let Some(affinity) = snapshot.affinity else {
-            return snapshot
-                .choose(client, tried)
-                .map(|choice| Lease::new(&choice.state, None));
+        let retry = !tried.is_empty();
+        if retry && !self.may_retry(&snapshot) {
+            return Err(Unavailable::Retries);
+        }
+        let mut lease = match snapshot.affinity {
+            None => Lease::new(snapshot.enter(client, tried, now)?, None),
+            Some(affinity) => self.look_by_affinity(&snapshot, affinity, client, tried, now)?,
         };
+        if retry {
+            self.shared.retries.fetch_add(1, Ordering::Relaxed);
+            lease.retry = true;
+        }
+        Ok(lease)
+    }
+
+    fn look_by_affinity(
+        &self,
+        snapshot: &Snapshot,
+        affinity: ClientAffinity,
+        client: SocketAddr,
+        tried: &[SocketAddr],
+        time: impl Fn() -> Instant + Copy,
+    ) -> Result<Lease, Unavailable> {
         let address = client.ip().to_canonical();
-        let now = Instant::now();
+        let now = time();
         let mut table = lock(&self.affinity);
         let known = table.touch(&address).filter(|known| {
-            known.until > now && known.member.serves() && !tried.contains(&known.member.address())
+            known.until > now
+                && known.member.serves()
+                && !known.member.is_left_out(|| now)
+                && !tried.contains(&known.member.address())
         });
         let member = if let Some(known) = known {
             known.until = now + affinity.timeout;
-            known.member.clone()
+            if known.member.enter(snapshot.limit()) {
+                known.member.clone()
+            } else {
+                // It comes back to its own when that has room again.
+                snapshot.enter(client, tried, time)?
+            }
         } else {
-            let member = snapshot.choose(client, tried)?.state.clone();
+            let member = snapshot.enter(client, tried, time)?;
             let remembered = Remembered {
                 member: member.clone(),
                 until: now + affinity.timeout,
@@ -256,7 +360,20 @@ impl PoolState {
             timeout: affinity.timeout,
             table,
         };
-        Some(Lease::new(&member, Some(Box::new(remembering))))
+        Ok(Lease::new(member, Some(Box::new(remembering))))
+    }
+
+    /// Whether one more may be tried with another member. Workers may ask at the same time: the
+    /// bound is exceeded by at most one of each.
+    fn may_retry(&self, snapshot: &Snapshot) -> bool {
+        let percent = snapshot.protection.retry_budget;
+        let retries = self.shared.retries.load(Ordering::Relaxed);
+        let mut open = 0;
+        retries < spared::retries(percent, open)
+            || snapshot.members.iter().any(|entry| {
+                open += u64::from(entry.state.open());
+                retries < spared::retries(percent, open)
+            })
     }
 
     /// The members that belong to the pool, in the configuration's order.
@@ -316,9 +433,13 @@ impl PoolState {
         algorithm: Algorithm,
         affinity: Option<ClientAffinity>,
         monitored: bool,
+        protection: Protection,
     ) {
         let serving = serving(&members, monitored);
         let turns = before.turns(&serving);
+        let outliers = protection.outlier_failures.map_or(0, u32::from);
+        self.shared.outliers.store(outliers, Ordering::Relaxed);
+        self.shared.serving.store(serving.len(), Ordering::Relaxed);
         for entry in &members {
             let serves = serving
                 .iter()
@@ -332,169 +453,61 @@ impl PoolState {
             algorithm,
             affinity,
             monitored,
+            protection,
             members,
             serving,
             turns: Mutex::new(turns),
             start: AtomicUsize::new(before.start.load(Ordering::Relaxed)),
         }));
+        self.shared.changed();
+        // The first that waits looks at what there is now.
+        self.shared.line.wake();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new(changes: watch::Sender<u64>) -> Self {
+        Self {
+            changes,
+            line: Line::default(),
+            retries: AtomicU32::new(0),
+            outliers: AtomicU32::new(0),
+            serving: AtomicUsize::new(0),
+            left_out: Mutex::default(),
+        }
+    }
+
+    fn changed(&self) {
         self.changes.send_modify(|version| *version += 1);
     }
-}
 
-// === impl Snapshot ===
+    fn outlier_failures(&self) -> u32 {
+        self.outliers.load(Ordering::Relaxed)
+    }
 
-impl Snapshot {
-    fn empty() -> Self {
-        Self {
-            algorithm: Algorithm::RoundRobin,
-            affinity: None,
-            monitored: false,
-            members: Vec::new(),
-            serving: Vec::new(),
-            turns: Mutex::default(),
-            start: AtomicUsize::new(0),
+    /// Notes that a member is left out from now on, if not too many are.
+    fn may_leave_out(&self, member: SocketAddr, now: Instant, time: Duration) -> bool {
+        let mut left_out = lock(&self.left_out);
+        left_out.retain(|&(other, until)| other != member && until > now);
+        let may = spared::may_leave_out(left_out.len(), self.serving.load(Ordering::Relaxed));
+        if may {
+            left_out.push((member, now + time));
         }
-    }
-
-    /// Turns over a new serving tier; members that served before go on from where they were.
-    fn turns(&self, serving: &[Choice]) -> Turns {
-        let mut positions = vec![None; self.serving.len()];
-        for (index, at) in lock(&self.turns).positions() {
-            if let Some(position) = positions.get_mut(index as usize) {
-                *position = Some(at);
-            }
-        }
-        let known: std::collections::HashMap<SocketAddr, Option<u64>> = self
-            .serving
-            .iter()
-            .map(|choice| choice.state.address())
-            .zip(positions)
-            .collect();
-        Turns::resume(serving.iter().map(|choice| {
-            (
-                choice.weight,
-                known.get(&choice.state.address()).copied().flatten(),
-            )
-        }))
-    }
-
-    /// Chooses among the serving members that were not tried; those that could lately not be reached
-    /// come last.
-    fn choose(&self, client: SocketAddr, tried: &[SocketAddr]) -> Option<&Choice> {
-        let untried = |choice: &Choice| !tried.contains(&choice.state.address());
-        self.by_algorithm(client, |choice| {
-            untried(choice) && !choice.state.is_suspect(Instant::now)
-        })
-        .or_else(|| self.by_algorithm(client, untried))
-    }
-
-    fn by_algorithm(
-        &self,
-        client: SocketAddr,
-        accept: impl Fn(&Choice) -> bool,
-    ) -> Option<&Choice> {
-        match self.algorithm {
-            Algorithm::RoundRobin => {
-                let index =
-                    lock(&self.turns).next(|index| self.serving.get(index).is_some_and(&accept))?;
-                self.serving.get(index)
-            }
-            Algorithm::LeastConnections => {
-                let start = self.start.fetch_add(1, Ordering::Relaxed) % self.serving.len().max(1);
-                let (before, after) = self.serving.split_at_checked(start)?;
-                after
-                    .iter()
-                    .chain(before)
-                    .filter(|choice| accept(choice))
-                    .min_by(|a, b| {
-                        let load = |x: &Choice, y: &Choice| {
-                            (u64::from(x.state.open()) + 1) * u64::from(y.weight)
-                        };
-                        load(a, b).cmp(&load(b, a))
-                    })
-            }
-            Algorithm::SourceIp => self.by_hash(rendezvous::of_address(client.ip()), accept),
-            Algorithm::SourceIpPort => self.by_hash(rendezvous::of_socket(client), accept),
-        }
-    }
-
-    fn by_hash(&self, client: u64, accept: impl Fn(&Choice) -> bool) -> Option<&Choice> {
-        let candidates = self.serving.iter().filter(|choice| accept(choice));
-        let drawn = candidates.map(|choice| {
-            (
-                rendezvous::attraction(client, choice.state.hash(), choice.weight),
-                choice,
-            )
-        });
-        drawn
-            .max_by(|(a, _), (b, _)| a.total_cmp(b))
-            .map(|(_, choice)| choice)
-    }
-}
-
-/// The first tier that has members.
-fn serving(members: &[Entry], monitored: bool) -> Vec<Choice> {
-    let tier = |entry: &Entry| {
-        let health = entry.health(monitored);
-        (entry.weight > 0 && health != Health::Down).then_some((
-            entry.draining,
-            entry.backup && !entry.draining,
-            health != Health::Up,
-        ))
-    };
-    let first = members.iter().filter_map(tier).min();
-    let chosen = members
-        .iter()
-        .filter(|entry| first.is_some() && tier(entry) == first);
-    chosen
-        .map(|entry| Choice {
-            state: entry.state.clone(),
-            weight: entry.weight,
-        })
-        .collect()
-}
-
-// === impl Entry ===
-
-impl Entry {
-    fn health(&self, monitored: bool) -> Health {
-        if monitored {
-            self.state.health()
-        } else {
-            Health::Up
-        }
-    }
-
-    fn status(&self, monitored: bool) -> MemberStatus {
-        MemberStatus {
-            address: self.state.address(),
-            weight: self.weight,
-            backup: self.backup,
-            leaving: self.state.is_leaving(),
-            serves: self.state.serves(),
-            checked: monitored,
-            health: self.health(monitored),
-            failing: self.state.failing(),
-            cause: if monitored {
-                self.state.cause()
-            } else {
-                Arc::from("")
-            },
-            transitions: self.state.transitions(),
-            open: self.state.open(),
-            totals: self.state.counters().totals(),
-        }
+        may
     }
 }
 
 // === impl Lease ===
 
 impl Lease {
-    fn new(member: &Arc<MemberState>, remembered: Option<Box<Remembering>>) -> Self {
-        member.enter();
+    /// Of a member of which a place was taken.
+    fn new(member: Arc<MemberState>, remembered: Option<Box<Remembering>>) -> Self {
         Self {
-            member: member.clone(),
             cuts: member.cuts(),
+            member,
+            retry: false,
             remembered,
         }
     }
@@ -515,10 +528,39 @@ impl Lease {
         self.member.counters().mine().connected();
     }
 
-    /// The member could not be reached: it is asked last for a while.
+    /// The member could not be reached: it is asked last for a while. What failed on this side is
+    /// not held against it.
     pub fn failed(&self, error: &io::Error) {
-        self.member.suspect(Instant::now(), error);
+        if Shortage::of(error).is_some() {
+            return;
+        }
+        let now = Instant::now();
+        self.member.suspect(now, error);
+        self.member.note_outlier(now, || member::describe(error));
         self.member.counters().mine().connect_failed();
+    }
+
+    /// The member did what was asked of it, as far as can be told.
+    pub fn succeeded(&self) {
+        self.member.note_success();
+    }
+
+    /// The member answered a request with this status.
+    pub fn answered(&self, status: u16) {
+        if status < 500 {
+            self.member.note_success();
+        } else if self.member.counts_outliers() {
+            let why = || format!("it answers with status {status}");
+            self.member.note_outlier(Instant::now(), why);
+        }
+    }
+
+    /// The member took a request and gave no answer.
+    pub fn unanswered(&self) {
+        if self.member.counts_outliers() {
+            let why = || "it gives no answer".to_owned();
+            self.member.note_outlier(Instant::now(), why);
+        }
     }
 
     /// Whether the connection must end because the member's drain time is over.
@@ -535,6 +577,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.exit();
+        if self.retry {
+            self.member.end_retry();
+        }
         if let Some(remembering) = self.remembered.take() {
             let Remembering {
                 client,

@@ -3,6 +3,7 @@
 //! its socket nor its connections.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
@@ -13,41 +14,54 @@ pub use handover::Sockets;
 pub(crate) use handover::copy;
 use landfall_model::listener::Listener;
 use landfall_model::{Protocol, Uid};
-use landfall_sys::{limits, listen};
+use landfall_sys::{limits, listen, local_port};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
+use tokio::sync::{
+    Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    oneshot, watch,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access_log::AccessLog;
+use crate::budget::{Budget, Pressure};
 use crate::counters::ListenerTotals;
-use crate::engine::Command;
-use crate::listener::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
+use crate::engine::{Command, Room};
+use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
 use crate::monitor::Monitors;
+use crate::overload;
 use crate::pool::{Leaving, MemberStatus};
+use crate::pulse;
 use crate::worker::Worker;
 
 mod handover;
 
 /// How a data plane is run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
     /// How many worker threads serve traffic; `None`: one per processor.
     pub workers: Option<NonZeroUsize>,
-    /// How many UDP flows each worker keeps at most; `None`: a quarter of the files that it may have
-    /// open. The flow that was silent for longest makes room for a new one.
+    /// How many UDP flows each worker keeps at most; `None`: as many as the process may have. The
+    /// flow that was silent for longest makes room for a new one.
     pub flows_per_worker: Option<NonZeroUsize>,
+    /// How many files the process may open; `None`: as many as the system allows it. Listeners and
+    /// connections share what the process does not need for itself.
+    pub files: Option<NonZeroUsize>,
     /// Whether a port is opened beside a process of the same user that holds it and shares it: the
     /// replica that served before goes on until this one does. Any other holder keeps its port.
     pub beside: bool,
+    /// Where requests, connections and flows are noted; `None`: nowhere.
+    pub access_log: Option<Arc<AccessLog>>,
 }
 
 /// A running data plane. Dropping it ends all traffic at once; see [`Self::shutdown`].
 #[derive(Debug)]
 pub struct Proxy {
     workers: Arc<Vec<Worker>>,
+    budget: Arc<Budget>,
     beside: bool,
-    /// Serialises changes.
-    change: AsyncMutex<()>,
+    access_log: Option<Arc<AccessLog>>,
+    turns: Turns,
     listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
     /// Closed, but connections go on until they end or the drain time passes.
     draining: Arc<Mutex<Vec<Arc<ListenerState>>>>,
@@ -57,6 +71,7 @@ pub struct Proxy {
     monitors: Monitors,
     tasks: TaskTracker,
     stop: CancellationToken,
+    broken: CancellationToken,
     runtime: Handle,
 }
 
@@ -86,6 +101,8 @@ pub struct ListenerStatus {
     pub open: u32,
     /// How many may be open.
     pub limit: Option<u32>,
+    /// How many connections and requests wait for a member that may have more.
+    pub waiting: usize,
     /// Its counters.
     pub totals: ListenerTotals,
     /// Its members, and those that left with connections still open.
@@ -103,25 +120,62 @@ impl Proxy {
             Some(workers) => workers,
             None => std::thread::available_parallelism()?,
         };
-        let flows = config.flows_per_worker.map_or_else(
-            || usize::try_from(files).unwrap_or(usize::MAX) / 4 / workers,
-            NonZeroUsize::get,
-        );
-        let flows = flows.clamp(1, 65_536);
-        let workers = (0..workers.get()).map(|index| Worker::start(index, flows));
+        let files = config.files.map_or(files, |files| files.get() as u64);
+        let (first, last) = local_port::range().unwrap_or(local_port::DEFAULT);
+        let ports = u32::from(last) - u32::from(first) + 1;
+        let budget = Budget::new(files, ports / 2);
+        let room = Room {
+            flows: config
+                .flows_per_worker
+                .map_or(usize::MAX, NonZeroUsize::get),
+            // Half of it for pipes of two ends, half for spare sockets of two families.
+            pipes: budget.division().pipes as usize / 4 / workers,
+            spares: budget.division().pipes as usize / 4 / workers,
+        };
+        let workers = (0..workers.get()).map(|index| Worker::start(index, room));
         let workers = workers.collect::<io::Result<Vec<_>>>()?;
         let stop = CancellationToken::new();
         let runtime = Handle::current();
+        let checks = budget.division().checks as usize;
+        let (tasks, changes) = (TaskTracker::new(), watch::Sender::new(0));
+        let announced = overload::announce(budget.clone(), changes.clone(), stop.clone());
+        tasks.spawn_on(announced, &runtime);
+        let (workers, broken) = (Arc::new(workers), CancellationToken::new());
+        for number in 0..workers.len() {
+            let (workers, stop, broken) = (workers.clone(), stop.clone(), broken.clone());
+            let watched = async move {
+                let ask = || {
+                    let workers = workers.clone();
+                    async move {
+                        match workers.get(number) {
+                            Some(worker) => worker.ask(Command::Answer).await.is_ok(),
+                            None => true,
+                        }
+                    }
+                };
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    silence = pulse::watch(ask) => {
+                        tracing::error!(worker = number, "a worker {silence}");
+                        broken.cancel();
+                    }
+                }
+            };
+            tasks.spawn_on(watched, &runtime);
+        }
         Ok(Self {
-            workers: Arc::new(workers),
+            workers,
+            broken,
+            budget,
             beside: config.beside,
-            change: AsyncMutex::new(()),
+            access_log: config.access_log,
+            turns: Turns::default(),
             listeners: Mutex::default(),
             draining: Arc::default(),
             adopted: Mutex::default(),
-            changes: watch::Sender::new(0),
-            monitors: Monitors::new(runtime.clone(), stop.child_token()),
-            tasks: TaskTracker::new(),
+            changes,
+            monitors: Monitors::new(runtime.clone(), stop.child_token(), checks),
+            tasks,
             stop,
             runtime,
         })
@@ -135,14 +189,14 @@ impl Proxy {
         owner: &Owner,
         listener: &Listener,
     ) -> Result<Applied, ListenError> {
-        let _one_at_a_time = self.change.lock().await;
+        let _one_at_a_time = self.turns.of(id).await;
         if self.stop.is_cancelled() {
             return Err(ListenError::ShuttingDown { id });
         }
         if let Some(state) = self.find(id) {
             if state.owner().uid == owner.uid {
                 let config = ListenerConfig::after(Some(&state.config_full()), id, listener)?;
-                return Ok(self.change(&state, config));
+                return Ok(self.change(&state, config).await);
             }
             // Judged before the old owner's listener is given up.
             ListenerConfig::new(id, listener)?;
@@ -150,7 +204,13 @@ impl Proxy {
         }
         let config = ListenerConfig::new(id, listener)?;
         let workers = self.workers.len();
-        let state = ListenerState::new(id, owner.clone(), config, workers, self.changes.clone());
+        let account = self.budget.account(&owner.uid, owner.service.namespace());
+        let sockets = account.sockets(u32::try_from(workers).unwrap_or(u32::MAX));
+        let sockets = sockets.ok_or(ListenError::Descriptors { id })?;
+        let (service, changes) = (owner.clone(), self.changes.clone());
+        let state = ListenerState::with_account(id, service, config, workers, changes, account)
+            .logging_to(self.access_log.clone());
+        state.hold_sockets(Some(sockets));
         let state = Arc::new(state);
         self.open(&state).await?;
         self.listeners().insert(id, state.clone());
@@ -164,7 +224,7 @@ impl Proxy {
     /// free. Open connections go on until they end or the listener's drain time passes. UDP flows
     /// end. `false`: the owner has no such listener; one of another owner stays open.
     pub async fn close(&self, id: ListenerId, owner: &Uid) -> bool {
-        let _one_at_a_time = self.change.lock().await;
+        let _one_at_a_time = self.turns.of(id).await;
         let listener = self.find(id);
         let is_theirs = listener.is_some_and(|listener| listener.owner().uid == *owner);
         is_theirs && self.close_now(id).await
@@ -174,16 +234,24 @@ impl Proxy {
     pub async fn close_all(&self) {
         let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
         for id in ids {
-            let _one_at_a_time = self.change.lock().await;
+            let _one_at_a_time = self.turns.of(id).await;
             self.close_now(id).await;
         }
     }
 
-    /// Closes all listeners, gives connections `grace` to end, and ends the workers.
+    /// Closes all listeners, gives connections `grace` to end, and ends the workers. Gives up at
+    /// once where a worker is broken, which would not follow.
     pub async fn shutdown(&self, grace: Duration) {
+        tokio::select! {
+            () = self.broken() => self.stop.cancel(),
+            () = self.shut_down(grace) => {}
+        }
+    }
+
+    async fn shut_down(&self, grace: Duration) {
         let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
         for id in ids {
-            let _one_at_a_time = self.change.lock().await;
+            let _one_at_a_time = self.turns.of(id).await;
             self.close_now(id).await;
         }
         self.end(grace).await;
@@ -224,6 +292,27 @@ impl Proxy {
         if !joined.await.unwrap_or(false) {
             tracing::error!("a worker had panicked");
         }
+    }
+
+    /// How scarce descriptors and ports are.
+    pub fn pressure(&self) -> Pressure {
+        self.budget.pressure()
+    }
+
+    /// How many threads carry traffic.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Where requests, connections and flows are noted.
+    pub fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
+    }
+
+    /// Returns once a worker ended or does nothing any more, although nothing asked it to. What it
+    /// carried is lost; the process should be started again.
+    pub async fn broken(&self) {
+        self.broken.cancelled().await;
     }
 
     /// A row for every listener, in order, and for those that are draining.
@@ -274,20 +363,28 @@ impl Proxy {
             }
             Protocol::Sctp => return Err(ListenError::Sctp { id }),
         };
-        // A process with more workers may have left more sockets than there are workers here.
+        // All workers are asked before the first has answered. A process with more workers may have
+        // left more sockets than there are workers here.
+        let mut answers = Vec::with_capacity(commands.len());
         for (worker, opening) in self.workers.iter().cycle().zip(commands) {
-            let state = state.clone();
-            let opened = worker.ask(|done| match opening {
-                Opening::Tcp(socket) => Command::OpenTcp(state, socket, done),
-                Opening::Udp(socket) => Command::OpenUdp(state, socket, done),
-            });
-            let opened = opened.await.map_err(|_| ListenError::ShuttingDown { id });
-            if let Err(error) = opened.and_then(|opened| opened.map_err(failed)) {
-                self.tell_all(id, Command::Close).await;
-                return Err(error);
-            }
+            let (done, answer) = oneshot::channel();
+            let command = match opening {
+                Opening::Tcp(socket) => Command::OpenTcp(state.clone(), socket, done),
+                Opening::Udp(socket) => Command::OpenUdp(state.clone(), socket, done),
+            };
+            // The answer does not come either if the worker is gone.
+            let _ = worker.tell(command).await;
+            answers.push(answer);
         }
-        Ok(())
+        let mut opened = Ok(());
+        for answer in answers {
+            let answer = answer.await.map_err(|_| ListenError::ShuttingDown { id });
+            opened = opened.and(answer.and_then(|answer| answer.map_err(failed)));
+        }
+        if opened.is_err() {
+            self.tell_all(id, Command::Close).await;
+        }
+        opened
     }
 
     /// Opens a port that is in use beside its holder, where that is wanted.
@@ -299,10 +396,13 @@ impl Proxy {
         }
     }
 
-    fn change(&self, state: &Arc<ListenerState>, config: ListenerConfig) -> Applied {
-        let Some(leaving) = state.apply(config) else {
+    async fn change(&self, state: &Arc<ListenerState>, config: ListenerConfig) -> Applied {
+        let Some(Change { leaving, ranges }) = state.apply(config) else {
             return Applied::Unchanged;
         };
+        if ranges {
+            sweep(&self.workers).await;
+        }
         if !leaving.is_empty() {
             let drain = state.config().listener.drain;
             self.cut_later(leaving, drain);
@@ -336,6 +436,7 @@ impl Proxy {
             return false;
         };
         self.tell_all(id, command).await;
+        state.hold_sockets(None);
         state.closing().cancel();
         tracing::info!(listener = %id, service = %state.owner(), "listener closed");
         lock(&self.draining).push(state.clone());
@@ -359,9 +460,15 @@ impl Proxy {
     }
 
     async fn tell_all(&self, id: ListenerId, command: Closing) {
+        let mut answers = Vec::with_capacity(self.workers.len());
         for worker in self.workers.iter() {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.tell(command(id, done)).await;
+            answers.push(answer);
+        }
+        for answer in answers {
             // A worker that is gone holds no sockets.
-            let _ = worker.ask(|done| command(id, done)).await;
+            let _ = answer.await;
         }
     }
 
@@ -382,6 +489,51 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// So many listeners are changed at the same time at most.
+const TURNS: usize = 64;
+
+/// Whose turn it is: changes of one listener follow each other, and those of several need not.
+#[derive(Debug)]
+struct Turns {
+    /// By a hash of the listener.
+    places: [AsyncMutex<()>; TURNS],
+    /// Held for all of them.
+    all: RwLock<()>,
+}
+
+/// A turn, until it is dropped.
+#[expect(dead_code, reason = "they end with it")]
+struct Turn<'a>(RwLockReadGuard<'a, ()>, AsyncMutexGuard<'a, ()>);
+
+// === impl Turns ===
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            places: std::array::from_fn(|_| AsyncMutex::default()),
+            all: RwLock::default(),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits until nothing else changes this listener.
+    async fn of(&self, id: ListenerId) -> Turn<'_> {
+        let all = self.all.read().await;
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let [first, ..] = &self.places;
+        let number = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
+        let place = self.places.get(number).unwrap_or(first);
+        Turn(all, place.lock().await)
+    }
+
+    /// Waits until no listener is being changed, and keeps it so.
+    async fn all(&self) -> RwLockWriteGuard<'_, ()> {
+        self.all.write().await
     }
 }
 
@@ -406,6 +558,7 @@ impl ListenerStatus {
             draining,
             open: state.gate().open(),
             limit: config.listener.connection_limit,
+            waiting: state.pool().waiting(),
             totals: state.counters().totals(),
             members: state.pool().status(),
         }
@@ -422,4 +575,52 @@ async fn sweep(workers: &[Worker]) {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // A panic elsewhere leaves these lists valid at every step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::listener::ListenerKey;
+
+    use super::*;
+
+    fn id(port: u16) -> ListenerId {
+        ListenerId {
+            address: [127, 0, 0, 1].into(),
+            key: ListenerKey {
+                protocol: Protocol::Tcp,
+                port: port.try_into().unwrap(),
+            },
+        }
+    }
+
+    /// What comes without waiting.
+    async fn at_once<T>(turn: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout(Duration::ZERO, turn).await.ok()
+    }
+
+    #[tokio::test]
+    async fn changes_of_one_listener_follow_each_other_and_those_of_several_need_not() {
+        let turns = Turns::default();
+        let first = turns.of(id(80)).await;
+        assert!(at_once(turns.of(id(80))).await.is_none());
+        let mut others = 0;
+        for port in 81..90 {
+            others += usize::from(at_once(turns.of(id(port))).await.is_some());
+        }
+        assert!(others > 0);
+        drop(first);
+        assert!(at_once(turns.of(id(80))).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn who_needs_all_listeners_as_they_are_waits_for_every_change() {
+        let turns = Turns::default();
+        let change = turns.of(id(80)).await;
+        assert!(at_once(turns.all()).await.is_none());
+        drop(change);
+        let all = turns.all().await;
+        assert!(at_once(turns.of(id(81))).await.is_none());
+        drop(all);
+        assert!(at_once(turns.of(id(81))).await.is_some());
+    }
 }

@@ -1,16 +1,18 @@
 //! The PROXY protocol (haproxy.org, `proxy-protocol.txt`), versions 1 and 2: reading and writing of
 //! headers. Pure.
 //!
-//! Reading is strict: a header is taken only in the exact form that the specification gives, because
-//! what it says decides who may pass. A header may take [`MAX_HEADER`] bytes.
+//! Reading is strict: a header is taken only in the exact form that the specification gives,
+//! because what it says decides who may pass. Extensions are passed over, but they must add up, and
+//! a checksum among them must be right. A header may take [`MAX_HEADER`] bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 
 use landfall_model::Protocol;
 use landfall_model::listener::ProxyProtocol;
 
-/// Longest header that is accepted, with all extensions.
-pub const MAX_HEADER: usize = 4096;
+/// Longest header that is accepted, with all extensions: client certificates may be among them.
+pub const MAX_HEADER: usize = V2_FIXED + 16 * 1024;
 
 /// Longest text header, with its line end.
 const MAX_V1: usize = 107;
@@ -20,6 +22,13 @@ const V2: &[u8] = b"\r\n\r\n\x00\r\nQUIT\n";
 
 /// Bytes in front of the addresses of version 2.
 const V2_FIXED: usize = 16;
+
+/// The extension that holds a CRC-32C of the whole header, in which its own four bytes count as
+/// zero.
+const CHECKSUM: u8 = 0x03;
+
+/// Remainders of all bytes for CRC-32C (RFC 3720 section 12.1), bits reflected.
+const REMAINDERS: [u32; 256] = remainders();
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,14 +147,14 @@ fn read_v2(bytes: &[u8], transport: Protocol) -> Option<Parsed> {
     if total > MAX_HEADER || !matches!(command, 0x20 | 0x21) {
         return Some(Parsed::Invalid);
     }
-    let body = bytes.get(V2_FIXED..total)?;
+    let header = bytes.get(..total)?;
     if command == 0x20 {
         return Some(Parsed::Header(Origin::Sender, total));
     }
     let expected = if transport == Protocol::Udp { 2 } else { 1 };
     let origin = match (family >> 4, family & 0x0F) {
-        (1, kind) if kind == expected => client_v2::<4>(body),
-        (2, kind) if kind == expected => client_v2::<16>(body),
+        (1, kind) if kind == expected => client_v2::<4>(header),
+        (2, kind) if kind == expected => client_v2::<16>(header),
         // Unspecified, and local sockets: nothing that could be said about a client.
         (0, 0) | (3, 1 | 2) => Some(Origin::Sender),
         _ => None,
@@ -153,18 +162,74 @@ fn read_v2(bytes: &[u8], transport: Protocol) -> Option<Parsed> {
     Some(origin.map_or(Parsed::Invalid, |origin| Parsed::Header(origin, total)))
 }
 
-fn client_v2<const N: usize>(body: &[u8]) -> Option<Origin>
+fn client_v2<const N: usize>(header: &[u8]) -> Option<Origin>
 where
     IpAddr: From<[u8; N]>,
 {
-    let (source, rest) = body.split_first_chunk::<N>()?;
+    let (source, rest) = header.get(V2_FIXED..)?.split_first_chunk::<N>()?;
     let (destination, rest) = rest.split_first_chunk::<N>()?;
-    let (ports, _extensions) = rest.split_first_chunk::<4>()?;
+    let (ports, extensions) = rest.split_first_chunk::<4>()?;
+    if !extensions_hold(extensions, header) {
+        return None;
+    }
     let [a, b, c, d] = *ports;
     Some(Origin::Client {
         source: SocketAddr::new(IpAddr::from(*source), u16::from_be_bytes([a, b])),
         destination: SocketAddr::new(IpAddr::from(*destination), u16::from_be_bytes([c, d])),
     })
+}
+
+/// Whether the extensions at the end of a header add up, and say nothing else of it than is so.
+fn extensions_hold(mut extensions: &[u8], header: &[u8]) -> bool {
+    let mut checked = false;
+    while let Some((&[kind, high, low], rest)) = extensions.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let Some((value, rest)) = rest.split_at_checked(length) else {
+            return false;
+        };
+        extensions = rest;
+        if kind != CHECKSUM {
+            continue;
+        }
+        // One is enough, and more would cost a pass over the header each.
+        let Ok(sum) = <[u8; 4]>::try_from(value) else {
+            return false;
+        };
+        let end = header.len() - rest.len();
+        if checked || crc32c(header, end - sum.len()..end) != u32::from_be_bytes(sum) {
+            return false;
+        }
+        checked = true;
+    }
+    extensions.is_empty()
+}
+
+/// The CRC-32C of bytes, of which some count as zero.
+fn crc32c(bytes: &[u8], zeros: Range<usize>) -> u32 {
+    let remainder = bytes.iter().enumerate().fold(!0, |crc: u32, (at, &byte)| {
+        let byte = if zeros.contains(&at) { 0 } else { byte };
+        let [low, ..] = crc.to_le_bytes();
+        // An index of eight bits.
+        (crc >> 8) ^ REMAINDERS[usize::from(low ^ byte)]
+    });
+    !remainder
+}
+
+const fn remainders() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut remainder = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = remainder & 1;
+            remainder = (remainder >> 1) ^ (0x82F6_3B78 * carry);
+            bit += 1;
+        }
+        table[byte] = remainder;
+        byte += 1;
+    }
+    table
 }
 
 // === impl Header ===
@@ -239,5 +304,7 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

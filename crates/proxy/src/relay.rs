@@ -1,4 +1,5 @@
-//! Bytes between a client whose TLS ends here and a member. As the engine does for plain connections:
+//! Bytes between a client and a member where TLS of either ends here. As the engine does for plain
+//! connections:
 //! buffers are used only while there are bytes, ends are passed on one way at a time, and a side that
 //! is silent and takes nothing for too long ends the connection.
 
@@ -9,16 +10,14 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use landfall_model::Protocol;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
+use crate::access_log::{self, Note};
 use crate::dial::Dialed;
-use crate::inbound::Inbound;
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Lease;
-use crate::proxy_protocol::Header;
+use crate::tls::MemberStream;
 
 /// Size of the room that all connections of a thread read into.
 const ROOM: usize = 64 * 1024;
@@ -55,36 +54,28 @@ struct Silence {
 pub(crate) async fn run<C: AsyncRead + AsyncWrite + Unpin>(
     listener: &ListenerState,
     config: &ListenerConfig,
-    inbound: &Inbound,
     client: C,
     dialed: Dialed,
+    mut note: Option<Box<Note>>,
 ) {
     let Dialed {
-        stream: mut member,
+        stream: member,
         lease,
     } = dialed;
     listener.counters().mine().connected();
-    if let Some(version) = config.listener.pool.proxy_protocol {
-        let header = Header::new(version, Protocol::Tcp, inbound.client, inbound.local);
-        if let Err(error) = member.write_all(header.as_bytes()).await {
-            tracing::debug!(listener = %listener.id(), %error, "member left before the first byte");
-            return;
-        }
+    if let Some(note) = &mut note {
+        note.facts().member = Some(lease.address());
     }
-    let carried = carry(listener, config, client, member, &lease);
-    tokio::select! {
-        biased;
-        () = lease.cut() => {}
-        () = carried => {}
-    }
+    carry(listener, config, client, member, &lease, note).await;
 }
 
 async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
     listener: &ListenerState,
     config: &ListenerConfig,
     mut client: C,
-    mut member: TcpStream,
+    mut member: MemberStream,
     lease: &Lease,
+    mut note: Option<Box<Note>>,
 ) {
     let mut inward = Way::default();
     let mut outward = Way::default();
@@ -96,7 +87,11 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
         member_idle: timeouts.member_data,
     };
     let mut timer = pin!(sleep(silence.client_idle.min(silence.member_idle)));
-    let broken = poll_fn(|cx| {
+    let mut cut = pin!(lease.cut());
+    let (broken, end) = poll_fn(|cx| {
+        if cut.as_mut().poll(cx).is_ready() {
+            return Poll::Ready((inward.holds_some(), access_log::CUT));
+        }
         let before = [inward.moved, inward.sent, outward.moved, outward.sent];
         let there = inward.poll(cx, &mut client, &mut member);
         let back = outward.poll(cx, &mut member, &mut client);
@@ -104,6 +99,10 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
         if passed.0 > 0 || passed.1 > 0 {
             listener.counters().mine().passed(passed.0, passed.1);
             lease.member().counters().mine().passed(passed.0, passed.1);
+            if let Some(note) = &mut note {
+                note.facts().bytes_in += passed.0;
+                note.facts().bytes_out += passed.1;
+            }
         }
         let now = Instant::now();
         if passed.0 > 0 || outward.sent > before[3] {
@@ -113,22 +112,30 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
             silence.member = now;
         }
         match (there, back) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(false),
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(true),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+                return Poll::Ready((false, access_log::OK));
+            }
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
+                return Poll::Ready((true, access_log::BROKEN));
+            }
             _ => {}
         }
         while timer.as_mut().poll(cx).is_ready() {
             let deadline = silence.deadline(&inward, &outward);
             if deadline <= now {
-                return Poll::Ready(false);
+                return Poll::Ready((inward.holds_some(), access_log::TIMEOUT));
             }
             timer.as_mut().reset(deadline);
         }
         Poll::Pending
     })
     .await;
+    if let Some(mut note) = note {
+        note.facts().end = end;
+    }
     if broken {
-        // The member sees a break as a break. TLS clients see the missing closure alert.
+        // The member sees a break as a break, and what it did not get in time as missing. TLS
+        // clients see the missing closure alert.
         let _ = member.set_zero_linger();
     }
 }
@@ -150,6 +157,11 @@ impl Silence {
 // === impl Way ===
 
 impl Way {
+    /// Whether there are bytes that their receiver has not taken.
+    fn holds_some(&self) -> bool {
+        self.taken < self.held.len()
+    }
+
     /// Moves what can be moved. Ready once the end has been passed on.
     fn poll<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
     where

@@ -14,9 +14,11 @@ pub mod epoll;
 pub mod files;
 pub mod limits;
 pub mod listen;
+pub mod local_port;
 pub mod memory;
 pub mod pipe;
 pub mod rights;
+pub mod routes;
 pub mod stream;
 pub mod timer;
 

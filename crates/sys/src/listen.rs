@@ -1,9 +1,11 @@
 //! Listening sockets: one per worker on the same port, which nobody else holds.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::routes;
 
 /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -61,6 +63,15 @@ fn share(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
+/// Whether a local route brings an IPv6 address here that no interface has. To bind one takes leave
+/// that is not given for any other address: a listener there would get no client.
+fn is_routed(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V6(address) => routes::is_local(address).unwrap_or(false),
+        IpAddr::V4(_) => false,
+    }
+}
+
 fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     let protocol = if kind == Type::STREAM {
         Protocol::TCP
@@ -83,7 +94,13 @@ fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.bind(&address.into())?;
+    match socket.bind(&address.into()) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && is_routed(address) => {
+            rustix::net::sockopt::set_ipv6_freebind(&socket, true)?;
+            socket.bind(&address.into())?;
+        }
+        bound => bound?,
+    }
     Ok(socket)
 }
 

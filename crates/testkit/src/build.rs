@@ -36,6 +36,7 @@ pub fn svc(name: &str) -> ServiceBuilder {
         uid: Uid::new(&format!("uid-{name}")),
         generation: None,
         resource_version: None,
+        recorded: None,
         created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
@@ -106,9 +107,15 @@ pub fn secret(name: &str) -> Arc<SecretRow> {
         chain_pem: b"chain".to_vec(),
         key_pem: b"key".to_vec(),
     };
+    let authorities = Certificate {
+        source: format!("{key}[ca.crt]"),
+        chain_pem: b"authorities".to_vec(),
+        key_pem: Vec::new(),
+    };
     Arc::new(SecretRow {
         key,
         certificate: Ok(Arc::new(certificate)),
+        authorities: Ok(Arc::new(authorities)),
         source: None,
     })
 }
@@ -118,6 +125,7 @@ pub fn bad_secret(name: &str, why: &str) -> Arc<SecretRow> {
     Arc::new(SecretRow {
         key: ServiceKey::new("default", name),
         certificate: Err(why.to_owned()),
+        authorities: Err(why.to_owned()),
         source: None,
     })
 }

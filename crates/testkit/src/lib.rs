@@ -4,6 +4,7 @@ pub mod browser;
 pub mod build;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+pub mod fuzz;
 #[cfg(feature = "openstack")]
 pub mod openstack;
 #[cfg(feature = "stack")]

@@ -9,8 +9,9 @@
 //!                    page (embedded HTML, CSS, JS) · events (SSE) · metrics ─┘
 //! ```
 //!
-//! There are no credentials: who can connect can read. The default address is a loopback address,
-//! and [`guard`] keeps web pages of others from using the reader's browser as a way in.
+//! Without a [`token`] there are no credentials: who can connect can read. The default address is a
+//! loopback address, and [`guard`] keeps web pages of others from using the reader's browser as a
+//! way in.
 
 mod error;
 mod events;
@@ -19,8 +20,10 @@ mod instance;
 pub mod metrics;
 mod page;
 mod routes;
+mod seats;
 mod server;
 mod stall;
+pub mod token;
 
 pub use instance::{Heartbeat, Instance, PlanError};
 pub use server::{Options, serve};

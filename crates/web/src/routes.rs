@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,11 +15,14 @@ use landfall_model::ServiceKey;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
 
 use crate::error::ApiError;
 use crate::events::Events;
-use crate::guard::{Names, guard};
-use crate::{Instance, metrics, page};
+use crate::guard::guard;
+use crate::metrics::{Format, Scope};
+use crate::{Instance, Options, metrics, page, token};
 
 /// Manifests of some thousand Services.
 const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -64,11 +67,32 @@ struct PlanQuery {
     prune: bool,
 }
 
+#[derive(Deserialize)]
+struct ScrapeQuery {
+    #[serde(default = "yes")]
+    members: bool,
+    #[serde(default = "yes")]
+    histograms: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
 const INDEX: &[Entry] = &[
     entry("GET", "/", "the status page"),
-    entry("GET", "/healthz", "200 while the control loop turns"),
+    entry(
+        "GET",
+        "/healthz",
+        "200 while the control loop turns; /livez is the same",
+    ),
     entry("GET", "/readyz", "200 once every Service was handled once"),
-    entry("GET", "/metrics", "metrics in the OpenMetrics text format"),
+    entry(
+        "GET",
+        "/metrics",
+        "metrics, as OpenMetrics or as the text format of Prometheus; ?members=false leaves out the \
+         series of single members",
+    ),
     entry("GET", "/api/v1/", "this list"),
     entry("GET", "/api/v1/instance", "everything the instance knows"),
     entry(
@@ -102,10 +126,15 @@ const fn entry(method: &'static str, path: &'static str, answers: &'static str) 
     }
 }
 
+/// Whether it is what decides if the process is restarted and gets traffic.
+pub(crate) fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/livez" | "/readyz")
+}
+
 /// All routes of an instance, guarded.
 pub(crate) fn router<I: Instance>(
     instance: Arc<I>,
-    names: Names,
+    options: Options,
     cancel: CancellationToken,
 ) -> Router {
     let shared = Shared {
@@ -116,10 +145,11 @@ pub(crate) fn router<I: Instance>(
             turn: Semaphore::new(1),
         }),
     };
-    Router::new()
+    let router = Router::new()
         .route("/", get(async || page::INDEX))
         .route("/assets/{name}", get(asset))
         .route("/healthz", get(healthz::<I>))
+        .route("/livez", get(healthz::<I>))
         .route("/readyz", get(readyz::<I>))
         .route("/metrics", get(scrape::<I>))
         .route("/api/v1", get(async || Json(INDEX)))
@@ -131,7 +161,13 @@ pub(crate) fn router<I: Instance>(
         .route("/api/v1/plan", post(plan::<I>))
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(names, guard))
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
+    let router = match options.token {
+        Some(token) => router.layer(middleware::from_fn_with_state(token, token::ask)),
+        None => router,
+    };
+    router
+        .layer(middleware::from_fn_with_state(options.names, guard))
         .with_state(Arc::new(shared))
 }
 
@@ -168,22 +204,44 @@ async fn readyz<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> (StatusCod
     )
 }
 
-async fn scrape<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Response {
-    let instance = &shared.instance;
-    let text = metrics::encode(
-        instance.view(),
-        instance.metrics(),
-        instance.heartbeat().age,
-    );
-    match text {
-        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => ApiError::new(
+async fn scrape<I: Instance>(
+    State(shared): State<Arc<Shared<I>>>,
+    query: Result<Query<ScrapeQuery>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let Ok(Query(scope)) = query else {
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "InvalidQuery",
+            "members is either true or false, and histograms as well",
+        ));
+    };
+    let scope = Scope {
+        members: scope.members,
+        histograms: scope.histograms,
+    };
+    let failed = |error: String| {
+        ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "Failed",
             format!("the metrics can't be written: {error}"),
         )
-        .into_response(),
-    }
+    };
+    let accept = headers.get_all(ACCEPT).iter();
+    let format = Format::accepted(accept.filter_map(|value| value.to_str().ok()));
+    // With some thousand members this takes a while, and the control loop has the same threads.
+    let written = tokio::task::spawn_blocking(move || {
+        let instance = &shared.instance;
+        let age = instance.heartbeat().age;
+        let text = metrics::encode(instance.view(), instance.metrics(), age, scope)?;
+        Ok::<_, std::fmt::Error>(format.convert(text))
+    });
+    let text = written
+        .await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(error.to_string()))?;
+    let described = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
+    Ok((described, text).into_response())
 }
 
 async fn view<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Response {

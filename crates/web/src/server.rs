@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
+use axum::response::IntoResponse as _;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
+use crate::error::ApiError;
 use crate::guard::Names;
+use crate::seats::{Seat, Seats};
 use crate::stall::Stall;
+use crate::token::TokenFile;
 use crate::{Instance, routes};
-
-/// Far more than people, probes and scrapers need, far less than the data plane's sockets. Further
-/// clients wait in the listen queue.
-const MOST_CONNECTIONS: usize = 256;
 
 /// From the first byte (or the end of the last answer) to a whole request head. Also ends idle
 /// connections; longer than the usual pause between two scrapes.
@@ -42,6 +42,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Options {
     /// Names under which it answers beside `localhost` and IP addresses; see [`crate::guard`].
     pub names: Names,
+    /// Where the token stands that opens what is beyond probes and metrics; `None`: all is open.
+    pub token: Option<TokenFile>,
 }
 
 /// Serves the admin endpoint until cancelled, then lets answers under way end. Never fails: a
@@ -52,21 +54,21 @@ pub async fn serve<I: Instance>(
     options: Options,
     cancel: CancellationToken,
 ) {
-    let router = routes::router(instance, options.names, cancel.clone());
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let router = routes::router(instance, options, cancel.clone());
+    let seats = Arc::new(Seats::default());
     let tasks = TaskTracker::new();
     let accepting = async {
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let connection = connection(stream, router.clone(), cancel.clone());
-                    tasks.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
+                    // Further clients wait in the listen queue.
+                    let seat = loop {
+                        match seats.take() {
+                            Some(seat) => break Arc::new(seat),
+                            None => seats.wait().await,
+                        }
+                    };
+                    tasks.spawn(connection(stream, router.clone(), seat, cancel.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "admin endpoint can't accept a connection");
@@ -90,10 +92,25 @@ pub async fn serve<I: Instance>(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, cancel: CancellationToken) {
+async fn connection(stream: TcpStream, router: Router, seat: Arc<Seat>, cancel: CancellationToken) {
+    let ended = seat.ended.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = router.clone().call(request);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        let busy = seat.busy();
+        let refused = seat.reserved && !routes::is_probe(request.uri().path());
+        let answer = (!refused).then(|| router.clone().call(request));
+        async move {
+            let answer = match answer {
+                Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
+                None => ApiError::busy("too many clients are connected").into_response(),
+            };
+            // Under way until the last byte of the body is gone.
+            Ok::<_, Infallible>(answer.map(|body| {
+                body.map_frame(move |frame| {
+                    let _ = &busy;
+                    frame
+                })
+            }))
+        }
     });
     let io = TokioIo::new(Stall::new(stream, STALL_TIMEOUT));
     let connection = http1::Builder::new()
@@ -104,6 +121,8 @@ async fn connection(stream: TcpStream, router: Router, cancel: CancellationToken
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        // Nothing is under way on it.
+        () = ended.cancelled() => return,
         () = cancel.cancelled() => {
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(CLOSE_TIMEOUT, connection).await {
@@ -114,5 +133,45 @@ async fn connection(stream: TcpStream, router: Router, cancel: CancellationToken
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "admin connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::seats::MOST;
+
+    #[tokio::test]
+    async fn where_all_places_are_busy_only_probes_are_answered() {
+        let seats = Arc::new(Seats::default());
+        let taken: Vec<Arc<Seat>> = (0..MOST).map(|_| Arc::new(seats.take().unwrap())).collect();
+        let _busy: Vec<_> = taken.iter().map(Seat::busy).collect();
+        let router = Router::new()
+            .route("/readyz", get(async || "ready"))
+            .route("/metrics", get(async || "metrics"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let seat = Arc::new(seats.take().unwrap());
+        let serving = tokio::spawn(connection(stream, router, seat, CancellationToken::new()));
+        let two = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n\
+                   GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        client.write_all(two.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        serving.await.unwrap();
+        let statuses: Vec<&str> = answers.matches("HTTP/1.1 200").collect();
+        assert_eq!(statuses.len(), 1, "{answers}");
+        assert!(answers.contains("content-length: 5\r\n"), "{answers}");
+        assert!(answers.contains("HTTP/1.1 503"), "{answers}");
+        assert!(
+            answers.contains("too many clients are connected"),
+            "{answers}"
+        );
     }
 }

@@ -6,8 +6,9 @@
 //!   10,000 Services, 10,000 EndpointSlices, 500 Nodes
 //! ```
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-use super::proxy::process;
+use super::proxy::{machine, process};
+use super::up::distribution;
 use crate::place::Place;
 
 /// Help of `bench cluster`.
@@ -49,6 +51,10 @@ pub struct ClusterArgs {
     /// How many EndpointSlices change while CPU time is counted
     #[arg(long, value_name = "N", default_value_t = 1000)]
     events: u32,
+    /// How many changes of an EndpointSlice are timed until traffic goes elsewhere, if any Service
+    /// is served
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    moves: u32,
     /// The Landfall to measure, if not the one just built; several are measured one after another
     /// on the same cluster
     #[arg(long, value_name = "PROGRAM")]
@@ -89,10 +95,14 @@ pub async fn run(place: &Place, args: &ClusterArgs) -> anyhow::Result<()> {
         named => named,
     };
     if let (true, Some(program)) = (args.served > 0, programs.first()) {
-        let first = Controller::start(program, &cluster).await?;
+        let mut first = Controller::start(program, &cluster).await?;
+        first.serves(args.served).await?;
         println!(
-            "{} Services served for the first time after {:.2?}",
-            args.served, first.took
+            "{} Services served for the first time after {:.2?}, CPU {:.2} s; load {}",
+            args.served,
+            first.took,
+            process::cpu_seconds(&[first.pid()?])?,
+            machine::load()
         );
         first.stop().await?;
     }
@@ -110,7 +120,8 @@ async fn measure(
     generation: u8,
 ) -> anyhow::Result<()> {
     let audit = cluster.audit();
-    let controller = Controller::start(program, cluster).await?;
+    let mut controller = Controller::start(program, cluster).await?;
+    controller.serves(args.served).await?;
     let pids = [controller.pid()?];
     let at_start = process::cpu_seconds(&pids)?;
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -121,6 +132,10 @@ async fn measure(
     let resting = process::cpu_seconds(&pids)? - before;
     let written = audit.writes_of(USER)?.len();
 
+    if args.served > 0 {
+        let took = Moves::prepare(cluster).await?.time(args.moves).await?;
+        println!("  one slice to moved traffic  {}", distribution(took));
+    }
     let before = process::cpu_seconds(&pids)?;
     let began = Instant::now();
     kubectl_in_parts(cluster, "replace", args.events, |number| {
@@ -165,6 +180,126 @@ async fn measure(
         "  writes to the API server    {written} (from the start through {REST:?} of rest, the Lease apart)"
     );
     controller.stop().await
+}
+
+/// Changes of the EndpointSlice of the first Service, by way of a `kubectl proxy`: one that is
+/// started for each change would take longer than what is measured.
+struct Moves {
+    /// Where the first Service is served.
+    service: SocketAddr,
+    api: SocketAddr,
+    /// Two members that say who they are.
+    members: [Member; 2],
+    _proxy: Child,
+}
+
+struct Member {
+    address: SocketAddr,
+    name: u8,
+}
+
+impl Member {
+    /// Listens on this machine's own address: the API server takes no loopback addresses.
+    async fn start(name: u8) -> anyhow::Result<Self> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        // Nothing is sent: it only tells from where it would be.
+        socket.connect("192.0.2.1:9")?;
+        let listener = tokio::net::TcpListener::bind((socket.local_addr()?.ip(), 0)).await?;
+        let address = listener.local_addr()?;
+        // Ends with the process.
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // Who does not listen any more is not told.
+                let _ = stream.write_all(&[name]).await;
+            }
+        });
+        Ok(Self { address, name })
+    }
+}
+
+impl Moves {
+    async fn prepare(cluster: &Cluster) -> anyhow::Result<Self> {
+        let service = cluster.kubectl().get(&["service", "web-0"]).await?;
+        let address = service.pointer("/status/loadBalancer/ingress/0/ip");
+        let address: IpAddr = address
+            .and_then(|ip| ip.as_str())
+            .context("the first Service has no address")?
+            .parse()?;
+        let api = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let proxy = Command::new(cluster.program(landfall_testkit::cluster::Program::Kubectl))
+            .args(["proxy", "--port", &api.port().to_string()])
+            .env("KUBECONFIG", cluster.admin())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Self {
+            service: (address, 8080).into(),
+            api,
+            members: [Member::start(b'a').await?, Member::start(b'b').await?],
+            _proxy: proxy,
+        })
+    }
+
+    /// Times changes, each from when the API server has answered.
+    async fn time(&self, count: u32) -> anyhow::Result<Vec<Duration>> {
+        let mut took = Vec::new();
+        // The first ones wait for the proxy, and for the members to be there at all.
+        for number in 0..count + 2 {
+            let [a, b] = &self.members;
+            let member = if number % 2 == 0 { a } else { b };
+            let first = Instant::now();
+            while let Err(error) = self.patch(member).await {
+                if first.elapsed() > Duration::from_secs(10) {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let began = Instant::now();
+            while self.ask().await != Some(member.name) {
+                if began.elapsed() > PATIENCE {
+                    bail!("traffic did not move");
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if number >= 2 {
+                took.push(began.elapsed());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(took)
+    }
+
+    /// Points the slice to a member.
+    async fn patch(&self, member: &Member) -> anyhow::Result<()> {
+        let (ip, port) = (member.address.ip(), member.address.port());
+        let body = format!(
+            "{{\"ports\":[{{\"name\":\"http\",\"port\":{port},\"protocol\":\"TCP\"}}],\
+             \"endpoints\":[{{\"addresses\":[\"{ip}\"],\"conditions\":{{\"ready\":true}}}}]}}"
+        );
+        let request = format!(
+            "PATCH /apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-0-1 HTTP/1.1\r\n\
+             Host: {}\r\nContent-Type: application/merge-patch+json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            self.api,
+            body.len()
+        );
+        let mut stream = tokio::net::TcpStream::connect(self.api).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let status = answer.lines().next().unwrap_or_default();
+        if !status.contains(" 200 ") {
+            bail!("the API server answered {status}");
+        }
+        Ok(())
+    }
+
+    /// Asks who serves.
+    async fn ask(&self) -> Option<u8> {
+        let mut stream = tokio::net::TcpStream::connect(self.service).await.ok()?;
+        stream.read_u8().await.ok()
+    }
 }
 
 fn mib(bytes: f64) -> String {
@@ -284,7 +419,8 @@ fn node(number: u32) -> String {
 /// A running `landfall controller`.
 struct Controller {
     child: Child,
-    /// From its start until everything was known and handled.
+    began: Instant,
+    /// From its start until everything was known, and served.
     took: Duration,
 }
 
@@ -311,6 +447,7 @@ impl Controller {
             .with_context(|| format!("{} can't be started", program.display()))?;
         let mut controller = Self {
             child,
+            began,
             took: Duration::ZERO,
         };
         while !is_ready(admin).await {
@@ -325,6 +462,22 @@ impl Controller {
         }
         controller.took = began.elapsed();
         Ok(controller)
+    }
+
+    /// Waits until so many addresses of the pool are listened on: one that does not lead yet is
+    /// ready before that.
+    async fn serves(&mut self, count: u32) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while listeners(&std::fs::read_to_string("/proc/net/tcp")?) < count as usize {
+            if began.elapsed() > PATIENCE {
+                bail!("not all is served after {PATIENCE:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if count > 0 {
+            self.took = self.began.elapsed();
+        }
+        Ok(())
     }
 
     fn pid(&self) -> anyhow::Result<i32> {
@@ -343,6 +496,19 @@ impl Controller {
     }
 }
 
+/// How many addresses of the pool are listened on at port 8080, by what `/proc/net/tcp` says.
+fn listeners(text: &str) -> usize {
+    let sockets = text.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next()?, fields.nth(1)?);
+        let (address, port) = local.split_once(':')?;
+        let is_ours = state == "0A" && port == "1F90" && address.ends_with("C07F");
+        is_ours.then_some(address)
+    });
+    // Each worker has a socket.
+    sockets.collect::<HashSet<_>>().len()
+}
+
 async fn is_ready(admin: SocketAddr) -> bool {
     let asked = async {
         let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
@@ -353,4 +519,18 @@ async fn is_ready(admin: SocketAddr) -> bool {
         answer.split(' ').nth(1).map(|status| status == "200")
     };
     asked.await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_sockets_are_counted_by_address_and_only_those_of_the_pool() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue\n   0: 0100C07F:1F90 \
+                    00000000:0000 0A 00000000:00000000\n   1: 0100C07F:1F90 00000000:0000 0A 0:0\n   \
+                    2: 0200C07F:1F90 00000000:0000 0A 0:0\n   3: 0300C07F:1F90 0100007F:9999 01 0:0\n   \
+                    4: 0100007F:1F90 00000000:0000 0A 0:0\n   5: 0400C07F:0050 00000000:0000 0A 0:0\n";
+        assert_eq!(listeners(text), 2);
+    }
 }

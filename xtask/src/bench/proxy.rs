@@ -10,14 +10,16 @@
 
 mod configs;
 mod contestant;
+mod link;
 mod load;
-mod machine;
+pub(super) mod machine;
 mod members;
 pub(super) mod process;
 mod report;
 mod scenario;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -25,10 +27,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::place::Place;
 use crate::stage::Interrupted;
-use contestant::{Contestant, Programs};
+use contestant::{Contestant, Instance, Programs};
+use link::Far;
 use machine::Machine;
 use report::Report;
-use scenario::{Scenario, Sizes};
+use scenario::{Figures, Scenario, Sizes};
 
 /// Help of `bench proxy`.
 pub const HELP: &str = "\
@@ -68,7 +71,12 @@ pub struct ProxyArgs {
 
 /// Runs `bench proxy`.
 pub fn run(place: &Place, args: &ProxyArgs) -> anyhow::Result<()> {
-    let plan = Plan::new(place, args)?;
+    let mut plan = Plan::new(place, args)?;
+    if plan.scenarios.contains(&Scenario::Link) && !link::enter()? {
+        eprintln!("warning: no link, because network namespaces can't be made: try as root");
+        plan.scenarios
+            .retain(|scenario| *scenario != Scenario::Link);
+    }
     let machine = Machine::prepare(plan.sizes.idle)?;
     // Made after the machine was prepared, so that its threads stay off the proxies' CPU.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -90,6 +98,11 @@ pub fn run(place: &Place, args: &ProxyArgs) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&report)?;
         std::fs::write(file, text + "\n")
             .with_context(|| format!("{} can't be written", file.display()))?;
+    }
+    let failed = report.own_failures();
+    if !failed.is_empty() {
+        let failed: Vec<_> = failed.iter().map(ToString::to_string).collect();
+        bail!("Landfall failed at {}", failed.join(", "));
     }
     Ok(())
 }
@@ -140,70 +153,124 @@ impl Plan {
     }
 }
 
+/// The proxies of one run, and what they are started with.
+struct Field<'a> {
+    plan: &'a Plan,
+    machine: &'a Machine,
+    configs: &'a Path,
+    sizes: Sizes,
+    running: BTreeMap<Contestant, Instance>,
+}
+
+impl Field<'_> {
+    async fn start(&self, contestant: Contestant) -> anyhow::Result<Instance> {
+        eprintln!("starting {contestant}");
+        let folder = self.configs.join(contestant.key());
+        let programs = &self.plan.programs;
+        contestant
+            .start(programs, self.machine, &folder, &self.sizes)
+            .await
+    }
+
+    /// Has a proxy do the work of a scenario once. One that runs already goes on; after a failure
+    /// it has ended, so that the next scenario gets a new one.
+    async fn work(
+        &mut self,
+        scenario: Scenario,
+        contestant: Contestant,
+        warm_up: bool,
+    ) -> anyhow::Result<Figures> {
+        let instance = match self.running.remove(&contestant) {
+            Some(instance) => instance,
+            None => self.start(contestant).await?,
+        };
+        let figures = if warm_up {
+            scenario.warm_up(&instance, &self.sizes).await?;
+            Vec::new()
+        } else {
+            scenario.measure(&instance, &self.sizes).await?
+        };
+        if scenario.wants_fresh() {
+            instance.stop().await?;
+        } else {
+            self.running.insert(contestant, instance);
+        }
+        Ok(figures)
+    }
+
+    async fn end(&mut self) -> anyhow::Result<()> {
+        while let Some((_, instance)) = self.running.pop_first() {
+            instance.stop().await?;
+        }
+        Ok(())
+    }
+}
+
 async fn measure(plan: &Plan, machine: Machine) -> anyhow::Result<Report> {
     let folder = tempfile::tempdir()?;
-    let configs = plan.configs.as_deref().unwrap_or_else(|| folder.path());
-    let sizes = plan.sizes.within(&machine);
+    let mut sizes = plan.sizes.within(&machine);
+    sizes.link = plan.scenarios.contains(&Scenario::Link);
+    let far = sizes.link.then(Far::start).transpose()?;
     let mut report = Report::new(&machine, &plan.programs, plan.rounds, sizes);
-    let _members = members::start(&plan.contestants)?;
-
-    let mut running = Vec::new();
-    for &contestant in &plan.contestants {
-        eprintln!("starting {contestant}");
-        let folder = configs.join(contestant.key());
-        running.push(
-            contestant
-                .start(&plan.programs, &machine, &folder, &sizes)
-                .await?,
-        );
-    }
-    for &scenario in plan
-        .scenarios
-        .iter()
-        .filter(|scenario| !scenario.wants_fresh())
-    {
-        let takers: Vec<_> = running
-            .iter()
-            .filter(|instance| scenario.suits(instance.contestant))
-            .collect();
-        for instance in &takers {
-            scenario.warm_up(instance, &sizes).await?;
-        }
-        for round in 0..usize::from(plan.rounds) {
-            eprintln!("{scenario}: round {} of {}", round + 1, plan.rounds);
-            for index in 0..takers.len() {
-                let Some(instance) = takers.get((index + round) % takers.len()) else {
-                    continue;
-                };
-                for (figure, value) in scenario.measure(instance, &sizes).await? {
-                    report.add(scenario, figure, instance.contestant, value);
-                }
-            }
-        }
-    }
-    for instance in running {
-        instance.stop().await?;
-    }
+    let _members = members::start(&plan.contestants, &sizes, far.as_ref())?;
+    let mut field = Field {
+        plan,
+        machine: &machine,
+        configs: plan.configs.as_deref().unwrap_or_else(|| folder.path()),
+        sizes,
+        running: BTreeMap::new(),
+    };
     // Memory is that of a process which has done nothing else.
-    for &scenario in plan
+    let (fresh, kept): (Vec<_>, Vec<_>) = plan
         .scenarios
         .iter()
-        .filter(|scenario| scenario.wants_fresh())
-    {
-        for round in 0..usize::from(plan.rounds.min(sizes.fresh_rounds)) {
-            eprintln!("{scenario}: round {}", round + 1);
-            for &contestant in plan.contestants.iter().filter(|one| scenario.suits(**one)) {
-                let folder = configs.join(contestant.key());
-                let instance = contestant
-                    .start(&plan.programs, &machine, &folder, &sizes)
-                    .await?;
-                for (figure, value) in scenario.measure(&instance, &sizes).await? {
-                    report.add(scenario, figure, contestant, value);
-                }
-                instance.stop().await?;
-            }
-        }
+        .partition(|scenario| scenario.wants_fresh());
+    for scenario in kept {
+        run_scenario(&mut field, scenario, plan.rounds, &mut report).await;
+    }
+    field.end().await?;
+    for scenario in fresh {
+        let rounds = plan.rounds.min(scenario.fresh_rounds(&sizes));
+        run_scenario(&mut field, scenario, rounds, &mut report).await;
     }
     report.finish();
     Ok(report)
+}
+
+/// Has every proxy do the work of a scenario in each round. One that fails has no further part.
+async fn run_scenario(field: &mut Field<'_>, scenario: Scenario, rounds: u16, report: &mut Report) {
+    let suits = |one: &Contestant| scenario.suits(*one);
+    let takers: Vec<_> = field
+        .plan
+        .contestants
+        .iter()
+        .copied()
+        .filter(suits)
+        .collect();
+    let warm_up = (!scenario.wants_fresh()).then_some(None);
+    for round in warm_up.into_iter().chain((0..rounds).map(Some)) {
+        if let Some(round) = round {
+            eprintln!("{scenario}: round {} of {rounds}", round + 1);
+        }
+        for index in 0..takers.len() {
+            let place = (index + usize::from(round.unwrap_or_default())) % takers.len();
+            let Some(&contestant) = takers.get(place) else {
+                continue;
+            };
+            if report.has_failed(scenario, contestant) {
+                continue;
+            }
+            match field.work(scenario, contestant, round.is_none()).await {
+                Ok(figures) => {
+                    for (figure, value) in figures {
+                        report.add(scenario, figure, contestant, value);
+                    }
+                }
+                Err(error) => {
+                    eprintln!("{contestant} failed: {error:#}");
+                    report.fail(scenario, contestant, &error);
+                }
+            }
+        }
+    }
 }

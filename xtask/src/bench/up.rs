@@ -5,23 +5,27 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
 
-use super::proxy::process;
+use super::proxy::{machine, process};
 use crate::place::Place;
 
 /// Help of `bench up`.
 pub const HELP: &str = "\
-Services get addresses of 127.80.0.0/16, one port and two members each. Needs a limit of open files
-above the number of Services (ulimit -n), and two CPUs that have nothing else to do.
+Services get addresses of 127.80.0.0/16, one port and two members each. Each worker has a socket per
+Service, and of eight open files that it may have (ulimit -Hn) five may be such sockets. Needs two
+CPUs that have nothing else to do.
 
 Examples:
   cargo xtask bench up
+  cargo xtask bench up --workers 1                  (where 20,000 files may be open)
   cargo xtask bench up --services 1000 --per-file 1
   cargo xtask bench up --landfall old/landfall";
 
@@ -35,11 +39,21 @@ pub struct UpArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     per_file: u32,
     /// Edits of one Service whose effect on traffic is timed
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     edits: u32,
+    /// Threads that carry traffic
+    #[arg(long, value_name = "N", default_value_t = cpus())]
+    workers: NonZeroU32,
     /// The Landfall to measure, if not the one just built
     #[arg(long, value_name = "PROGRAM")]
     pub landfall: Option<PathBuf>,
+}
+
+fn cpus() -> NonZeroU32 {
+    let cpus = std::thread::available_parallelism();
+    cpus.map_or(NonZeroU32::MIN, |cpus| {
+        cpus.try_into().unwrap_or(NonZeroU32::MAX)
+    })
 }
 
 const POOL: &str = "127.80.0.0/16";
@@ -51,13 +65,22 @@ const DEADLINE: Duration = Duration::from_secs(900);
 const SETTLED: Duration = Duration::from_secs(15);
 const REST: Duration = Duration::from_secs(60);
 
+/// Between two edits of one Service.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// Of so many open files, five may be sockets of listeners: Landfall keeps the rest for connections
+/// and for itself.
+const FILES: u64 = 8;
+
 /// Runs `bench up`.
 pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
+    args.judge_limit(getrlimit(Resource::Nofile).maximum)?;
     let built = place.target().join("dist/landfall");
     let program = args.landfall.as_deref().unwrap_or(&built);
     let root = tempfile::tempdir()?;
-    let folder = root.path().join("manifests");
-    fs::create_dir(&folder)?;
+    // In a folder of their own: what is beside their folder is watched, too, and the log grows
+    // there.
+    let folder = root.path().join("watched/manifests");
+    fs::create_dir_all(&folder)?;
     let members = [Member::start("a")?, Member::start("b")?];
     let manifests = Manifests {
         folder: folder.clone(),
@@ -67,12 +90,14 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
     manifests.write_all(PORTS[0])?;
 
     println!(
-        "{} Services, {} per file; {}",
+        "{} Services, {} per file, {} workers; {}; load {}",
         args.services,
         args.per_file,
-        program.display()
+        args.workers,
+        program.display(),
+        machine::load()
     );
-    let mut up = Up::start(program, root.path())?;
+    let mut up = Up::start(program, root.path(), args.workers)?;
     up.serves(args.services, PORTS[0])?;
     println!("  first start to all served    {:.2?}", up.began.elapsed());
     println!("  CPU until then               {:.2} s", up.cpu()?);
@@ -103,12 +128,13 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
     println!("  resident memory              {}", mb(up.resident()?));
     up.kill()?;
 
-    let mut up = Up::start(program, root.path())?;
+    let mut up = Up::start(program, root.path(), args.workers)?;
     up.serves(args.services, PORTS[1])?;
     println!("  restart to all served        {:.2?}", up.began.elapsed());
     println!("  CPU until then               {:.2} s", up.cpu()?);
     println!("  written until then           {}", mb(up.written()?));
     println!("  resident memory              {}", mb(up.resident()?));
+    println!("  load afterwards              {}", machine::load());
     up.kill()
 }
 
@@ -118,6 +144,19 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// The median, the 99th of a hundred, and the most, as text.
+pub fn distribution(mut took: Vec<Duration>) -> String {
+    took.sort_unstable();
+    let rank = |share: usize| took.get((took.len() * share).div_ceil(100).saturating_sub(1));
+    match (rank(50), rank(99), took.last()) {
+        (Some(median), Some(almost), Some(most)) => format!(
+            "p50 {median:.1?}, p99 {almost:.1?}, most {most:.1?} ({} of them)",
+            took.len()
+        ),
+        _ => "none".to_owned(),
+    }
 }
 
 fn mb(bytes: f64) -> String {
@@ -141,6 +180,25 @@ struct Up {
     child: Child,
     began: Instant,
     log: PathBuf,
+}
+
+// === impl UpArgs ===
+
+impl UpArgs {
+    /// Refuses what the limit of open files does not allow: Landfall would serve a part of it.
+    fn judge_limit(&self, limit: Option<u64>) -> anyhow::Result<()> {
+        let workers = u64::from(self.workers.get());
+        let needed = (u64::from(self.services) * workers * FILES).div_ceil(5);
+        if let Some(limit) = limit.filter(|limit| *limit < needed) {
+            bail!(
+                "{} Services and {workers} workers need {needed} open files, and {limit} are \
+                 allowed; raise the limit (ulimit -Hn), or measure {} Services",
+                self.services,
+                limit / FILES * 5 / workers
+            );
+        }
+        Ok(())
+    }
 }
 
 // === impl Member ===
@@ -216,12 +274,13 @@ fn address(number: u32) -> Ipv4Addr {
 // === impl Up ===
 
 impl Up {
-    fn start(program: &Path, root: &Path) -> anyhow::Result<Self> {
+    fn start(program: &Path, root: &Path, workers: NonZeroU32) -> anyhow::Result<Self> {
         let log = root.join("landfall.log");
         let began = Instant::now();
         let child = Command::new(program)
             .args(["up", "--pool", POOL, "--admin", "127.0.0.1:0", "-f"])
-            .arg(root.join("manifests"))
+            .arg(root.join("watched/manifests"))
+            .args(["--workers", &workers.to_string()])
             .arg("--state")
             .arg(root.join("state"))
             .stdin(Stdio::null())
@@ -273,12 +332,9 @@ impl Up {
                 pause(Duration::from_millis(1));
             }
             took.push(began.elapsed());
-            pause(Duration::from_millis(500));
+            pause(BETWEEN);
         }
-        took.sort_unstable();
-        if let (Some(median), Some(most)) = (took.get(took.len() / 2), took.last()) {
-            println!("  one edit to moved traffic    median {median:.1?}, most {most:.1?}");
-        }
+        println!("  one edit to moved traffic    {}", distribution(took));
         Ok(())
     }
 
@@ -321,4 +377,43 @@ fn asked() -> anyhow::Result<String> {
     let mut answer = String::new();
     TcpStream::connect((address(0), PORTS[0]))?.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(services: u32, workers: u32) -> UpArgs {
+        UpArgs {
+            services,
+            per_file: 100,
+            edits: 1,
+            workers: NonZeroU32::new(workers).unwrap(),
+            landfall: None,
+        }
+    }
+
+    #[test]
+    fn what_needs_more_open_files_than_are_allowed_is_refused_with_what_would_do() {
+        let refusal = args(10_000, 2).judge_limit(Some(20_000)).unwrap_err();
+        let text = refusal.to_string();
+        assert!(text.contains("need 32000 open files, and 20000"), "{text}");
+        assert!(text.ends_with("or measure 6250 Services"), "{text}");
+        assert!(args(6250, 2).judge_limit(Some(20_000)).is_ok());
+        assert!(args(10_000, 1).judge_limit(Some(20_000)).is_ok());
+        assert!(args(60_000, 64).judge_limit(None).is_ok());
+    }
+
+    #[test]
+    fn durations_are_told_by_their_middle_and_their_end() {
+        let all = (1..=200).map(Duration::from_millis).collect();
+        let expected = "p50 100.0ms, p99 198.0ms, most 200.0ms (200 of them)";
+        assert_eq!(distribution(all), expected);
+        let one = vec![Duration::from_millis(7)];
+        assert_eq!(
+            distribution(one),
+            "p50 7.0ms, p99 7.0ms, most 7.0ms (1 of them)"
+        );
+        assert_eq!(distribution(Vec::new()), "none");
+    }
 }

@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use landfall_model::provider::{Capabilities, ProviderError, Standing};
+use landfall_model::recorded::{RECORDED, vouch};
 use landfall_model::rows::Fact;
 use landfall_model::status::{Condition, INSTANCE, IngressAddress};
-use landfall_model::wire::accepted_to_text;
+use landfall_model::wire::{Service, accepted_to_text};
 use landfall_model::{Applied, Intent, Plan, Protocol};
 use landfall_testkit::build::{ServiceBuilder, ip, number};
 use landfall_testkit::svc;
@@ -147,6 +148,45 @@ fn a_service_that_publishes_a_name_holds_what_is_noted_beside_it() {
     assert_eq!(claim(&unnoted), None);
 }
 
+/// A Service as the API server has it, with annotations that say that it holds `192.0.2.1`, and
+/// that another version of it was accepted.
+fn admitted(class: Option<&str>, vouched: bool) -> ServiceRow {
+    let text = accepted_to_text(&web().row()).unwrap();
+    let mut object = serde_json::json!({
+        "metadata": {"name": "web", "namespace": "default", "uid": "u", "annotations": {
+            (HELD_ADDRESSES): "192.0.2.1", (ACCEPTED_VERSION): text,
+            "state.landfall.dev/instance": "gone", "landfall.dev/addresses": "192.0.2.1",
+            "landfall.dev/drain": "never"}},
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": class, "ports": [{"port": 80}]},
+    });
+    if vouched {
+        let annotations = object["metadata"]["annotations"].clone();
+        let marks = serde_json::from_value(annotations).unwrap();
+        object["status"] = serde_json::json!({"conditions": [{
+            "type": RECORDED, "status": "True", "message": vouch("u", &marks)}]});
+    }
+    serde_json::from_value::<Service>(object)
+        .unwrap()
+        .into_admitted_row()
+}
+
+#[test]
+fn annotations_that_the_status_does_not_vouch_for_claim_and_serve_nothing() {
+    for class in [None, Some("landfall.dev/gone"), Some("landfall.dev/local")] {
+        let own = admitted(class, true);
+        assert_eq!(claim(&own).unwrap().addresses, [ip("192.0.2.1")]);
+        assert!(accepted(&own).is_some_and(|version| version.is_ok()));
+        let forged = admitted(class, false);
+        assert_eq!(claim(&forged), None);
+        assert_eq!(accepted(&forged), None);
+        let classes = Classes::only("local");
+        let world = World::default();
+        let is_lost = class != Some("landfall.dev/local");
+        assert_eq!(lost_claim(&own, &world, &classes).is_some(), is_lost);
+        assert_eq!(lost_claim(&forged, &world, &classes), None);
+    }
+}
+
 #[test]
 fn what_is_published_counts_before_what_is_noted() {
     let row = web().holding("192.0.2.1");
@@ -230,7 +270,9 @@ fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_t
                 holder: ServiceKey::new("default", "b"),
             }]
         );
-        let reason = forfeited[0].reason();
+        let elsewhere = forfeited[0].reason(&ServiceKey::new("other", "a"));
+        assert!(!elsewhere.message.contains("default"), "{elsewhere}");
+        let reason = forfeited[0].reason(&ServiceKey::new("default", "a"));
         assert_eq!(reason.code, Code::AddressInUse);
         assert!(reason.message.contains("default/b"), "{reason}");
     }

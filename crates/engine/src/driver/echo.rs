@@ -116,6 +116,7 @@ fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<Echo> {
     // One that was taken off is news.
     same.finalized |= now.finalized;
     same.resource_version.clone_from(&now.resource_version);
+    same.recorded.clone_from(&now.recorded);
     same.status.clone_from(&now.status);
     // The finalizer comes with the first status. That it goes is never ours alone to know.
     same.finalized |= now.finalized;

@@ -173,7 +173,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let course = &mut tracked.course;
         course.last = Some((end.outcome, now));
         course.unsure = end.writing == Writing::Unsure;
-        // What fails has pauses of its own that grow: only what seems to succeed is repeated unnoticed.
+        // What fails has pauses of its own that grow: only what seems to succeed is repeated
+        // unnoticed.
         let failed = matches!(end.outcome, Outcome::Failed | Outcome::Paused(_));
         course.progress = if failed {
             Progress::default()

@@ -8,13 +8,13 @@ use landfall_model::intent::Intent;
 use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Affiliation, ServiceRow};
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
 use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
 use super::{Engine, Errand};
 use crate::book::Record;
-use crate::claims::{self, Forfeited};
+use crate::claims;
 use crate::pass::{Job, Persisted};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -115,11 +115,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
             (None, Some(Err(damaged))) => (None, Some(damaged)),
             (None, None) => (None, None),
         };
+        // A valid version is recorded nowhere but in the status in a cluster, and by the rules of
+        // today it may be refused.
+        let unrecorded = accepted.is_none() && stands(&row, ConditionType::Accepted);
+        let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(&row, None)));
         let outcome = match self.handle.providers.get(instance) {
             Some(provider) => self.resolve(&row, accepted.as_ref(), provider.capabilities()),
             None => (None, Vec::new()),
         };
         let (mut intent, mut errors) = outcome;
+        // A version that can't be had under any rule is no version to record.
+        let accepted = accepted.filter(|_| !unrecorded || intent.is_some());
         let valid = errors.is_empty();
         let accepted = if valid {
             Some(Accepted::new(&row, intent.as_ref()))
@@ -181,7 +187,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     ) -> (Persisted, Vec<Reason>) {
         let mut remarks = claims::complaints(row);
         let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
-        remarks.extend(forfeited.clone().map(Forfeited::reason));
+        remarks.extend(forfeited.clone().map(|it| it.reason(&row.key)));
         let kept = accepted.filter(|_| !valid || self.config.records_accepted);
         let text = kept.map(|accepted| accepted_to_text(&accepted.row));
         let text = match text {
@@ -329,6 +335,15 @@ fn serving_previous() -> Reason {
         Code::ServingPreviousVersion,
         "the last valid version of the Service goes on being served",
     )
+}
+
+/// Whether the status says something of this very version.
+pub(super) fn stands(row: &ServiceRow, kind: ConditionType) -> bool {
+    let condition = row.status.condition(kind);
+    condition.is_some_and(|it| {
+        let observed = it.observed_generation;
+        it.status && (observed.is_none() || observed == row.generation)
+    })
 }
 
 /// Whether a Service that wants no load balancer (any more) had one of us. After a restart its class

@@ -35,6 +35,8 @@ mod writing;
 struct Shelf {
     held: Mutex<BTreeMap<Uid, u8>>,
     recalled: Mutex<Vec<(String, usize)>>,
+    /// Whose places were to be kept.
+    kept: Mutex<Vec<Uid>>,
     /// Held by Services that nobody serves.
     reserved: Mutex<BTreeMap<Uid, u8>>,
     size: u8,
@@ -114,6 +116,7 @@ impl Shelf {
         Self {
             held: Mutex::default(),
             recalled: Mutex::default(),
+            kept: Mutex::default(),
             reserved: Mutex::default(),
             size,
             refused: Mutex::default(),
@@ -313,6 +316,11 @@ impl Provider for Shelf {
             .unwrap()
             .push(("recall".to_owned(), held));
     }
+
+    fn keep_places(&self, claims: &[Claim]) {
+        let kept = claims.iter().map(|claim| claim.uid.clone());
+        self.kept.lock().unwrap().extend(kept);
+    }
 }
 
 /// The last number of each address.
@@ -480,6 +488,17 @@ impl Lab {
         rows: Vec<Arc<ServiceRow>>,
         leading: watch::Receiver<Role>,
     ) -> Self {
+        Self::start_after(shelf, further, classes, rows, (leading, false)).await
+    }
+
+    /// The role, and whether the shelf holds something from before.
+    async fn start_after(
+        shelf: Shelf,
+        further: Vec<Arc<Shelf>>,
+        classes: Classes,
+        rows: Vec<Arc<ServiceRow>>,
+        (leading, inherits): (watch::Receiver<Role>, bool),
+    ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
         let shelf = Arc::new(shelf);
@@ -504,7 +523,7 @@ impl Lab {
         };
         let mut shelves = vec![shelf.clone()];
         shelves.extend(further);
-        let engine = Engine::new(config, shelves, source.clone()).led_by(leading);
+        let engine = Engine::new(config, shelves, source.clone()).led_by(leading, inherits);
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
         let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
         for row in rows {

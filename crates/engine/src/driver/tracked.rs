@@ -13,7 +13,7 @@ use super::clock;
 use super::ends::Course;
 use crate::pass::{Job, Persisted, Telling};
 use crate::progress::Progress;
-use crate::resolve::removal;
+use crate::resolve::{certificates_of, removal};
 
 /// What the loop remembers of a Service between passes.
 #[derive(Debug)]
@@ -82,14 +82,16 @@ impl Accepted {
     /// A version that is valid, and what it wants.
     pub(super) fn new(row: &Arc<ServiceRow>, intent: Option<&Intent>) -> Self {
         let wish = intent.and_then(|intent| intent.load_balancer.as_ref());
-        let modes = wish
-            .iter()
-            .flat_map(|wish| &wish.listeners)
-            .map(|it| &it.mode);
-        let certificates = modes.filter_map(|mode| mode.certificates());
+        let listeners = wish.iter().flat_map(|wish| &wish.listeners);
+        let certificates = listeners.flat_map(|listener| {
+            let of_clients = listener.mode.certificates();
+            let of_clients = of_clients.into_iter().flat_map(|it| &it.0);
+            let of_members = listener.pool.tls.iter().flat_map(certificates_of);
+            of_clients.chain(of_members).cloned()
+        });
         Self {
             row: row.clone(),
-            certificates: certificates.flat_map(|it| it.0.clone()).collect(),
+            certificates: certificates.collect(),
         }
     }
 }

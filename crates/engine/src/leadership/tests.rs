@@ -237,6 +237,31 @@ fn a_leader_that_lost_its_lease_carries_on_until_another_one_serves() {
 }
 
 #[test]
+fn the_record_of_an_earlier_life_takes_nothing_from_a_replica_that_carries_from_its_start() {
+    let earlier = Record {
+        serving: true,
+        ..held_by("me before")
+    };
+    let mut course = Course::carrying();
+    for _ in 0..3 {
+        course.see(Some(&earlier), "me", false, begin());
+        assert_eq!(course.role(), Role::Carrying);
+    }
+    course.lead();
+    assert_eq!(course.role(), Role::Leading { term: 1 });
+    // Another one that lives renews it.
+    let mut course = Course::carrying();
+    let other = Record {
+        serving: true,
+        ..held_by("other")
+    };
+    course.see(Some(&other), "me", true, begin());
+    assert_eq!(course.role(), Role::Carrying);
+    course.see(Some(&other), "me", true, begin());
+    assert_eq!(course.role(), Role::Standby);
+}
+
+#[test]
 fn after_an_outage_in_which_no_other_led_the_term_goes_on() {
     let mut course = led();
     course.lose();

@@ -299,6 +299,7 @@ fn row(outside: &Outside) -> ServiceRow {
         uid: Uid::new("u1"),
         generation: None,
         resource_version: None,
+        recorded: None,
         created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

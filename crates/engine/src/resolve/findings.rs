@@ -117,31 +117,75 @@ fn pointless(option: &str) -> Reason {
             "a certificate is named, and no port it is for ends TLS",
         )
         .remedy("set landfall.dev/mode to tls or https, for the port or for all, or remove this"),
+        // The same holds toward members.
+        "member-ca-secret" => Reason::error(
+            Code::ConflictingOptions,
+            "an authority is named, and on no port it is for are members verified",
+        )
+        .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
+        "member-client-secret" => Reason::error(
+            Code::ConflictingOptions,
+            "a certificate for members is named, and on no port it is for is there TLS to them",
+        )
+        .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
+        "member-server-name" => warning(
+            "on no port it is for is there TLS toward members",
+            "set landfall.dev/member-tls to verify, or remove this",
+        ),
+        "member-tls" => warning(
+            "only TCP ports have TLS toward members, and there is none",
+            "remove it, or add a TCP port",
+        ),
+        "tls-minimum-version" | "tls-strict-names" => warning(
+            "no port it is for ends TLS",
+            "set landfall.dev/mode to tls or https, or remove this",
+        ),
+        "https-redirect" => warning(
+            "no port it is for is in mode http",
+            "set landfall.dev/mode to http for the port whose requests are to be sent elsewhere",
+        ),
         "mode" => warning(
             "only TCP ports have a mode, and there is none",
             "remove it, or add a TCP port",
         ),
-        "forwarded-headers" | "member-protocol" => warning(
-            "no port it is for reads requests; TCP ports in mode http or https do",
-            "set landfall.dev/mode to http or https, or remove this",
-        ),
+        "forwarded-headers" | "member-protocol" | "trusted-hops" | "source-request-rate" => {
+            warning(
+                "no port it is for reads requests; TCP ports in mode http or https do",
+                "set landfall.dev/mode to http or https, or remove this",
+            )
+        }
         "proxy-protocol" => warning(
             "no port it is for can carry PROXY headers",
             "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
+        ),
+        "member-queue" | "member-queue-timeout" => warning(
+            "no TCP port it is for limits what its members have at once",
+            "set landfall.dev/member-connection-limit, or remove this",
         ),
         "monitor" => warning(
             "udp-connect checks members of UDP ports, and there is none",
             "write tcp, http or on",
         ),
-        "monitor-method" | "monitor-path" | "monitor-codes" => warning(
+        "monitor-method" | "monitor-path" | "monitor-codes" | "monitor-body" => warning(
             "no port it is for has an http monitor",
             "set landfall.dev/monitor to http, or remove this",
+        ),
+        "monitor-host" => warning(
+            "no port it is for has a monitor that makes requests",
+            "set landfall.dev/monitor to http, https or grpc, or remove this",
+        ),
+        "monitor-grpc-service" => warning(
+            "no port it is for has a grpc monitor",
+            "set landfall.dev/monitor to grpc, or remove this",
         ),
         _ if option.starts_with("monitor-") => warning(
             "no port it is for has a monitor",
             "set landfall.dev/monitor, or remove this",
         ),
-        "accept-proxy-protocol-from" | "timeout-tcp-inspect" | "timeout-member-connect" => warning(
+        "accept-proxy-protocol-from"
+        | "outlier-detection"
+        | "timeout-tcp-inspect"
+        | "timeout-member-connect" => warning(
             "it is for TCP ports, and there is none",
             "remove it, or add a TCP port",
         ),

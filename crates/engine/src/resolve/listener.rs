@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::dialect::{
-    ForwardedHeaders, Given, MemberProtocol, ModeChoice, PortOptions, is_portable,
+    ForwardedHeaders, Given, MemberProtocol, MemberTlsChoice, ModeChoice, PortOptions, is_portable,
 };
 use landfall_model::listener::{
     AllowedSources, Certificate, Certificates, ClientAffinity, Http, Listener, Mode, ProxyProtocol,
@@ -17,13 +17,24 @@ use super::findings::Findings;
 use super::layers::{Choice, Layers};
 use super::members::Crew;
 use super::ports::carries_sctp;
-use super::{Scene, bounds, monitor, sources};
+use super::tls::{self, TowardMembers};
+use super::{Scene, bounds, monitor, protection, sources};
 
 const H2C: &str = "kubernetes.io/h2c";
 /// Values of `appProtocol` whose members expect TLS.
 const ENCRYPTED: [&str; 3] = ["https", "kubernetes.io/wss", "tls"];
 
-/// The listener of a port; `None` where its protocol has none. What is wrong goes to the findings.
+/// What is looked for in a Secret.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    /// A certificate and its key.
+    Certificate,
+    /// Authorities that sign certificates.
+    Authorities,
+}
+
+/// Returns the listener of a port; `None` where its protocol has none, or where it needs a Secret
+/// that can't be read for now. What is wrong goes to the findings.
 pub(super) fn build(
     scene: &Scene<'_>,
     index: usize,
@@ -40,16 +51,27 @@ pub(super) fn build(
     let tcp = port.protocol == Protocol::Tcp;
     let choice = mode_choice(layers, tcp, findings);
     let mode = mode(scene, index, port, layers, choice.as_ref(), findings);
+    let mut closed = scene.world.secrets_unavailable() && lacks_certificate(&mode);
+    let member_tls = match tls::toward_members(scene, layers, tcp, findings) {
+        TowardMembers::Known(tls) => tls,
+        TowardMembers::Unreadable => {
+            closed = true;
+            None
+        }
+    };
     let proxy_protocol = proxy_protocol(layers, tcp, choice.as_ref(), findings);
-    let monitor = monitor::of_port(scene, layers, port.protocol, findings);
+    let monitor = monitor::of_port(scene, layers, port.protocol, member_tls.is_some(), findings);
     let mut listener = Listener::new(port.protocol, port.port);
     listener.name.clone_from(&port.name);
     listener.mode = mode;
+    listener.tls = tls::policy(layers, choice.as_ref(), findings);
+    listener.redirect = tls::redirect(layers, choice.as_ref(), findings);
     listener.allowed = sources::of_port(layers, allowed, findings);
     listener.timeouts = timeouts(scene, layers, tcp, findings);
     if let Some(limit) = layers.get(findings, |port| &port.connection_limit) {
         listener.connection_limit = bounds::connection_limit(scene, &limit, findings);
     }
+    listener.source_limits = protection::of_sources(layers, choice.as_ref(), findings);
     if scene.capabilities.openstack {
         listener.said = said(layers, choice.as_ref());
     }
@@ -71,10 +93,22 @@ pub(super) fn build(
             .affinity
             .map(|timeout| ClientAffinity { timeout }),
         proxy_protocol,
+        tls: member_tls,
         monitor,
+        protection: protection::of_members(layers, tcp, findings),
         members: crew.members(scene, port, layers, findings),
     };
-    Some(listener)
+    (!closed).then_some(listener)
+}
+
+/// Whether a mode ends TLS and has no certificate to do it with.
+fn lacks_certificate(mode: &Mode) -> bool {
+    match mode {
+        Mode::Tls { certificates, .. } | Mode::Https { certificates, .. } => {
+            certificates.0.is_empty()
+        }
+        Mode::Stream | Mode::Http(_) => false,
+    }
 }
 
 /// What somebody said outright.
@@ -141,7 +175,9 @@ fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Fin
         .copied()
         .unwrap_or(ForwardedHeaders::ALL);
     let hint = port.app_protocol.as_deref().unwrap_or_default();
-    if ENCRYPTED.contains(&hint) {
+    let encrypted = layers.get(findings, |port| &port.member_tls);
+    let encrypted = encrypted.is_some_and(|it| it.given.value != MemberTlsChoice::Off);
+    if ENCRYPTED.contains(&hint) && !encrypted {
         findings.push(
             Reason::warning(
                 Code::OptionNotSupported,
@@ -150,7 +186,9 @@ fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Fin
             .at(format!("spec.ports[{index}].appProtocol"))
             .value(hint)
             .remedy(
-                "let the members take plain HTTP, or use mode stream, which passes TLS through",
+                "write landfall.dev/member-tls, let the members take plain HTTP, or use mode \
+                 stream, \
+                 which passes TLS through",
             ),
         );
     }
@@ -164,6 +202,7 @@ fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Fin
         forwarded_proto: headers.proto,
         forwarded_port: headers.port,
         member_http2,
+        trusted_hops: layers.take(findings, |port| &port.trusted_hops).copied(),
     }
 }
 
@@ -186,25 +225,63 @@ fn certificates(
     let annotation = &names.given.annotation;
     let mut certificates = Vec::new();
     for name in names.take(findings) {
-        match certificate(scene, name) {
-            Ok(certificate) => certificates.push(certificate),
-            Err(reason) => match held(scene, name) {
-                Some(certificate) => certificates.push(certificate),
-                None => findings.push(findings.at(*reason, annotation)),
-            },
-        }
+        certificates.extend(secret(scene, name, Kind::Certificate, annotation, findings));
     }
     Certificates(certificates)
 }
 
-/// The certificate of a Secret when this version was accepted.
-fn held(scene: &Scene<'_>, name: &str) -> Option<Arc<Certificate>> {
-    let source = ServiceKey::new(scene.service.key.namespace(), name).to_string();
+/// What a Secret has, or had when this version was accepted; `None` where there is none, which
+/// goes to
+/// the findings.
+pub(super) fn secret(
+    scene: &Scene<'_>,
+    name: &str,
+    kind: Kind,
+    annotation: &str,
+    findings: &mut Findings<'_>,
+) -> Option<Arc<Certificate>> {
+    let reason = match content(scene, name, kind) {
+        Ok(certificate) => return Some(certificate),
+        Err(reason) => reason,
+    };
+    let held = held(scene, name, kind);
+    if held.is_none() {
+        let reason = if unavailable(scene, name) {
+            not_readable(name)
+        } else {
+            *reason
+        };
+        findings.push(findings.at(reason, annotation));
+    }
+    held
+}
+
+/// Whether a Secret is not known because none can be read.
+fn unavailable(scene: &Scene<'_>, name: &str) -> bool {
+    let key = ServiceKey::new(scene.service.key.namespace(), name);
+    scene.world.secrets_unavailable() && scene.world.secret(&key).is_none()
+}
+
+fn not_readable(name: &str) -> Reason {
+    Reason::warning(
+        Code::CertificateNotFound,
+        format!("the Secret {name} can't be read for now; ports that need it stay closed"),
+    )
+    .remedy("nothing needs doing here: they are opened once the API server answers again")
+}
+
+/// What a Secret had when this version was accepted.
+fn held(scene: &Scene<'_>, name: &str, kind: Kind) -> Option<Arc<Certificate>> {
+    let key = ServiceKey::new(scene.service.key.namespace(), name);
+    let source = match kind {
+        Kind::Certificate => key.to_string(),
+        Kind::Authorities => format!("{key}[ca.crt]"),
+    };
     let mut held = scene.certificates.iter();
     held.find(|it| it.source == source).cloned()
 }
 
-fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Box<Reason>> {
+fn content(scene: &Scene<'_>, name: &str, kind: Kind) -> Result<Arc<Certificate>, Box<Reason>> {
     let namespace = scene.service.key.namespace();
     let key = ServiceKey::new(namespace, name);
     let refuse = |code, message: String, remedy: String| {
@@ -214,16 +291,32 @@ fn certificate(scene: &Scene<'_>, name: &str) -> Result<Arc<Certificate>, Box<Re
         refuse(
             Code::CertificateNotFound,
             format!("there is no Secret {key}"),
-            format!(
-                "create a Secret {name} of type kubernetes.io/tls in the namespace {namespace}"
-            ),
+            match kind {
+                Kind::Certificate => format!(
+                    "create a Secret {name} of type kubernetes.io/tls in the namespace {namespace}"
+                ),
+                Kind::Authorities => format!(
+                    "create a Secret {name} with the authority in ca.crt in the namespace \
+                     {namespace}"
+                ),
+            },
         )
     })?;
-    secret.certificate.clone().map_err(|why| {
+    let (content, remedy) = match kind {
+        Kind::Certificate => (
+            &secret.certificate,
+            "put a PEM certificate chain into tls.crt and its private key into tls.key",
+        ),
+        Kind::Authorities => (
+            &secret.authorities,
+            "put the certificate of the authority into ca.crt, PEM",
+        ),
+    };
+    content.clone().map_err(|why| {
         refuse(
             Code::InvalidCertificate,
             format!("the Secret {key} is of no use: {why}"),
-            "put a PEM certificate chain into tls.crt and its private key into tls.key".to_owned(),
+            remedy.to_owned(),
         )
     })
 }

@@ -1,16 +1,17 @@
 //! Who serves the traffic of a port, and who does not and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use landfall_model::dialect::{EndpointWish, MemberRef};
 use landfall_model::intent::LeftOut;
 use landfall_model::provider::Target;
+use landfall_model::reach::{Barred, NamedBy};
 use landfall_model::reason::Origin;
 use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
-use landfall_model::{Code, Listener, Member, Reason};
+use landfall_model::{Code, Listener, Member, Reason, Severity};
 
 use super::findings::Findings;
 use super::layers::Layers;
@@ -24,6 +25,8 @@ pub(super) struct Crew {
     left_out: BTreeMap<(String, String), LeftOut>,
     /// Members that annotations speak of.
     named: BTreeMap<String, BTreeSet<MemberRef>>,
+    /// Endpoints of slices that may not be members.
+    barred: BTreeMap<IpAddr, Barred>,
 }
 
 /// How many members that nobody knows are told by name.
@@ -61,6 +64,7 @@ impl Crew {
             known,
             left_out: BTreeMap::new(),
             named: BTreeMap::new(),
+            barred: BTreeMap::new(),
         }
     }
 
@@ -72,9 +76,10 @@ impl Crew {
         layers: Layers<'_>,
         findings: &mut Findings<'_>,
     ) -> Vec<Member> {
-        let literal = layers.take(findings, |port| &port.endpoints);
+        let choice = layers.get(findings, |port| &port.endpoints);
+        let literal = choice.map(|choice| (choice.take(findings), choice.given));
         let mut members = match (literal, scene.capabilities.target) {
-            (Some(wishes), _) => self.literal(wishes),
+            (Some((wishes, given)), _) => self.literal(scene, wishes, &given.annotation, findings),
             (None, Target::Pod) => self.pods(scene, port),
             (None, Target::Node) => nodes::members(scene, port, self),
         };
@@ -92,7 +97,7 @@ impl Crew {
         });
         let weighed: BTreeSet<SocketAddr> = literal
             .into_iter()
-            .flatten()
+            .flat_map(|(wishes, _)| wishes)
             .filter(|wish| wish.weight.is_some())
             .map(|wish| wish.address)
             .collect();
@@ -122,6 +127,7 @@ impl Crew {
                 findings.push(findings.at(nobody_called(&strangers), annotation));
             }
         }
+        findings.extend(not_allowed(&self.barred));
         let unserved: Vec<&Listener> = listeners
             .iter()
             .filter(|listener| listener.pool.members.iter().all(|member| member.draining))
@@ -173,16 +179,38 @@ impl Crew {
             .extend(named.into_iter().cloned());
     }
 
-    fn literal(&mut self, wishes: &[EndpointWish]) -> BTreeMap<SocketAddr, Member> {
+    /// Members that an annotation names. One that may be none is an error; of a version that was
+    /// accepted earlier it is left out.
+    fn literal(
+        &mut self,
+        scene: &Scene<'_>,
+        wishes: &[EndpointWish],
+        annotation: &str,
+        findings: &mut Findings<'_>,
+    ) -> BTreeMap<SocketAddr, Member> {
         let mut members = BTreeMap::new();
+        let mut barred = BTreeMap::new();
         for wish in wishes {
             self.known.insert(MemberRef::Address(wish.address.ip()));
+            if let Err(why) = judge_member(scene, wish.address, NamedBy::Annotation) {
+                barred.insert(wish.address.ip(), why);
+                continue;
+            }
             let member = Member {
                 weight: wish.weight.unwrap_or(1),
                 backup: wish.backup,
                 ..Member::new(wish.address)
             };
             members.insert(wish.address, member);
+        }
+        if let Some(reason) = not_allowed(&barred) {
+            let severity = if scene.previous {
+                Severity::Warning
+            } else {
+                Severity::Error
+            };
+            let reason = Reason { severity, ..reason };
+            findings.push(findings.at(reason, annotation));
         }
         members
     }
@@ -207,6 +235,13 @@ impl Crew {
             };
             for endpoint in &slice.endpoints {
                 let address = SocketAddr::new(endpoint.address.to_canonical(), number.get());
+                if let Err(why) = judge_member(scene, address, NamedBy::Slice) {
+                    self.barred.insert(address.ip(), why);
+                    let reason = barred_reason(why).origin(origin(slice));
+                    let endpoint_text = endpoint.address.to_string();
+                    self.leave_out(endpoint_text, endpoint.name.as_deref(), reason);
+                    continue;
+                }
                 let draining = match judge(endpoint, service.publish_not_ready) {
                     Verdict::Serves => false,
                     Verdict::Drains => true,
@@ -233,6 +268,29 @@ impl Crew {
         }
         members
     }
+}
+
+fn judge_member(scene: &Scene<'_>, member: SocketAddr, by: NamedBy) -> Result<(), Barred> {
+    let rules = &scene.capabilities.members;
+    rules.judge(member, by, |address| scene.world.in_a_pool(address))
+}
+
+/// Why an endpoint is in no pool.
+fn barred_reason(why: Barred) -> Reason {
+    Reason::warning(Code::MemberNotAllowed, format!("its address {}", why.why()))
+        .remedy(why.remedy())
+}
+
+/// What is said on the Service of endpoints that may not be members: the first by name, and how
+/// many there are.
+fn not_allowed(barred: &BTreeMap<IpAddr, Barred>) -> Option<Reason> {
+    let (address, why) = barred.first_key_value()?;
+    let more = match barred.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more addresses can't be members either"),
+    };
+    let message = format!("{address} {}{more}", why.why());
+    Some(Reason::warning(Code::MemberNotAllowed, message).remedy(why.remedy()))
 }
 
 fn name_of(name: &str) -> MemberRef {

@@ -11,11 +11,15 @@ use super::findings::Findings;
 use super::layers::Layers;
 use super::{Scene, bounds};
 
+/// The most that one check takes: of the checks of all Services only so many run at once.
+const LONGEST_CHECK: Duration = Duration::from_secs(60);
+
 /// The monitor of a port, if it has one.
 pub(super) fn of_port(
     scene: &Scene<'_>,
     layers: Layers<'_>,
     protocol: Protocol,
+    member_tls: bool,
     findings: &mut Findings<'_>,
 ) -> Option<Monitor> {
     let check = check(scene, layers, protocol, findings)?;
@@ -28,14 +32,44 @@ pub(super) fn of_port(
     let timeout = timeout(scene, layers, delay, defaults.timeout, findings);
     let up = layers.take(findings, |port| &port.monitor_max_retries);
     let down = layers.take(findings, |port| &port.monitor_max_retries_down);
+    let port = layers.take(findings, |port| &port.monitor_port).copied();
+    let choice = layers.get(findings, |port| &port.monitor);
+    let asks = matches!(check_kind(&defaults), Asks::Http | Asks::Grpc);
+    let over_tls = choice.is_some_and(|it| it.given.value == MonitorChoice::Https)
+        // What answers on another port is not known to speak TLS.
+        || (asks && member_tls && port.is_none());
+    let host = layers.take_if(findings, asks, WITHOUT_HOST, |port| &port.monitor_host);
+    let reads = matches!(check_kind(&defaults), Asks::Http);
+    let body = layers.take_if(findings, reads, WITHOUT_BODY, |port| &port.monitor_body);
     Some(Monitor {
+        tls: over_tls,
+        host: host.cloned(),
+        body: body.cloned(),
         delay,
         timeout,
         max_retries: up.copied().unwrap_or(defaults.max_retries),
         max_retries_down: down.copied().unwrap_or(defaults.max_retries_down),
-        port: layers.take(findings, |port| &port.monitor_port).copied(),
+        port,
         check: defaults.check,
     })
+}
+
+const WITHOUT_HOST: &str = "only checks by HTTP and gRPC name a host";
+const WITHOUT_BODY: &str = "only checks by HTTP have an answer with a body";
+
+/// Whether a check makes a request.
+enum Asks {
+    Http,
+    Grpc,
+    Nothing,
+}
+
+fn check_kind(monitor: &Monitor) -> Asks {
+    match monitor.check {
+        Check::Http { .. } => Asks::Http,
+        Check::Grpc { .. } => Asks::Grpc,
+        Check::Tcp | Check::UdpConnect => Asks::Nothing,
+    }
 }
 
 /// Nodes without an endpoint drop what reaches them, and only a monitor can tell which these are.
@@ -68,12 +102,32 @@ fn check(
         choice.pass_over(findings, "udp-connect checks members of UDP ports only");
         return None;
     }
+    let needs_tcp = [MonitorChoice::Https, MonitorChoice::Grpc];
+    if needs_tcp.contains(&choice.given.value) && udp {
+        choice.pass_over(findings, "checks over TLS and of gRPC need a TCP port");
+        return None;
+    }
     match choice.take(findings) {
         MonitorChoice::Off => None,
         MonitorChoice::On if udp => Some(Check::UdpConnect),
         MonitorChoice::On | MonitorChoice::Tcp => Some(Check::Tcp),
         MonitorChoice::UdpConnect => Some(Check::UdpConnect),
-        MonitorChoice::Http => {
+        MonitorChoice::Grpc => {
+            if scene.capabilities.openstack {
+                let reason = Reason::error(
+                    Code::OptionNotSupported,
+                    "the provider openstack can't do this: Octavia does not speak gRPC",
+                )
+                .remedy("write tcp, http or https");
+                findings.push(findings.at(reason, &choice.given.annotation));
+                return None;
+            }
+            let service = layers.take(findings, |port| &port.monitor_grpc_service);
+            Some(Check::Grpc {
+                service: service.cloned().unwrap_or_default(),
+            })
+        }
+        MonitorChoice::Http | MonitorChoice::Https => {
             let method = layers.take(findings, |port| &port.monitor_method);
             let path = layers.take(findings, |port| &port.monitor_path);
             let codes = layers.take(findings, |port| &port.monitor_codes);
@@ -102,9 +156,19 @@ fn timeout(
             default.min(delay)
         };
     };
-    let timeout = bounds::of_monitor(scene, &choice, findings);
+    let mut timeout = bounds::of_monitor(scene, &choice, findings);
     if scene.capabilities.openstack {
         return timeout;
+    }
+    if timeout > LONGEST_CHECK {
+        let most = show_duration(LONGEST_CHECK);
+        let reason = Reason::warning(
+            Code::LimitReached,
+            format!("a check ends after {most}: checks that take longer would hold up others"),
+        )
+        .remedy(format!("write at most {most}"));
+        findings.push(findings.at(reason, &choice.given.annotation));
+        timeout = LONGEST_CHECK;
     }
     // What the configuration says for all Services was not said of this one's delay.
     if timeout > delay && choice.configured() {

@@ -11,11 +11,15 @@ use super::*;
 
 mod address;
 mod cloud;
+mod limits;
 mod listeners;
 mod members;
 mod nodes;
 mod options;
 mod properties;
+mod protection;
+mod reach;
+mod tls;
 
 fn world(facts: impl IntoIterator<Item = Fact>) -> World {
     let mut world = World::default();

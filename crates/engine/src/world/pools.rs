@@ -1,8 +1,10 @@
 //! Address pools: from all sources, and which of them are in force.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{PoolOrigin, PoolRow};
 
@@ -16,7 +18,15 @@ pub(super) struct Pools {
     in_force: Vec<Arc<PoolRow>>,
     /// Whether the fallback has been given out of.
     fell_back: bool,
+    /// Addresses of the fallback that an earlier process gave out, as Services have them on record;
+    /// `None`: it was not looked for yet.
+    on_record: Option<BTreeSet<IpAddr>>,
+    /// First and last addresses of what may be given out of.
+    spans: BTreeSet<(IpAddr, IpAddr)>,
 }
+
+/// The name of the fallback where another pool has its own.
+const SECOND_NAME: &str = "fallback";
 
 // === impl Pools ===
 
@@ -54,12 +64,34 @@ impl Pools {
         &self.in_force
     }
 
+    /// Returns the ranges of the fallback, while it is not known what an earlier process gave out
+    /// of it.
+    pub(super) fn unknown_fallback(&self) -> Option<Vec<IpNet>> {
+        let mut told = self.told.values();
+        let fallback = told.find(|row| row.origin == PoolOrigin::Fallback)?;
+        let ranges = fallback.addresses.iter();
+        Some(ranges.filter_map(|range| range.parse().ok()).collect())
+            .filter(|_| !self.fell_back && self.on_record.is_none())
+    }
+
+    /// Takes what an earlier process may have given out of the fallback: it did if no other pool
+    /// has it now. What is given out later is not of the fallback.
+    pub(super) fn note_on_record(&mut self, mut addresses: BTreeSet<IpAddr>) {
+        let told = self.told.values();
+        let others: Vec<_> = told
+            .filter(|row| row.origin != PoolOrigin::Fallback)
+            .collect();
+        addresses.retain(|address| !others.iter().any(|row| has(row, *address)));
+        self.on_record = Some(addresses);
+    }
+
     /// Decides which pools are in force; `home` is the instance of those that name none. Returns what
     /// is wrong with the others.
     ///
     /// Of two with one name the configured one counts. The fallback serves only where no other pool
     /// gives its addresses to everybody, and never while pools may be missing: their Services would
-    /// move there. Once another pool comes, the fallback keeps those that it has and takes no more.
+    /// move there. Once another pool comes, the fallback keeps those that it has and takes no more;
+    /// so it does after a restart, but for addresses that are in another pool by now.
     pub(super) fn settle(&mut self, home: Option<&str>) -> Vec<Reason> {
         let mut problems = Vec::new();
         let mut by_name: BTreeMap<&str, Arc<PoolRow>> = BTreeMap::new();
@@ -83,21 +115,88 @@ impl Pools {
             .told
             .values()
             .find(|row| row.origin == PoolOrigin::Fallback);
-        if let Some(fallback) = fallback.filter(|row| !by_name.contains_key(row.name.as_str())) {
-            if !served && (self.fell_back || self.doubtful.is_empty()) {
+        // Pools of the command line have the name of the fallback.
+        let taken = |name: &str| by_name.contains_key(name);
+        let name = fallback.map(|row| {
+            if taken(&row.name) {
+                SECOND_NAME
+            } else {
+                &row.name
+            }
+        });
+        let name = name.filter(|name| !taken(name));
+        if let (Some(fallback), Some(name)) = (fallback, name) {
+            if !served && name == fallback.name && (self.fell_back || self.doubtful.is_empty()) {
                 self.fell_back = true;
-                by_name.insert(&fallback.name, fallback.clone());
+                by_name.insert(name, fallback.clone());
             } else if self.fell_back {
                 let closed = PoolRow {
                     auto_assign: false,
+                    name: name.to_owned(),
                     ..PoolRow::clone(fallback)
                 };
-                by_name.insert(&fallback.name, Arc::new(closed));
+                by_name.insert(name, Arc::new(closed));
+            } else {
+                let elsewhere = |address: &IpAddr| by_name.values().any(|row| has(row, *address));
+                let kept: Vec<String> = self
+                    .on_record
+                    .iter()
+                    .flatten()
+                    .filter(|address| !elsewhere(address))
+                    .map(|address| IpNet::from(*address).to_string())
+                    .collect();
+                if !kept.is_empty() {
+                    let closed = PoolRow {
+                        auto_assign: false,
+                        avoid_buggy: false,
+                        addresses: kept,
+                        name: name.to_owned(),
+                        ..PoolRow::clone(fallback)
+                    };
+                    by_name.insert(name, Arc::new(closed));
+                }
             }
         }
         self.in_force = by_name.into_values().collect();
+        self.settle_spans();
         problems
     }
+
+    /// Whether an address is in a pool, so that a listener may be there.
+    pub(super) fn cover(&self, address: IpAddr) -> bool {
+        let mut spans = self.spans.iter();
+        spans.any(|(first, last)| *first <= address && address <= *last)
+    }
+
+    /// Where pools may be missing, or one can't be read, Services keep addresses of the pools from
+    /// before, and so do the spans.
+    fn settle_spans(&mut self) {
+        let texts = self.in_force.iter().flat_map(|row| &row.addresses);
+        let read: Vec<_> = texts.map(|text| span(text)).collect();
+        let keep = self.in_doubt() || read.is_empty() || read.contains(&None);
+        if !keep {
+            self.spans.clear();
+        }
+        self.spans.extend(read.into_iter().flatten());
+    }
+}
+
+/// The first and the last address of an entry of a pool. Whether a pool can have it is for the
+/// allocator to say, which takes nothing that can't be read here.
+fn span(text: &str) -> Option<(IpAddr, IpAddr)> {
+    let address = |text: &str| text.trim().parse::<IpAddr>().ok();
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last) = (address(first)?, address(last)?);
+        return (first.is_ipv4() == last.is_ipv4() && first <= last).then_some((first, last));
+    }
+    let net: IpNet = text.trim().parse().ok()?;
+    Some((net.network(), net.broadcast()))
+}
+
+/// Whether a pool has an address, as far as its ranges can be read.
+fn has(pool: &PoolRow, address: IpAddr) -> bool {
+    let mut spans = pool.addresses.iter().filter_map(|range| span(range));
+    spans.any(|(first, last)| first <= address && address <= last)
 }
 
 fn namesake(row: &PoolRow) -> Reason {
@@ -190,6 +289,79 @@ mod tests {
         assert_eq!(settled(&mut pools), ["(default)", "public"]);
         pools.remove("public".to_owned());
         assert_eq!(settled(&mut pools), ["default"]);
+    }
+
+    #[test]
+    fn after_a_restart_the_fallback_keeps_what_is_on_record_unless_another_pool_has_it() {
+        let mut pools = Pools::default();
+        let fallback = PoolRow {
+            addresses: vec!["127.77.0.0/24".to_owned()],
+            ..PoolRow::clone(&fallback())
+        };
+        pools.insert(&Arc::new(fallback));
+        assert_eq!(
+            pools.unknown_fallback(),
+            Some(vec!["127.77.0.0/24".parse().unwrap()])
+        );
+        let on_record = ["127.77.0.1", "127.77.0.9", "127.77.0.200"];
+        pools.note_on_record(on_record.iter().map(|it| it.parse().unwrap()).collect());
+        assert_eq!(pools.unknown_fallback(), None);
+        for (public, kept) in [
+            (
+                "192.0.2.0/24",
+                &["127.77.0.1/32", "127.77.0.200/32", "127.77.0.9/32"][..],
+            ),
+            ("127.77.0.8/29", &["127.77.0.1/32", "127.77.0.200/32"]),
+            ("127.77.0.1 - 127.77.0.100", &["127.77.0.200/32"]),
+            ("127.77.0.0/16", &[]),
+        ] {
+            let row = PoolRow {
+                addresses: vec![public.to_owned()],
+                ..PoolRow::clone(&pool("public", PoolOrigin::Configured, None))
+            };
+            pools.insert(&Arc::new(row));
+            pools.settle(Some("edge"));
+            assert_eq!(pools.in_force().len(), 1 + usize::from(!kept.is_empty()));
+            let closed = pools.in_force().iter().find(|row| row.name == "default");
+            let mut addresses = closed.map_or_else(Vec::new, |row| row.addresses.clone());
+            addresses.sort();
+            assert_eq!(addresses, kept, "{public}");
+            assert!(closed.is_none_or(|row| !row.auto_assign));
+        }
+    }
+
+    #[test]
+    fn a_range_of_two_families_or_with_its_ends_reversed_covers_nothing() {
+        for range in [
+            "10.0.0.1-2001:db8::1",
+            "2001:db8::9-2001:db8::1",
+            "10.0.0.9-10.0.0.1",
+        ] {
+            assert_eq!(span(range), None, "{range}");
+            let mut pools = Pools::default();
+            let row = PoolRow {
+                addresses: vec!["192.0.2.0/24".to_owned(), range.to_owned()],
+                ..PoolRow::clone(&pool("public", PoolOrigin::Source, None))
+            };
+            pools.insert(&Arc::new(row));
+            pools.settle(None);
+            assert!(pools.cover("192.0.2.7".parse().unwrap()));
+            for outside in ["10.0.0.5", "172.16.0.1", "::1", "2001:db8::5"] {
+                assert!(!pools.cover(outside.parse().unwrap()), "{range}: {outside}");
+            }
+        }
+    }
+
+    #[test]
+    fn beside_a_pool_of_its_own_name_the_fallback_has_another_one() {
+        let mut pools = Pools::default();
+        pools.insert(&fallback());
+        pools.insert(&pool("default", PoolOrigin::Configured, None));
+        assert_eq!(settled(&mut pools), ["default"]);
+        pools.note_on_record(["127.77.0.1".parse().unwrap()].into());
+        assert_eq!(settled(&mut pools), ["default", "(fallback)"]);
+        pools.insert(&pool("fallback", PoolOrigin::Configured, None));
+        assert_eq!(settled(&mut pools), ["default", "fallback"]);
     }
 
     #[test]

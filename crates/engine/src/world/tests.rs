@@ -1,3 +1,4 @@
+use landfall_model::rows::PoolOrigin;
 use landfall_testkit::build::namespace;
 use landfall_testkit::{slice, svc};
 
@@ -33,6 +34,71 @@ fn a_fact_that_says_nothing_new_affects_nobody() {
     assert_eq!(world.service(&key("web")), Some(changed));
     assert_eq!(world.apply(Fact::SliceGone(key("x"))), Affected::Nobody);
     assert_eq!(world.apply(Fact::ServiceGone(key("x"))), Affected::Nobody);
+}
+
+#[test]
+fn what_an_earlier_process_gave_out_of_the_fallback_stays_in_a_pool() {
+    let pool = |name: &str, range: &str, origin| {
+        Fact::Pool(Arc::new(PoolRow {
+            name: name.to_owned(),
+            addresses: vec![range.to_owned()],
+            auto_assign: true,
+            origin,
+            ..PoolRow::default()
+        }))
+    };
+    let mut world = World::default();
+    world.apply(pool("public", "192.0.2.0/24", PoolOrigin::Source));
+    world.apply(pool("default", "127.77.0.0/24", PoolOrigin::Fallback));
+    for (name, address) in [("old", "127.77.0.5"), ("new", "192.0.2.1")] {
+        let row = svc(name).port(80).holding(address).row();
+        world.apply(Fact::Service(row));
+    }
+    world.apply(Fact::Synced);
+    assert_eq!(world.settle_pools(None), []);
+    let pools = world.pools().iter();
+    let pools: Vec<_> = pools
+        .map(|it| (&*it.name, it.addresses.join(" "), it.auto_assign))
+        .collect();
+    let expected = [
+        ("default", "127.77.0.5/32".to_owned(), false),
+        ("public", "192.0.2.0/24".to_owned(), true),
+    ];
+    assert_eq!(pools, expected);
+}
+
+#[test]
+fn what_another_pool_gave_out_of_the_fallback_s_range_is_not_the_fallback_s_without_that_pool() {
+    let pool = |name: &str, range: &str, origin| {
+        Fact::Pool(Arc::new(PoolRow {
+            name: name.to_owned(),
+            addresses: vec![range.to_owned()],
+            auto_assign: true,
+            origin,
+            ..PoolRow::default()
+        }))
+    };
+    let names = |world: &World| -> Vec<String> {
+        let pools = world.pools().iter();
+        pools.map(|row| row.name.clone()).collect()
+    };
+    for given_out_before in [false, true] {
+        let mut world = World::default();
+        world.apply(pool("default", "127.77.0.0/24", PoolOrigin::Fallback));
+        world.apply(pool("other", "192.0.2.0/24", PoolOrigin::Source));
+        world.apply(pool("public", "127.77.0.0/25", PoolOrigin::Source));
+        let held = Fact::Service(svc("web").port(80).holding("127.77.0.5").row());
+        if given_out_before {
+            world.apply(held.clone());
+        }
+        world.apply(Fact::Synced);
+        assert_eq!(world.settle_pools(None), []);
+        world.apply(held);
+        assert_eq!(world.settle_pools(None), []);
+        world.apply(Fact::PoolGone("public".to_owned()));
+        assert_eq!(world.settle_pools(None), []);
+        assert_eq!(names(&world), ["other"], "{given_out_before}");
+    }
 }
 
 #[test]

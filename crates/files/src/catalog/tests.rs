@@ -1,6 +1,7 @@
 //! What is served while files come, go and break.
 
 use landfall_model::reason::Severity;
+use proptest::prelude::*;
 
 use super::*;
 use crate::manifest;
@@ -430,4 +431,90 @@ fn what_is_remembered_and_in_no_readable_file_can_be_told_why() {
     assert_eq!(torn.why_hidden(&key).len(), 1);
     let sound = catalog([survey([read("a.yaml", &service("dns", "53"))])]);
     assert_eq!(sound.why_hidden(&key), []);
+}
+
+/// What a look finds of one file; `None`: it is not there.
+#[derive(Clone, Debug)]
+enum Sight {
+    Same,
+    Empty,
+    Unreadable,
+    /// Services and their ports, and whether there is a document that can't be read.
+    Text(Vec<(u8, u16)>, bool),
+}
+
+fn sight() -> impl Strategy<Value = Option<Sight>> {
+    let text = prop::collection::vec((0_u8..4, 80_u16..83), 0..4);
+    prop_oneof![
+        3 => Just(Some(Sight::Same)),
+        1 => Just(Some(Sight::Empty)),
+        1 => Just(Some(Sight::Unreadable)),
+        4 => (text, any::<bool>()).prop_map(|(all, broken)| Some(Sight::Text(all, broken))),
+        2 => Just(None),
+    ]
+}
+
+/// What is found of `one/0.yaml`, `two/1.yaml` and so on, in one order or the other, and whether
+/// the folder `one` can't be listed.
+fn look() -> impl Strategy<Value = ([Option<Sight>; 4], bool, bool)> {
+    (
+        [sight(), sight(), sight(), sight()],
+        any::<bool>(),
+        any::<bool>(),
+    )
+}
+
+fn seen(index: usize, sight: &Sight) -> File {
+    let folder = if index < 2 { "one" } else { "two" };
+    let file = format!("{folder}/{index}.yaml");
+    match sight {
+        Sight::Same => found(&file, Finding::Same),
+        Sight::Empty => found(&file, Finding::Empty),
+        Sight::Unreadable => found(&file, unreadable()),
+        Sight::Text(services, broken) => {
+            let one =
+                |(number, port): &(u8, u16)| service(&format!("s{number}"), &port.to_string());
+            let mut text: String = services.iter().map(one).collect();
+            if *broken {
+                text += "---\nkind: [\n";
+            }
+            read(&file, &(text + "# end\n"))
+        }
+    }
+}
+
+proptest! {
+    /// Whoever follows the changes alone knows what laying all files over each other gives.
+    #[test]
+    fn changes_add_up_to_what_all_files_say_together(
+        looks in prop::collection::vec((look(), any::<bool>()), 0..12),
+    ) {
+        let mut catalog = Catalog::default();
+        let mut known: BTreeMap<ObjectKey, Object> = BTreeMap::new();
+        for ((sights, reversed, unlisted), is_told) in looks {
+            let mut files: Vec<File> = (0..).zip(&sights)
+                .filter_map(|(index, sight)| Some(seen(index, sight.as_ref()?)))
+                .filter(|file| !unlisted || !file.name.starts_with("one"))
+                .collect();
+            if reversed {
+                files.reverse();
+            }
+            let unlisted = unlisted.then(|| name("one")).into_iter().collect();
+            catalog.update(Survey { files, unlisted, ..Survey::default() });
+            if is_told {
+                for (key, object) in catalog.changes() {
+                    match object {
+                        Some(object) => known.insert(key, object),
+                        None => known.remove(&key),
+                    };
+                }
+                catalog.settle();
+                prop_assert!(catalog.changes().is_empty());
+                let all = catalog.overlay(None);
+                prop_assert_eq!(&known, &all.objects);
+                let contested = catalog.overlay(Some(&catalog.contested));
+                prop_assert_eq!(contested.duplicates, all.duplicates);
+            }
+        }
+    }
 }

@@ -76,7 +76,12 @@ fn a_folder_is_its_manifests_by_name_and_nothing_else() {
     // YAML is no JSON: nothing could be read from that one.
     assert_eq!(
         find(&[dir], false, dir),
-        ["a.yaml 1", "b.yml 1", "c.json 0"]
+        [
+            "a.yaml 1",
+            "b.yml 1",
+            "c.json 0",
+            "folder.yaml:1 can't be read: it is a directory, not a file"
+        ]
     );
     assert_eq!(
         find(&[dir], true, dir),
@@ -249,11 +254,7 @@ fn our_own_state_is_no_manifest() {
 fn streams_are_read_once() {
     let dir = folder();
     let pipe = dir.path().join("pipe");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap();
-    assert!(made.success());
+    self::pipe(&pipe);
     let writer = {
         let pipe = pipe.clone();
         std::thread::spawn(move || fs::write(pipe, NODE).unwrap())
@@ -267,6 +268,53 @@ fn streams_are_read_once() {
         findings(&look(&mut disk), dir.path()),
         ["- same", "pipe same"]
     );
+}
+
+/// Makes something at a path.
+type Make = fn(&Path);
+
+fn pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
+#[test]
+fn a_manifest_in_whose_place_something_else_is_can_not_be_read() {
+    let put_there: [(&str, Make); 3] = [
+        ("a directory", |path| fs::create_dir(path).unwrap()),
+        ("a pipe", pipe),
+        ("a socket", |path| {
+            drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+        }),
+    ];
+    for (what, make) in put_there {
+        for by_name in [false, true] {
+            let dir = folder();
+            let dir = dir.path();
+            let file = dir.join("a.yaml");
+            put(&file, NODE);
+            let given = if by_name { &file } else { dir };
+            for recursive in [false, true] {
+                put(&file, NODE);
+                let mut disk = Disk::new(vec![given.to_owned()], recursive, None);
+                assert_eq!(findings(&look(&mut disk), dir), ["a.yaml 1"]);
+                fs::remove_file(&file).unwrap();
+                make(&file);
+                let told = format!("a.yaml:1 can't be read: it is {what}, not a file");
+                for _ in 0..2 {
+                    assert_eq!(findings(&look(&mut disk), dir), [told.as_str()]);
+                }
+                if fs::remove_file(&file).is_err() {
+                    fs::remove_dir(&file).unwrap();
+                }
+                let gone = look(&mut disk);
+                assert_eq!(findings(&gone, dir), [] as [&str; 0]);
+                assert!(gone.survey.unlisted.is_empty());
+                put(&file, NODE);
+                assert_eq!(findings(&look(&mut disk), dir), ["a.yaml 1"]);
+            }
+        }
+    }
 }
 
 #[test]

@@ -51,15 +51,31 @@ fn status(last: u8) -> ServiceStatus {
     }
 }
 
+impl Registry {
+    /// Takes in all that the manifests say, in place of what is different.
+    pub(crate) fn want_all(
+        &mut self,
+        rows: Rows,
+        in_doubt: impl Fn(&ServiceKey) -> bool,
+        why: impl Fn(&ServiceKey) -> Vec<Reason>,
+        now: Timestamp,
+    ) {
+        let gone = self.wanted.keys().filter(|key| !rows.contains_key(*key));
+        let mut changes: Wanted = gone.map(|key| (key.clone(), None)).collect();
+        changes.extend(rows.into_iter().map(|(key, row)| (key, Some(row))));
+        self.want(changes, in_doubt, why, now);
+    }
+}
+
 fn want(registry: &mut Registry, manifests: impl IntoIterator<Item = Arc<ServiceRow>>) {
-    registry.want(rows(manifests), |_| false, |_| Vec::new(), now());
+    registry.want_all(rows(manifests), |_| false, |_| Vec::new(), now());
 }
 
 /// Writes that succeed at once.
 trait Writes {
     fn write(&mut self, key: &ServiceKey, uid: &Uid, write: Write, now: Timestamp) -> Outcome;
 
-    fn add_finalizer(&mut self, key: &ServiceKey, uid: &Uid, _: Option<&Condition>) -> Outcome {
+    fn add_finalizer(&mut self, key: &ServiceKey, uid: &Uid, _: Option<&ServiceStatus>) -> Outcome {
         self.write(key, uid, Write::Finalizer(None), now())
     }
 
@@ -161,7 +177,7 @@ fn nothing_changes_when_nothing_is_different() {
     registry
         .write_status(&key("web"), &uid(), &status(2))
         .unwrap();
-    registry.want(
+    registry.want_all(
         rows([manifest("web", "u1", 80)]),
         |_| false,
         |_| Vec::new(),
@@ -296,7 +312,7 @@ fn a_service_with_another_identity_waits_until_the_first_is_gone() {
 fn without_finalizer_another_identity_takes_the_name_at_once() {
     let mut registry = Registry::default();
     want(&mut registry, [manifest("web", "u1", 80)]);
-    registry.want(
+    registry.want_all(
         rows([manifest("web", "u2", 80)]),
         |_| false,
         |_| Vec::new(),
@@ -309,7 +325,7 @@ fn without_finalizer_another_identity_takes_the_name_at_once() {
 #[test]
 fn everything_is_as_before_after_a_restart() {
     let mut registry = restarted(&serving());
-    registry.want(
+    registry.want_all(
         rows([manifest("web", "u1", 80)]),
         |_| false,
         |_| Vec::new(),
@@ -331,7 +347,7 @@ fn a_service_that_vanished_while_nobody_ran_is_deleted_after_the_restart() {
 
     // And once more, in the middle of the deletion.
     let mut registry = restarted(&registry);
-    registry.want(Rows::new(), |_| true, |_| Vec::new(), now());
+    registry.want_all(Rows::new(), |_| true, |_| Vec::new(), now());
     assert!(changed(&mut registry).unwrap().deleting);
 }
 
@@ -347,13 +363,13 @@ fn a_service_without_finalizer_that_vanished_while_nobody_ran_is_gone() {
 #[test]
 fn a_remembered_service_stays_while_its_file_can_not_be_read() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
+    registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     assert_eq!(changed(&mut registry), Some(served_row()));
     let doubtful: Vec<_> = registry.doubtful().cloned().collect();
     assert_eq!(doubtful, [key("web")]);
 
     // The file is mended, and the Service is in it: nothing happened.
-    registry.want(
+    registry.want_all(
         rows([manifest("web", "u1", 80)]),
         |_| false,
         |_| Vec::new(),
@@ -366,9 +382,9 @@ fn a_remembered_service_stays_while_its_file_can_not_be_read() {
 #[test]
 fn a_remembered_service_is_deleted_once_every_file_can_be_read_without_it() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
+    registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     registry.take_changed();
-    registry.want(Rows::new(), |_| false, |_| Vec::new(), later());
+    registry.want_all(Rows::new(), |_| false, |_| Vec::new(), later());
     assert!(changed(&mut registry).unwrap().deleting);
     assert_eq!(registry.doubtful().count(), 0);
 }
@@ -378,14 +394,14 @@ fn doubt_protects_only_what_was_not_seen_since_the_start() {
     let mut registry = restarted(&serving());
     want(&mut registry, [manifest("web", "u1", 80)]);
     registry.take_changed();
-    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
+    registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     assert!(changed(&mut registry).unwrap().deleting);
 }
 
 #[test]
 fn the_engine_may_write_on_what_is_kept_in_doubt() {
     let mut registry = restarted(&serving());
-    registry.want(Rows::new(), |_| true, |_| Vec::new(), later());
+    registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     registry.take_changed();
     registry
         .write_status(&key("web"), &uid(), &status(3))
@@ -630,7 +646,7 @@ proptest! {
             match happening {
                 Happening::Manifests { uid, port, doubt } => {
                     let manifests = uid.map(|uid| manifest("web", &format!("u{uid}"), port));
-                    registry.want(rows(manifests), |_| doubt, |_| Vec::new(), now());
+                    registry.want_all(rows(manifests), |_| doubt, |_| Vec::new(), now());
                 }
                 Happening::Finalize => {
                     if let Some(uid) = current
@@ -658,6 +674,9 @@ proptest! {
             }
             let record = registry.records().first().cloned();
             prop_assert_eq!(&heard, &record);
+            let records = registry.records.keys();
+            let unwanted = records.filter(|key| !registry.wanted.contains_key(*key));
+            prop_assert_eq!(&registry.unwanted, &unwanted.cloned().collect::<BTreeSet<_>>());
             let finalized = record.filter(|row| row.finalized).map(|row| row.uid.clone());
             prop_assert_eq!(&finalized, &held);
         }

@@ -108,3 +108,36 @@ async fn what_changed_is_read_at_once_when_a_look_is_asked_for() {
     cancel.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_told_while_the_disk_is_busy() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("web.yaml");
+    std::fs::write(&file, SERVICE).unwrap();
+    let options = Options {
+        paths: vec![file.clone()],
+        state: Some(home.path().join("state")),
+        ..Options::default()
+    };
+    let (mut manifests, store) = Manifests::open(options).unwrap();
+    manifests.eyes.watcher = None;
+    manifests.hints = None;
+    let asked = Arc::new(Notify::new());
+    let (sender, mut facts) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let running = manifests.look_when(asked.clone());
+    let running = tokio::spawn(running.run(sender, cancel.clone()));
+    while !matches!(facts.recv().await, Some(Fact::Synced)) {}
+    store.flush(true).await;
+    let disk = store.seize_disk().await;
+    std::fs::write(&file, SERVICE.replace("port: 80", "port: 8080")).unwrap();
+    asked.notify_one();
+    let Some(Fact::Service(row)) = facts.recv().await else {
+        panic!("no Service");
+    };
+    assert_eq!(row.ports[0].port.get(), 8080);
+    assert!(store.with(|registry| registry.has_unwritten()));
+    drop(disk);
+    cancel.cancel();
+    running.await.unwrap();
+}

@@ -124,6 +124,59 @@ fn a_power_cut_at_any_operation_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A state, and the journal of another process in the place of its own.
+fn replaced() -> (Sim, StateDir, Content, Content, Vec<u8>) {
+    let sim = Sim::default();
+    let (mut state, _) = sim.open().unwrap();
+    let changes = batch(&[("theirs", Some("1"))]);
+    state.commit(&changes).unwrap();
+    let theirs = with(Content::new(), &changes);
+    let written = sim.content("state.journal").unwrap();
+    drop(state);
+    let sim = Sim::default();
+    let (mut state, _) = sim.open().unwrap();
+    state.commit(&script()[0]).unwrap();
+    let ours = with(Content::new(), &script()[0]);
+    sim.put("state.journal", &written);
+    state.owes_journal = true;
+    (sim, state, ours, theirs, written)
+}
+
+#[test]
+fn a_journal_that_is_put_aside_leaves_its_place_to_ours_and_to_nothing_else() {
+    let (sim, mut state, ours, _, written) = replaced();
+    let before = sim.operations();
+    assert!(state.keep_hold().unwrap());
+    let count = sim.operations() - before;
+    assert_eq!(opened(&sim).1, ours);
+    assert_eq!(sim.content("state.journal.other").unwrap(), written);
+    for at in 0..count {
+        for trouble in [
+            Trouble::CutBefore,
+            Trouble::CutAfter,
+            Trouble::Fails,
+            Trouble::Full,
+        ] {
+            let (sim, mut state, ours, theirs, written) = replaced();
+            let what = format!("{trouble:?} at operation {at}");
+            sim.plan(at, trouble);
+            if state.keep_hold().is_ok() {
+                assert_survives(&sim, &[&ours], &what);
+                continue;
+            }
+            assert_survives(&sim, &[&ours, &theirs], &what);
+            if sim.is_off() {
+                continue;
+            }
+            sim.mend();
+            assert!(state.keep_hold().unwrap(), "{what}");
+            assert_survives(&sim, &[&ours], &what);
+            let aside = sim.content("state.journal.other");
+            assert_eq!(aside.as_ref(), Some(&written), "{what}");
+        }
+    }
+}
+
 #[test]
 fn an_operation_that_fails_costs_only_its_own_batch_and_that_only_until_it_is_tried_again() {
     for at in 0..operations() {

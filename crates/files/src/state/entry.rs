@@ -32,7 +32,7 @@ struct ServiceLine<'a> {
     service: &'a ServiceKey,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleting: bool,
-    object: serde_json::Value,
+    object: wire::PrintedService,
 }
 
 #[derive(Deserialize)]
@@ -66,12 +66,12 @@ struct Absent<'a> {
 
 impl Key {
     /// Returns the line of an entry, or the one that says that it is gone.
-    pub(super) fn line(&self, entry: Option<&Entry>) -> String {
+    pub(crate) fn line(&self, entry: Option<&Entry>) -> String {
         let text = match (self, entry) {
             (_, Some(Entry::Service(row))) => serde_json::to_string(&ServiceLine {
                 service: &row.key,
                 deleting: row.deleting,
-                object: wire::service_to_json(row, &row.status),
+                object: wire::printed_service(row, &row.status),
             }),
             (_, Some(Entry::Pool(row))) => serde_json::to_string(&PoolLine {
                 pool: &row.name,
@@ -105,7 +105,7 @@ impl Entry {
     }
 
     /// Reads a line that is not about something that is gone.
-    pub(super) fn read(key: &Key, line: &str) -> Result<Self, String> {
+    pub(crate) fn read(key: &Key, line: &str) -> Result<Self, String> {
         match key {
             Key::Service(_) => {
                 let shape: ServiceShape =

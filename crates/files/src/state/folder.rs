@@ -27,6 +27,9 @@ pub(crate) trait Folder: fmt::Debug + Send {
     /// Puts a file in the place of another one.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Gives a file a second name, in place of what may have that one.
+    fn link(&mut self, from: &str, to: &str) -> io::Result<()>;
+
     /// Removes a file. None of that name is fine.
     fn remove(&mut self, name: &str) -> io::Result<()>;
 
@@ -103,6 +106,22 @@ impl Folder for RealFolder {
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.remove(to)?;
+        match fs::hard_link(self.path.join(from), self.path.join(to)) {
+            // Not every file system has links, and a directory never has a second name.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+                ) =>
+            {
+                self.rename(from, to)
+            }
+            linked => linked,
+        }
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::entry::{Entry, Key};
-use super::folder::{Folder, Medium};
+use super::folder::{Folder, Medium, Print};
 
 /// The format of the journal.
 pub(crate) const FORMAT: u64 = 2;
@@ -36,6 +36,9 @@ pub(crate) const JOURNAL: &str = "state.journal";
 
 /// Its successor while that is written.
 pub(crate) const FRESH: &str = "state.journal.new";
+
+/// A journal that another process left in a directory which was made again meanwhile.
+pub(crate) const FOREIGN: &str = "state.journal.other";
 
 /// Changes of entries; `None`: it is gone.
 pub(crate) type Changes = BTreeMap<Key, Option<Entry>>;
@@ -59,6 +62,8 @@ pub(crate) struct Journal {
     size: u64,
     end: End,
     tail: Tail,
+    /// The file that was put in the place of the journal last.
+    placed: Option<Print>,
     /// No journal below this size is written anew.
     compact_from: u64,
 }
@@ -168,6 +173,7 @@ impl Journal {
             size: 0,
             end: End::default(),
             tail: Tail::Lost,
+            placed: None,
             compact_from: COMPACT_FROM,
         };
         journal.rewrite(entries, migrated)?;
@@ -193,6 +199,7 @@ impl Journal {
             entries,
             end: reading.end,
             tail: Tail::Uncut(medium),
+            placed: None,
             compact_from: COMPACT_FROM,
         };
         // A file system that is full or broken right now must not keep anything from being served:
@@ -224,6 +231,23 @@ impl Journal {
             };
         }
         Ok(())
+    }
+
+    /// Makes sure that the journal is in its directory, which was another one for a while. What is
+    /// there under its name and is not this one is put aside.
+    pub(crate) fn reinstate(&mut self) -> Result<(), Fault> {
+        let there = self.folder.print(JOURNAL);
+        let is_ours = match &self.tail {
+            Tail::Clean(medium) | Tail::Uncut(medium) => medium.print() == there,
+            Tail::Lost => false,
+        };
+        if is_ours {
+            return Ok(());
+        }
+        // An attempt before this one may have put ours there, and not for certain.
+        let is_foreign = there.is_some() && there != self.placed;
+        self.tail = Tail::Lost;
+        self.replace(&Changes::new(), None, is_foreign)
     }
 
     /// Writes the journal anew as soon as it is worth it, however small it is.
@@ -271,7 +295,25 @@ impl Journal {
 
     /// Writes everything anew.
     fn rewrite(&mut self, changes: &Changes, migrated: Option<String>) -> Result<(), Fault> {
-        let (medium, end, sizes) = match self.write_fresh(changes, migrated) {
+        self.replace(changes, migrated, false)
+    }
+
+    /// Writes everything, and puts it in the place of what is there, which keeps another name if it
+    /// is to be put aside: at no time is there no journal.
+    fn replace(
+        &mut self,
+        changes: &Changes,
+        migrated: Option<String>,
+        puts_aside: bool,
+    ) -> Result<(), Fault> {
+        let written = self.write_fresh(changes, migrated).and_then(|written| {
+            if puts_aside {
+                let linked = self.folder.link(JOURNAL, FOREIGN);
+                linked.map_err(fault(JOURNAL, "can't be put aside"))?;
+            }
+            Ok(written)
+        });
+        let (medium, end, sizes) = match written {
             Ok(written) => written,
             Err(fault) => {
                 let _ = self.folder.remove(FRESH);
@@ -283,6 +325,7 @@ impl Journal {
         self.folder
             .rename(FRESH, JOURNAL)
             .map_err(fault(JOURNAL, "can't be replaced"))?;
+        self.placed = medium.print();
         self.folder
             .sync()
             .map_err(fault(JOURNAL, "can't be replaced for good"))?;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::folder::{Folder, Medium};
+use super::folder::{Folder, Medium, Print};
 use super::{Remembered, StateDir, StateError};
 
 /// What happens at one operation.
@@ -72,15 +72,20 @@ impl Sim {
     /// A disk that holds one file.
     pub(crate) fn holding(name: &str, bytes: &[u8]) -> Self {
         let sim = Self::default();
-        let mut disk = sim.disk();
+        sim.put(name, bytes);
+        sim
+    }
+
+    /// Puts a file of another program there.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
+        let mut disk = self.disk();
         disk.files.push(Content {
             durable: bytes.to_vec(),
             pending: Vec::new(),
         });
-        disk.durable.insert(name.to_owned(), 0);
-        disk.names.insert(name.to_owned(), 0);
-        drop(disk);
-        sim
+        let file = disk.files.len() - 1;
+        disk.durable.insert(name.to_owned(), file);
+        disk.names.insert(name.to_owned(), file);
     }
 
     /// Opens a state directory on it, as a process does that starts.
@@ -247,6 +252,26 @@ impl Folder for Sim {
         })
     }
 
+    fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.operate(|disk, trouble| {
+            if trouble == Some(Trouble::Fails) {
+                return Err(broken());
+            }
+            if disk.is_full {
+                return Err(full());
+            }
+            let file = *disk.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+            disk.names.insert(to.to_owned(), file);
+            Ok(())
+        })
+    }
+
+    fn print(&self, name: &str) -> Option<Print> {
+        let disk = self.disk();
+        let file = *disk.names.get(name)?;
+        disk.print(file)
+    }
+
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
             if trouble == Some(Trouble::Fails) {
@@ -269,6 +294,10 @@ impl Folder for Sim {
 }
 
 impl Medium for Handle {
+    fn print(&self) -> Option<Print> {
+        self.sim.disk().print(self.file)
+    }
+
     fn write_at(&mut self, bytes: &[u8], place: u64) -> io::Result<usize> {
         self.sim.operate(|disk, trouble| {
             if disk.is_full {
@@ -324,6 +353,11 @@ impl Medium for Handle {
 // === impl Disk ===
 
 impl Disk {
+    fn print(&self, file: usize) -> Option<Print> {
+        let length = self.files.get(file)?.seen().len();
+        Some((0, file as u64, length as u64))
+    }
+
     /// The disk after a power cut of which so much of what was not synced is left.
     fn after(&self, keeps_names: bool, left: impl Fn(&Content) -> Vec<Operation>) -> Self {
         let files = self.files.iter().map(|file| Content {

@@ -381,3 +381,53 @@ fn a_journal_that_is_removed_replaced_or_cut_off_underneath_is_written_again() {
         assert_eq!(found, [row("dns"), row("web")]);
     }
 }
+
+#[test]
+fn a_directory_that_is_removed_is_made_again_with_all_that_is_remembered() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("state");
+    let (mut state, _) = StateDir::open(&folder).unwrap();
+    write(&mut state, &[row("web")]);
+    assert!(!state.keep_hold().unwrap());
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(state.keep_hold().unwrap());
+    assert!(!state.keep_hold().unwrap());
+    assert!(matches!(hold(&folder), Err(StateError::InUse { .. })));
+    assert_eq!(mode(&folder), FOLDER_MODE);
+    // The same where what is written next finds it gone.
+    fs::remove_dir_all(&folder).unwrap();
+    write(&mut state, &[row("dns")]);
+    // Without its lock only.
+    fs::remove_file(folder.join(LOCK)).unwrap();
+    assert!(state.keep_hold().unwrap());
+    assert!(matches!(hold(&folder), Err(StateError::InUse { .. })));
+    drop(state);
+    assert_eq!(rows_in(&folder).unwrap(), [row("dns"), row("web")]);
+    assert!(!folder.join(journal::FOREIGN).exists());
+}
+
+#[test]
+fn a_directory_that_another_process_holds_by_now_is_not_written_to() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("state");
+    let (mut state, _) = StateDir::open(&folder).unwrap();
+    write(&mut state, &[row("web")]);
+    fs::remove_dir_all(&folder).unwrap();
+    let (mut second, remembered) = StateDir::open(&folder).unwrap();
+    assert!(remembered.services.is_empty());
+    write(&mut second, &[row("dns")]);
+    let theirs = fs::read(folder.join(journal::JOURNAL)).unwrap();
+    assert!(matches!(state.keep_hold(), Err(StateError::InUse { .. })));
+    let changes = Changes::from([(Entry::Service(Arc::new(row("new"))).key(), None)]);
+    assert!(matches!(
+        state.commit(&changes),
+        Err(StateError::InUse { .. })
+    ));
+    assert_eq!(fs::read(folder.join(journal::JOURNAL)).unwrap(), theirs);
+    // Once that one has ended, this one goes on, and what that one wrote is not lost.
+    drop(second);
+    assert!(state.keep_hold().unwrap());
+    assert_eq!(fs::read(folder.join(journal::FOREIGN)).unwrap(), theirs);
+    drop(state);
+    assert_eq!(rows_in(&folder).unwrap(), [row("web")]);
+}

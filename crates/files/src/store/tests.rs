@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use landfall_engine::report::Report;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::IngressAddress;
+use landfall_model::status::{ACCEPTED_VERSION, INSTANCE, IngressAddress};
 use landfall_model::wire;
 
 use super::*;
-use crate::state::Remembered;
 use crate::state::sim::{Sim, Trouble};
+use crate::state::{Entry, Key, Remembered};
 
 fn key(name: &str) -> ServiceKey {
     ServiceKey::new("default", name)
@@ -47,7 +48,7 @@ fn store_in(state: Option<StateDir>, names: impl IntoIterator<Item = String>) ->
         rows.insert(key(&name), Arc::new(shape.into_row().unwrap()));
     }
     let store = ManifestStore::new(Registry::default(), state);
-    store.change(|registry| registry.want(rows, |_| false, |_| Vec::new(), Timestamp::now()));
+    store.change(|registry| registry.want_all(rows, |_| false, |_| Vec::new(), Timestamp::now()));
     store
 }
 
@@ -85,6 +86,32 @@ async fn what_a_write_returned_from_is_on_the_disk() {
     assert_eq!(remembered(folder.path())["web"].status, status(2));
     store.remove_finalizer(&key("web"), &uid()).await.unwrap();
     assert!(!remembered(folder.path())["web"].finalized);
+}
+
+#[tokio::test]
+async fn a_finalizer_and_the_status_that_comes_with_it_are_one_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(Some(folder.path()), ["web".to_owned()]);
+    store.flush(true).await;
+    let commits = || {
+        let journal = std::fs::read_to_string(folder.path().join("state.journal")).unwrap();
+        journal.matches("{\"commit\":").count()
+    };
+    let before = commits();
+    let row = store.with(|registry| registry.take_changed().pop().unwrap().1.unwrap());
+    Report::add_finalizer(&store, &row, Some(&status(2)))
+        .await
+        .unwrap();
+    assert_eq!(commits(), before + 1);
+    let record = &remembered(folder.path())["web"];
+    assert!(record.finalized);
+    assert_eq!(record.status, status(2));
+    // Also on one that has its finalizer already.
+    Report::add_finalizer(&store, &row, Some(&status(3)))
+        .await
+        .unwrap();
+    assert_eq!(commits(), before + 2);
+    assert_eq!(remembered(folder.path())["web"].status, status(3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -337,4 +364,43 @@ async fn a_service_that_is_not_there_takes_no_report() {
     let added = store.add_finalizer(&key("web"), &uid(), None).await;
     assert!(matches!(added, Err(StoreError::Outdated { .. })));
     store.remove_finalizer(&key("web"), &uid()).await.unwrap();
+}
+
+#[test]
+fn a_restart_writes_nothing_of_what_did_not_change() {
+    let text = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: b}\nspec:\n  \
+                type: LoadBalancer\n  ports:\n  - port: 80\n";
+    let objects = crate::manifest::read(&"web.yaml".into(), text).objects;
+    let Some(crate::manifest::Object::Service(row)) = objects.first().map(|it| &it.object) else {
+        panic!("no Service");
+    };
+    let wanted = || std::iter::once((row.key.clone(), Some(row.clone()))).collect();
+    let no_doubt = |_: &ServiceKey| false;
+    let mut first = Registry::default();
+    first.want(wanted(), no_doubt, |_| Vec::new(), Timestamp::now());
+    let mut status = status(2);
+    status.marks = [(INSTANCE, "local"), (ACCEPTED_VERSION, "{}")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    let requests = [Request {
+        key: row.key.clone(),
+        uid: row.uid.clone(),
+        write: Write::Finalizer(Some(status)),
+    }];
+    let batch = first.begin(&requests, Timestamp::now());
+    first.finish(&requests, batch);
+    let (key, record) = first.take_changed().pop().unwrap();
+    let key = Key::Service(key);
+    let line = key.line(record.map(Entry::Service).as_ref());
+    let Entry::Service(back) = Entry::read(&key, &line).unwrap() else {
+        panic!("no Service");
+    };
+    let mut second = Registry::new(Remembered {
+        services: vec![back],
+        ..Remembered::default()
+    });
+    second.want(wanted(), no_doubt, |_| Vec::new(), Timestamp::now());
+    let after = second.take_changed().pop().unwrap().1.unwrap();
+    assert!(after.source.is_some());
+    assert!(!second.has_unwritten());
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn row_32_required_dual_stack_gives_ipv4_before_ipv6() {
-    let mut allocator = allocator([pool("a", "fd00::/120, 10.0.0.0/24")]);
+    let mut allocator = allocator([pool("a", "fd00::-fd00::ff, 10.0.0.0/24")]);
     let families =
         WantedFamilies::of_service(&[Family::V6, Family::V4], FamilyPolicy::RequireDualStack)
             .unwrap();
@@ -34,8 +34,8 @@ fn row_33_required_dual_stack_is_refused_by_a_pool_of_one_family() {
 fn row_34_preferred_dual_stack_chooses_the_pool_with_both() {
     let mut allocator = allocator([
         pool("a4", "10.0.0.0/24"),
-        pool("b6", "fd00::/120"),
-        pool("c", "10.0.1.0/24, fd01::/120"),
+        pool("b6", "fd00::-fd00::ff"),
+        pool("c", "10.0.1.0/24, fd01::-fd01::ff"),
     ]);
     assert_eq!(
         allocator.give(&svc("web").prefer_dual(Family::V4)),
@@ -45,7 +45,7 @@ fn row_34_preferred_dual_stack_chooses_the_pool_with_both() {
 
 #[test]
 fn row_35_preferred_dual_stack_falls_back_to_the_first_family() {
-    let mut allocator = allocator([pool("a4", "10.0.0.0/24"), pool("b6", "fd00::/120")]);
+    let mut allocator = allocator([pool("a4", "10.0.0.0/24"), pool("b6", "fd00::-fd00::ff")]);
     let proposal = allocator
         .settle(&svc("web").prefer_dual(Family::V6))
         .unwrap();
@@ -65,7 +65,7 @@ fn row_37_a_service_with_one_address_does_not_jump_to_a_new_dual_pool() {
     let request = svc("web").prefer_dual(Family::V4);
     allocator.give(&request);
     allocator.set_pools(pool_set([
-        pool("dual", "10.0.1.0/24, fd00::/120"),
+        pool("dual", "10.0.1.0/24, fd00::-fd00::ff"),
         pool("single", "10.0.0.0/24"),
     ]));
     let proposal = allocator.settle(&request).unwrap();
@@ -78,7 +78,7 @@ fn row_38_preferring_both_on_a_single_stack_cluster_settles_at_one_address() {
     // The reference gives one, then two, then none, for ever.
     let families =
         WantedFamilies::of_service(&[Family::V4], FamilyPolicy::PreferDualStack).unwrap();
-    let mut allocator = allocator([pool("dual", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("dual", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").families(families);
     assert_eq!(allocator.give(&request), ips("10.0.0.0"));
     for _ in 0..100 {
@@ -107,7 +107,7 @@ fn row_39_requiring_both_with_one_cluster_address_is_refused() {
 #[test]
 fn a_pool_without_the_family_says_so() {
     // The reference says "not allowed" of an address that is not there.
-    let allocator = allocator([pool("six", "fd00::/120")]);
+    let allocator = allocator([pool("six", "fd00::-fd00::ff")]);
     let refusal = allocator.propose(&svc("web").in_pool("six")).unwrap_err();
     assert_eq!(refusal.to_string(), "pool six has no IPv4");
 }

@@ -44,13 +44,13 @@ pub(super) fn pools(number: usize) -> Vec<PoolSpec> {
     match number {
         0 => vec![],
         1 => vec![
-            pool("a", "10.0.0.0/30, fd00::/126"),
+            pool("a", "10.0.0.0/30, fd00::-fd00::3"),
             pool("b", "10.0.1.0-10.0.1.2"),
         ],
         2 => vec![
             pool("a", "10.0.0.0/30").avoiding(),
             pool("b", "10.0.1.2/32, 10.0.1.0/31, fd01::/127").priority(3),
-            pool("c", "fd00::/64").manual(),
+            pool("c", "fd00::-fd00::ffff:ffff:ffff:ffff").manual(),
         ],
         3 => vec![
             pool("b", "10.0.0.0-10.0.0.2, fd00::/127").services_with(selector("l=l")),
@@ -59,7 +59,7 @@ pub(super) fn pools(number: usize) -> Vec<PoolSpec> {
         ],
         _ => vec![
             pool("z", "fd00::1-fd00::2, 10.0.0.1/32"),
-            pool("a", "10.0.1.1/32, fd01::/48"),
+            pool("a", "10.0.1.1/32, fd01::-fd01:0:0:ffff:ffff:ffff:ffff:ffff"),
         ],
     }
 }

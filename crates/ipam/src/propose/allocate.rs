@@ -79,11 +79,11 @@ impl Case<'_> {
                 .is_some_and(|(of, _)| of == pool)
                 && allocator.judge(request, pool, *address).is_ok()
         });
-        own.or_else(|| {
-            allocator
-                .state(pool)?
-                .offer(family, &request.claimant.terms)
-        })
+        let state = allocator.state(pool)?;
+        let shareable =
+            |address: &IpAddr| allocator.judge_sharing(&request.claimant, *address).is_ok();
+        own.or_else(|| state.shared(family, &request.claimant).filter(shareable))
+            .or_else(|| state.free(family))
     }
 
     /// What a pool that admits the Service can't give.

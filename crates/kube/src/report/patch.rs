@@ -14,9 +14,10 @@
 use std::collections::BTreeMap;
 
 use landfall_model::reason::Code;
+use landfall_model::recorded::{RECORDED, keep_vouched};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::{Condition, ConditionType, INSTANCE, ServiceStatus, marks_of};
-use landfall_model::wire::{self, IngressShape, ServiceStatusShape};
+use landfall_model::wire::{self, ConditionShape, IngressShape, ServiceStatusShape};
 use serde_json::{Value, json};
 
 /// The status as it is in the API server, as far as we know.
@@ -29,6 +30,8 @@ pub(super) struct Live {
     pub(super) finalized: bool,
     /// Annotations of ours.
     pub(super) marks: BTreeMap<String, String>,
+    /// What vouches for them.
+    pub(super) recorded: Option<String>,
 }
 
 // === impl Live ===
@@ -42,24 +45,30 @@ impl Live {
             conditions: row.status.conditions.clone(),
             finalized: row.finalized,
             marks: row.status.marks.clone(),
+            recorded: row.recorded.as_deref().map(str::to_owned),
         }
     }
 
     /// As the API server answered.
-    pub(super) fn of_answer(service: wire::Service) -> Self {
+    pub(super) fn of_answer(mut service: wire::Service) -> Self {
         let finalized = service
             .metadata
             .finalizers
             .iter()
             .any(|it| it == landfall_model::status::FINALIZER);
         let ingress = service.status.load_balancer.ingress.clone();
-        let marks = marks_of(&service.metadata.annotations);
+        let recorded = service.status.recorded().map(str::to_owned);
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        let annotations = &mut service.metadata.annotations;
+        keep_vouched(uid, annotations, recorded.as_deref());
+        let marks = marks_of(annotations);
         Self {
             version: service.metadata.resource_version,
             ingress,
             conditions: service.status.into_status().conditions,
             finalized,
             marks,
+            recorded,
         }
     }
 
@@ -95,6 +104,11 @@ pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Op
         if there && wanted.condition(kind).is_none() {
             conditions.push(json!({"$patch": "delete", "type": kind.as_str()}));
         }
+    }
+    let recorded = ConditionShape::recorded(uid, wanted);
+    if recorded.as_ref().map(|it| &it.message) != live.recorded.as_ref() {
+        let gone = || json!({"$patch": "delete", "type": RECORDED});
+        conditions.push(recorded.map_or_else(gone, |it| json!(it)));
     }
     let marks = marks_patch(live, wanted);
     if !changed && conditions.is_empty() && marks.is_empty() {

@@ -171,3 +171,138 @@ fn the_secret_of_a_version_that_is_served_in_place_of_the_newest_is_followed() {
         ["watch shop/newest", "watch shop/served"]
     );
 }
+
+fn few() -> Wishes {
+    Wishes {
+        limits: Limits {
+            certificates_per_service: 3,
+            secrets_per_namespace: 2,
+            secrets: 2,
+            ..Limits::default()
+        },
+        ..Wishes::default()
+    }
+}
+
+/// Orders as words; a Secret that is told of counts by its name.
+fn in_short(orders: &[Order]) -> Vec<String> {
+    orders
+        .iter()
+        .map(|order| match order {
+            Order::Tell(Fact::Secret(row)) => {
+                let why = row.certificate.as_ref().unwrap_err();
+                assert!(why.contains("too many Secrets"), "{why}");
+                format!("refuse {}", row.key)
+            }
+            Order::Tell(Fact::SecretGone(key)) => format!("nothing of {key}"),
+            _ => words(std::slice::from_ref(order)).remove(0),
+        })
+        .collect()
+}
+
+#[test]
+fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() {
+    let mut wishes = few();
+    let now = Instant::now();
+    let orders = wishes.take(naming("web", "a,b,c"), now);
+    assert_eq!(
+        in_short(&orders),
+        ["watch shop/a", "watch shop/b", "refuse shop/c"]
+    );
+    wishes.know(&key("a"));
+    assert_eq!(words(&wishes.know(&key("b"))), ["tell shop/web"]);
+    assert!(wishes.is_settled());
+    // Another namespace has its own, whatever there are in all.
+    let other = svc("x").in_namespace("other").port(443);
+    let other = Fact::Service(other.annotated("landfall.dev/tls-secret", "d").row());
+    assert_eq!(in_short(&wishes.take(other, now)), ["watch other/d"]);
+    // What is given back is used for what was refused.
+    wishes.take(naming("web", "b,c"), now);
+    let orders = wishes.take(naming("web", "c,b"), now);
+    assert_eq!(in_short(&orders), ["tell shop/web"]);
+    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "web")), now);
+    assert!(wishes.refused.is_empty());
+    assert_eq!(wishes.watched.len(), 1);
+    assert!(in_short(&orders).contains(&"gone shop/web".to_owned()));
+}
+
+#[test]
+fn a_refused_secret_is_watched_once_there_is_room() {
+    let mut wishes = few();
+    let now = Instant::now();
+    wishes.take(naming("one", "a"), now);
+    wishes.take(naming("two", "b"), now);
+    let orders = wishes.take(naming("three", "c"), now);
+    assert_eq!(in_short(&orders), ["refuse shop/c", "tell shop/three"]);
+    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "one")), now);
+    assert_eq!(
+        in_short(&orders),
+        [
+            "unwatch shop/a",
+            "nothing of shop/c",
+            "watch shop/c",
+            "gone shop/one"
+        ]
+    );
+    // One that was refused and is named no more leaves nothing behind.
+    wishes.take(naming("four", "d"), now);
+    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "four")), now);
+    assert_eq!(in_short(&orders), ["nothing of shop/d", "gone shop/four"]);
+}
+
+#[test]
+fn no_more_secrets_of_a_service_are_watched_than_it_may_name() {
+    let mut wishes = Wishes {
+        limits: Limits {
+            certificates_per_service: 2,
+            ..Limits::default()
+        },
+        ..Wishes::default()
+    };
+    let orders = wishes.take(naming("web", "a,b,c,d"), Instant::now());
+    assert_eq!(in_short(&orders), ["watch shop/a", "watch shop/b"]);
+}
+
+#[test]
+fn facts_cost_the_same_however_many_secrets_are_refused() {
+    let looks = |refused: usize| {
+        let mut wishes = few();
+        let now = Instant::now();
+        wishes.take(naming("web", "a,b"), now);
+        for number in 0..refused {
+            let name = format!("greedy-{number}");
+            wishes.take(naming(&name, &format!("secret-{number}")), now);
+        }
+        let before = wishes.looks;
+        wishes.take(naming("web", "a,b"), now);
+        assert_eq!(wishes.looks, before, "nothing was given back");
+        wishes.take(Fact::ServiceGone(key("web")), now);
+        wishes.looks - before
+    };
+    // One for each of the two that are watched in their place, and one to see that there is no
+    // room.
+    assert_eq!(looks(3), 3);
+    assert_eq!(looks(300), 3);
+}
+
+#[test]
+fn the_version_on_record_keeps_no_more_secrets_watched_than_a_service_may_name() {
+    let names: Vec<String> = (0..9).map(|number| format!("s{number}")).collect();
+    let version = svc("web").in_namespace("shop").port(443);
+    let version = version.annotated("landfall.dev/tls-secret", &names.join(","));
+    let text = wire::accepted_to_text(&version.row()).unwrap();
+    let newest = svc("web").in_namespace("shop").port(443).with(|row| {
+        row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
+    });
+    let mut wishes = few();
+    let orders = wishes.take(Fact::Service(newest.row()), Instant::now());
+    assert_eq!(
+        in_short(&orders),
+        [
+            "watch shop/s0",
+            "watch shop/s1",
+            "refuse shop/s2",
+            "tell shop/web"
+        ]
+    );
+}

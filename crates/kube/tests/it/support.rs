@@ -154,6 +154,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::NamespaceGone(name) => format!("-Namespace {name}"),
         Fact::Secret(row) => format!("+Secret {}", row.key),
         Fact::SecretGone(key) => format!("-Secret {key}"),
+        Fact::SecretsUnavailable => "no Secrets".to_owned(),
         Fact::Pool(row) => format!("+Pool {}", row.name),
         Fact::PoolGone(name) => format!("-Pool {name}"),
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),

@@ -98,7 +98,9 @@ async fn take_over(
         records_accepted: false,
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin_names: Vec::new(),
+        admin_token: None,
         workers: None,
+        access_log: crate::cli::AccessLogArgs::default(),
     };
     let (guard, role) = (election.guard(), election.role());
     let instance = controller::on_cluster(options, connection, identity, guard, Some(role)).await?;

@@ -11,7 +11,7 @@ use landfall_config::pools;
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
-use super::{DEFAULT_ADMIN, InstancesArgs, LogFormat};
+use super::{AccessLogFormat, DEFAULT_ADMIN, InstancesArgs, LogFormat};
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -107,13 +107,12 @@ pub struct ControllerArgs {
     pub lease_name: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// Where what is served on this machine is remembered, so that a start while the API server is
+    /// away serves it again; nothing is remembered unless given
+    #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
+    pub state: Option<PathBuf>,
     /// Where health, metrics, JSON and the status page answer
-    #[arg(
-        long,
-        value_name = "ADDR",
-        default_value = "0.0.0.0:9640",
-        env = "LANDFALL_ADMIN"
-    )]
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
     #[command(flatten)]
     pub run: RunArgs,
@@ -155,12 +154,55 @@ pub struct RunArgs {
     /// A name under which the admin endpoint may be asked, beside its address; may be repeated
     #[arg(long, value_name = "NAME")]
     pub admin_name: Vec<String>,
+    /// A file with a token that the admin endpoint asks for, except for probes and metrics
+    #[arg(long, value_name = "FILE", env = "LANDFALL_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
     /// Threads that carry traffic; one per core unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
+    #[command(flatten)]
+    pub access_log: AccessLogArgs,
     /// How long connections may go on after a stop was asked for
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace: u64,
+}
+
+/// What is noted of traffic.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AccessLogArgs {
+    /// A file that gets a line for each request, connection and UDP flow that is over; `-` is
+    /// standard output. One that was moved away is made again
+    #[arg(id = "access_log", long = "access-log", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How these lines look
+    #[arg(
+        id = "access_log_format",
+        long = "access-log-format",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: AccessLogFormat,
+    /// The share of lines that is written, from 0 to 1; those that tell of a failure always are
+    #[arg(
+        id = "access_log_sample",
+        long = "access-log-sample",
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        value_parser = share
+    )]
+    pub sample: f64,
+    /// Keep the part of targets behind `?`, which may hold secrets
+    #[arg(id = "access_log_query", long = "access-log-query")]
+    pub query: bool,
+}
+
+/// Returns a number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let fits = (0.0..=1.0).contains(&number);
+    fits.then_some(number)
+        .ok_or_else(|| "write a number from 0 to 1".to_owned())
 }
 
 /// Returns the ranges of a pool as they were written, if the provider takes them.

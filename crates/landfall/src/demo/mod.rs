@@ -63,7 +63,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         records_accepted: true,
         admin,
         admin_names: Vec::new(),
+        admin_token: None,
         workers: None,
+        access_log: crate::cli::AccessLogArgs::default(),
     };
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop

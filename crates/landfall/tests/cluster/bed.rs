@@ -156,8 +156,17 @@ pub fn writes(audit: &Audit) -> Vec<AuditEntry> {
     audit.writes_of(USER).unwrap()
 }
 
-/// A configuration with one instance that serves everything from one range.
+/// A configuration with one instance that serves everything from one range. Members of tests are on
+/// loopback, which has to be allowed by itself.
 pub fn only(pool: &str) -> String {
+    format!("{}    {TEST_MEMBERS}\n", without_annotations(pool))
+}
+
+/// Lets annotations name members of tests.
+pub const TEST_MEMBERS: &str = "members: {annotations: [127.0.0.0/8, 10.77.0.0/16]}";
+
+/// The same as shipped: annotations name no members.
+pub fn without_annotations(pool: &str) -> String {
     format!(
         "instances:\n  - name: local\n    provider: local\n    default: true\n    pools:\n      \
          - name: all\n        addresses: [{pool}]\n"

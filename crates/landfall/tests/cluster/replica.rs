@@ -112,6 +112,12 @@ impl Replica {
         log.lines().filter(is_step).count()
     }
 
+    /// Whether its log has this text.
+    pub fn said(&self, text: &str) -> bool {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.contains(text)
+    }
+
     /// The value of a metric, all its labels added up.
     pub async fn metric(&self, name: &str) -> f64 {
         let (_, text) = traffic::http(self.admin, "/metrics").await.unwrap();

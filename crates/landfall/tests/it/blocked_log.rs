@@ -38,7 +38,7 @@ fn full_disk() -> Stdio {
 }
 
 /// Follows edits, serves what is new, is healthy, and ends when asked to.
-async fn works(mut lab: Lab) {
+pub async fn works(mut lab: Lab) {
     let backend = Backend::lines("pod", lab.ranges.backend(1, 80)).await;
     let web = |port| svc("web").tcp(port).members(&[backend.address]).yaml();
     lab.write("web.yaml", &web(8080));

@@ -1,7 +1,7 @@
 //! Files that can't be read, or not quite: what they held before goes on being served.
 
 use landfall_model::reason::{Code, Severity};
-use landfall_model::view::InstanceView;
+use landfall_model::view::{InstanceView, ServiceView};
 
 use crate::client;
 use crate::lab::Lab;
@@ -95,4 +95,47 @@ async fn a_pool_that_is_written_wrongly_stays_as_it_was() {
     );
     scene.lab.write("pool.yaml", &good);
     scene.healed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_stands_in_two_files_says_so_itself() {
+    let scene = Scene::set().await;
+    scene.lab.write("web.yaml", &scene.web().yaml());
+    let target = scene.healed().await;
+    scene.lab.write("zweb.yaml", &scene.web().yaml());
+    let told = |service: &ServiceView| {
+        let mut reasons = service.reasons.iter();
+        reasons.any(|reason| reason.code == Code::DuplicateObject)
+    };
+    let web = scene
+        .lab
+        .until("default/web", "tells of its double", told)
+        .await;
+    assert_eq!(at(&web, 8080), target);
+    for arguments in [
+        &["explain", "default/web"][..],
+        &["get", "services", "-o", "wide"],
+    ] {
+        let ended = scene.lab.landfall(arguments, &[]).await;
+        assert!(ended.stdout.contains("DuplicateObject"), "{}", ended.stdout);
+    }
+    scene.lab.remove("zweb.yaml");
+    assert_eq!(scene.healed().await, target);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manifest_that_becomes_a_directory_withdraws_nothing() {
+    let scene = Scene::set().await;
+    let good = scene.web().yaml();
+    scene.lab.write("web.yaml", &good);
+    let target = scene.healed().await;
+    scene.lab.remove("web.yaml");
+    std::fs::create_dir(scene.lab.file("web.yaml")).unwrap();
+    let problem = scene.lab.problem(Code::InvalidManifest).await;
+    assert!(problem.message.contains("it is a directory"), "{problem}");
+    assert_eq!(client::who(target).await.unwrap(), "pod");
+    scene.witness_serves().await;
+    std::fs::remove_dir(scene.lab.file("web.yaml")).unwrap();
+    scene.lab.write("web.yaml", &good);
+    assert_eq!(scene.healed().await, target);
 }

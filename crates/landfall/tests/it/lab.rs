@@ -265,6 +265,11 @@ impl Lab {
         running.admin.expect("it has said where it answers")
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.running.as_ref().expect("it runs").child.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         let child = &self.running.as_ref().expect("it runs").child;
         let pid = Pid::from_child(child);

@@ -9,7 +9,9 @@
 #[path = "../support/simulated.rs"]
 mod simulated;
 
+mod access_log;
 mod adopt;
+mod attacks;
 mod backend;
 mod blocked_log;
 mod broken_files;
@@ -37,6 +39,7 @@ mod refusals;
 mod requests;
 mod restart;
 mod scene;
+mod shortage;
 mod signals;
 mod takeover;
 mod traffic;

@@ -73,6 +73,11 @@ const ADVICE: &[(Code, &str)] = &[
         "Put a PEM chain into `tls.crt` and its own private key into `tls.key`. The last good \
          certificate is presented on.",
     ),
+    (
+        Code::MembersNotVerified,
+        "Nothing, if the network to the members is trusted. Else name the authority of their \
+         certificates in `landfall.dev/member-ca-secret`, and write `verify`.",
+    ),
     (Code::InvalidAddress, "Write an IPv4 or IPv6 address."),
     (
         Code::AddressNotInPool,
@@ -81,12 +86,13 @@ const ADVICE: &[(Code, &str)] = &[
     (
         Code::AddressInUse,
         "Ask for another address, delete the Service that holds it, or give both one sharing key and \
-         different ports.",
+         different ports. A Service of another namespace is not named.",
     ),
     (
         Code::AddressNotShareable,
         "Give both Services the same sharing key and different ports; with `externalTrafficPolicy: \
-         Local` also the same selector.",
+         Local` also the same selector. Services of two namespaces share only where the pool says \
+         `shareAcrossNamespaces`.",
     ),
     (
         Code::AddressAvoided,
@@ -99,6 +105,11 @@ const ADVICE: &[(Code, &str)] = &[
     (
         Code::NoAddressOfFamily,
         "Add addresses of the family that is named to a pool that serves the Service.",
+    ),
+    (
+        Code::LimitReached,
+        "Ask for less, or raise the limit that the remedy names in `limits` of landfall.yaml. Watch \
+         `landfall_reasons{code=\"LimitReached\"}` to know of it.",
     ),
     (
         Code::PoolExhausted,
@@ -142,6 +153,12 @@ const ADVICE: &[(Code, &str)] = &[
     (
         Code::ListenFailed,
         "The message holds what the system said; often it is the limit of open files.",
+    ),
+    (
+        Code::Overloaded,
+        "Raise the limit of open files (`LimitNOFILE=`), or for UDP the range \
+         `net.ipv4.ip_local_port_range`. Find who takes so many: `landfall_listener_connections_open`, \
+         and connection limits of Services.",
     ),
     (
         Code::NoEndpoints,
@@ -201,6 +218,11 @@ const ADVICE: &[(Code, &str)] = &[
         "See the reason beside the endpoint: mostly an address of another family, or a port that does \
          not exist.",
     ),
+    (
+        Code::MemberNotAllowed,
+        "Name members by addresses that are not this machine's own, or let the instance have them: \
+         `members` in landfall.yaml.",
+    ),
     (Code::Progressing, "Wait."),
     (
         Code::ProviderFailed,
@@ -234,6 +256,11 @@ const ADVICE: &[(Code, &str)] = &[
         Code::StateNotWritten,
         "Make room on the disk or mend the permissions of the state directory, before the next \
          restart.",
+    ),
+    (
+        Code::LastKnownState,
+        "See why the API server can't be reached. Changes since then are seen once it answers; \
+         ports that end TLS are opened then, too.",
     ),
     (
         Code::ChangeHeldBack,

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
 use landfall_model::reason::Code;
 use landfall_model::status::ConditionType;
 use landfall_model::view::ServiceView;
 use rcgen::{CertificateParams, KeyPair};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
@@ -19,14 +23,14 @@ use crate::look::{at, condition, listener};
 use crate::manifest::{slice, svc, tls_secret};
 
 /// A certificate of its own making for some names.
-struct Identity {
+pub struct Identity {
     chain: String,
     key: String,
     der: CertificateDer<'static>,
 }
 
 impl Identity {
-    fn of(names: &[&str]) -> Self {
+    pub fn of(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(names)
@@ -40,14 +44,24 @@ impl Identity {
         }
     }
 
-    fn secret(&self, name: &str) -> String {
+    pub fn secret(&self, name: &str) -> String {
         tls_secret(name, &self.chain, &self.key)
     }
 }
 
 /// Connects as `name`, trusting only these certificates.
-async fn tls(
+pub async fn tls(
     at: std::net::SocketAddr,
+    name: &str,
+    trusted: &[&Identity],
+    protocols: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    tls_over(client::connect(at).await?, name, trusted, protocols).await
+}
+
+/// The same over a connection that is there.
+pub async fn tls_over(
+    stream: TcpStream,
     name: &str,
     trusted: &[&Identity],
     protocols: &[&str],
@@ -61,7 +75,6 @@ async fn tls(
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let stream = client::connect(at).await?;
     TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
@@ -374,4 +387,99 @@ async fn a_certificate_that_is_gone_is_presented_on_and_members_follow() {
         it.reasons.is_empty()
     })
     .await;
+}
+
+/// A member that speaks TLS and answers each line with the same line. Ends with the test.
+async fn member_over_tls(address: std::net::SocketAddr, identity: &Identity) -> JoinSet<()> {
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.der.clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind(address).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            connections.spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let mut room = [0; 64];
+                while let Ok(count @ 1..) = stream.read(&mut room).await {
+                    if stream.write_all(&room[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    tasks
+}
+
+fn authority(name: &str, pem: &str) -> String {
+    let encoded = base64::engine::general_purpose::STANDARD.encode(pem);
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\ntype: Opaque\n\
+         data:\n  ca.crt: {encoded}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_verified_by_the_last_good_authority_of_a_secret() {
+    let lab = Lab::new();
+    let address = lab.ranges.backend(1, 3001);
+    let identity = Identity::of(&["line.default.svc"]);
+    let _member = member_over_tls(address, &identity).await;
+    let service = svc("line")
+        .port("line", "TCP", 8443)
+        .option("member-tls", "verify")
+        .option("member-ca-secret", "line-ca");
+    lab.write("line.yaml", &service.yaml());
+    lab.write(
+        "slice.yaml",
+        &slice("line", "line", "TCP", &[("a", address)]),
+    );
+    lab.write("secret.yaml", &authority("line-ca", &identity.chain));
+    let lab = lab.started().await;
+    let target = at(&lab.ready("default/line").await, 8443);
+    let echoes = async || {
+        let mut stream = client::connect(target).await?;
+        stream.write_all(b"hello").await?;
+        let mut room = [0; 5];
+        stream.read_exact(&mut room).await?;
+        Ok::<_, std::io::Error>(&room == b"hello")
+    };
+    assert!(echoes().await.unwrap());
+    for (spoil, code) in [
+        (authority("line-ca", "nonsense"), Code::InvalidCertificate),
+        (tls_secret("line-ca", "x", "y"), Code::InvalidCertificate),
+        (String::new(), Code::CertificateNotFound),
+    ] {
+        if spoil.is_empty() {
+            lab.remove("secret.yaml");
+        } else {
+            lab.write("secret.yaml", &spoil);
+        }
+        lab.reason("default/line", code).await;
+        assert!(echoes().await.unwrap(), "{code:?}");
+    }
+    // Another authority did not sign for this member.
+    let other = Identity::of(&["line.default.svc"]);
+    lab.write("secret.yaml", &authority("line-ca", &other.chain));
+    lab.until("default/line", "has nothing to say of its Secret", |it| {
+        it.reasons.iter().all(|reason| {
+            !matches!(
+                reason.code,
+                Code::InvalidCertificate | Code::CertificateNotFound
+            )
+        })
+    })
+    .await;
+    let refused = async { while echoes().await.is_ok() {} };
+    tokio::time::timeout(std::time::Duration::from_secs(30), refused)
+        .await
+        .expect("the old authority is still believed");
 }

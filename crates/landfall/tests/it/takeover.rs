@@ -193,6 +193,39 @@ async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how
     lab.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_directory_that_is_removed_is_made_again_and_can_be_taken_over() {
+    let (mut lab, _backends, target) = serving(&[]).await;
+    let (folder, state) = (lab.folder(), lab.state());
+    let door = state.join("takeover.sock");
+    let began = Instant::now();
+    while !door.exists() {
+        assert!(began.elapsed() < DEADLINE, "nothing can be taken over");
+        tokio::time::sleep(LOOK).await;
+    }
+    std::fs::remove_dir_all(&state).unwrap();
+    lab.logged(
+        "the state directory was removed or replaced; all that is remembered is in it again",
+    )
+    .await;
+    let journal = std::fs::read_to_string(state.join("state.journal")).unwrap();
+    assert!(journal.contains("default/web"), "{journal}");
+    let paths = [&folder, &state].map(|path| path.to_str().unwrap());
+    let ended = lab
+        .landfall(&["up", "-f", paths[0], "--state", paths[1]], &[])
+        .await;
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.stderr.contains("is in use by"), "{}", ended.stderr);
+    while !door.exists() {
+        assert!(began.elapsed() < DEADLINE * 2, "nothing can be taken over");
+        tokio::time::sleep(LOOK).await;
+    }
+    let mut old = lab.succeeded(&[]).await;
+    assert_eq!(Lab::end_of(&mut old).await.code(), Some(0));
+    assert_eq!(client::who(target).await.unwrap(), "pod");
+    lab.stop().await;
+}
+
 /// A process that is no child of the test; it ends with it.
 struct Stranger(rustix::process::Pid);
 

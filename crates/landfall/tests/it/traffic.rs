@@ -130,8 +130,8 @@ async fn only_allowed_sources_get_through_and_an_edit_changes_who() {
     lab.settled().await;
     assert_eq!(from(other).await.unwrap(), "a");
     assert!(from(one).await.is_err());
-    // Who is connected already stays so.
-    talk.say("after").await.unwrap();
+    // A connection from before ends, too.
+    assert!(talk.say("after").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,6 +72,8 @@ struct Notes {
     settled: BTreeMap<Uid, Settled>,
     /// What stood in statuses from which another program took it. The process that runs knows it.
     wiped: BTreeMap<Uid, Vec<IpAddr>>,
+    /// The same, while the process had just begun: it may know it or not.
+    unread: BTreeMap<Uid, Vec<IpAddr>>,
     pools: u32,
     /// The addresses of the pools, where all of them can be read.
     pooled: Option<Vec<IpAddr>>,
@@ -246,28 +248,46 @@ impl Judge {
         let mut notes = self.notes();
         notes.processes += 1;
         notes.since = Some(Instant::now());
+        notes.unread.clear();
         for uid in std::mem::take(&mut notes.wiped).into_keys() {
             notes.pasts.entry(uid).or_default().lost_records += 1;
         }
     }
 
     /// Another program has taken the addresses out of a status. A process that runs puts them back;
-    /// one that has just begun may not have read them before.
+    /// one that has just begun may not have read them before, and then nothing tells it of them.
     pub fn wiped(&self, old: &ServiceRow) {
         let mut notes = self.notes();
         let now = Instant::now();
-        if notes.since.is_some_and(|since| since + LAG > now) {
+        let recent = notes.since.is_some_and(|since| since + LAG > now);
+        if recent {
             notes.pasts.entry(old.uid.clone()).or_default().lost_records += 1;
         }
-        let wiped = notes.wiped.entry(old.uid.clone()).or_default();
-        wiped.extend(on_record(old));
+        let map = if recent {
+            &mut notes.unread
+        } else {
+            &mut notes.wiped
+        };
+        map.entry(old.uid.clone())
+            .or_default()
+            .extend(on_record(old));
     }
 
-    /// What is on record of a Service, or was until another program took it away.
+    /// What is on record of a Service, or was until another program took it from a process that
+    /// knows it.
     fn held(&self, row: &ServiceRow) -> Vec<IpAddr> {
         let mut held = on_record(row);
         held.extend(self.notes().wiped.get(&row.uid).into_iter().flatten());
         held
+    }
+
+    /// Whether a process may believe that a Service holds an address.
+    fn may_hold(&self, row: &ServiceRow, address: IpAddr) -> bool {
+        let unread = |notes: &Notes| {
+            let addresses = notes.unread.get(&row.uid);
+            addresses.is_some_and(|addresses| addresses.contains(&address))
+        };
+        self.held(row).contains(&address) || unread(&self.notes())
     }
 
     /// Something is written although nothing changes any more.
@@ -311,6 +331,7 @@ impl Judge {
         }
         let mut notes = self.notes();
         notes.wiped.remove(&new.uid);
+        notes.unread.remove(&new.uid);
         let process = notes.processes;
         let past = notes.pasts.entry(new.uid.clone()).or_default();
         match new.status.condition(ConditionType::Accepted) {
@@ -345,7 +366,7 @@ impl Judge {
         self.note(&format!("open {address} {key} for {uid:?}"));
         match row {
             None => self.violation(format!("{address} {key} opens for {uid:?}, which is gone")),
-            Some(row) if !self.held(row).contains(&address) => self.violation(format!(
+            Some(row) if !self.may_hold(row, address) => self.violation(format!(
                 "{address} {key} opens for {}, whose record names {:?}",
                 row.key,
                 on_record(row)

@@ -29,7 +29,7 @@ const FIRST: u64 = 0;
 /// Seeds of schedules that once found a violation. They mean something as long as `schedule` draws
 /// what it draws: a change there calls for a new search, and for other seeds here.
 const RECORDED: &[u64] = &[
-    31, 209, 555, 732, 966, 1_852, 4_590, 5_174, 8_892, 9_220, 9_829, 10_488,
+    31, 209, 555, 732, 966, 1_852, 4_479, 4_590, 5_174, 8_892, 9_220, 9_829, 10_488,
 ];
 
 fn number(name: &str) -> Option<u64> {

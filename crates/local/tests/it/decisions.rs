@@ -280,7 +280,7 @@ async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
         Some("web.example.com")
     );
     assert_eq!(published.ingress[0].ip, None);
-    let marks = BTreeMap::from([(HELD_ADDRESSES.to_owned(), "127.77.0.0,fd00::".to_owned())]);
+    let marks = BTreeMap::from([(HELD_ADDRESSES.to_owned(), "127.77.0.0,fd00::1".to_owned())]);
     assert_eq!(published.marks, marks);
     local.recorded(&intent.uid);
     let observed = local.observe(&intent).await.unwrap();
@@ -331,9 +331,9 @@ async fn dual_stack_opens_each_port_on_both_addresses() {
     assert_eq!(
         settle(&local, &wish(&row, &local)).await.unwrap(),
         [
-            "claim 127.77.0.0, fd00:: from pool default",
+            "claim 127.77.0.0, fd00::1 from pool default",
             "open 127.77.0.0:80/TCP (stream, 0 members)",
-            "open [fd00::]:80/TCP (stream, 0 members)",
+            "open [fd00::1]:80/TCP (stream, 0 members)",
         ]
     );
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use landfall_engine::{World, resolve};
 use landfall_local::Local;
-use landfall_model::intent::Intent;
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::limits::Limits;
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::{Applied, Provider};
 use landfall_model::reason::Code;
@@ -132,6 +133,53 @@ async fn a_port_that_passed_to_another_service_is_not_closed_by_the_earlier_one(
     assert_eq!((ports("a"), ports("b")), (vec![8082], vec![8081, 8083]));
 }
 
+/// Opens what a Service wants, as far as that may be.
+async fn opened_by(local: &Local, intent: &Intent) -> Result<(), Code> {
+    let observed = local.observe(intent).await.unwrap();
+    for planned in local.plan(intent, &observed).unwrap().steps {
+        let applied = local.apply(&planned.step).await;
+        applied.map_err(|error| error.reason.code)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_that_served_before_a_restart_keeps_its_place_also_in_plans() {
+    let Machine {
+        proxy,
+        local,
+        address,
+    } = Machine::start("127.78.1.9");
+    let limits = Limits {
+        ports_per_namespace: Some(1),
+        ..Limits::default()
+    };
+    let limited = Arc::into_inner(local).unwrap().within(limits);
+    let local = Arc::new(limited);
+    let machine = Machine {
+        proxy,
+        local,
+        address,
+    };
+    let (early, late) = (sharing("early", &[8081]), sharing("late", &[8082]));
+    let (early, late) = (machine.wish(&early), machine.wish(&late));
+    let claim = Claim {
+        service: late.service.clone(),
+        uid: late.uid.clone(),
+        addresses: vec![address],
+        requested: Vec::new(),
+        sharing_key: None,
+        backend_key: String::new(),
+        ports: vec![machine.id(8082).key],
+    };
+    machine.local.keep_places(&[claim]);
+    let refused = Err(Code::LimitReached);
+    assert_eq!(opened_by(&machine.local.sandbox(), &early).await, refused);
+    assert_eq!(opened_by(&machine.local, &early).await, refused);
+    assert_eq!(opened_by(&machine.local, &late).await, Ok(()));
+    assert_eq!(machine.owners(), [(8082, uid("late"))].into());
+}
+
 #[tokio::test]
 async fn a_listener_that_the_data_plane_lost_is_named_by_the_audit_and_opened_again() {
     let machine = Machine::start("127.78.1.2");
@@ -244,4 +292,46 @@ pub async fn server(name: &'static str) -> SocketAddr {
         }
     });
     address
+}
+
+/// Begins the next step of what a Service needs and lets go of it, as a pass that is broken off
+/// does.
+async fn begin(machine: &Machine, intent: &Intent) -> String {
+    let observed = machine.local.observe(intent).await.unwrap();
+    let steps = machine.local.plan(intent, &observed).unwrap().steps;
+    let step = &steps.first().expect("there is something to do").step;
+    tokio::select! {
+        biased;
+        _ = machine.local.apply(step) => {}
+        () = std::future::ready(()) => {}
+    }
+    step.to_string()
+}
+
+#[tokio::test]
+async fn a_listener_that_opens_after_its_pass_was_broken_off_is_known_and_closed() {
+    let machine = Machine::start("127.76.3.1");
+    let row = |ports: &[u16]| {
+        let service = svc("web");
+        let service = ports
+            .iter()
+            .fold(service, |it, port| it.named_port(&port.to_string(), *port));
+        service.row()
+    };
+    let (both, one) = (row(&[18201, 18202]), row(&[18201]));
+    machine.apply(&machine.wish(&both), 2).await;
+    let opened = machine.id(18202);
+    let step = begin(&machine, &machine.wish(&both)).await;
+    assert_eq!(step, format!("open {opened} (stream, 0 members)"));
+    let began = std::time::Instant::now();
+    while !machine.apply(&machine.wish(&both), 0).await.is_empty() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "that it is open is not known"
+        );
+        tokio::task::yield_now().await;
+    }
+    let steps = machine.settle(&machine.wish(&one)).await;
+    assert_eq!(steps.last().unwrap(), &format!("close {opened}"));
+    assert_eq!(machine.owners().into_keys().collect::<Vec<_>>(), [18201]);
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::options::{MemberProtocol, ModeChoice, MonitorChoice, put};
+use super::options::{MemberProtocol, MemberTlsChoice, ModeChoice, MonitorChoice, put};
 use super::value::{self, A_DAY};
 use super::{Dialect, Effect, OptionRow};
 use crate::dialect::options::Given;
-use crate::listener::{Algorithm, HttpMethod, ProxyProtocol};
+use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, TlsVersion};
 use crate::reason::Severity;
 
 /// The portable dialect.
@@ -105,8 +105,9 @@ const ROWS: &[OptionRow] = &[
         name: "sharing-key",
         takes: "any text",
         default: "the address is not shared",
-        summary: "Services with the same text may hold one address, as long as their ports differ and, with \
-                  `externalTrafficPolicy: Local`, their selectors are equal.",
+        summary: "Services of one namespace with the same text may hold one address, as long as their ports differ \
+                  and, with `externalTrafficPolicy: Local`, their selectors are equal. Services of several \
+                  namespaces may where the address pool says `shareAcrossNamespaces`.",
         example: "office",
         effect: service!("sharing-key", sharing_key, value::some_text),
     },
@@ -123,7 +124,8 @@ const ROWS: &[OptionRow] = &[
         takes: "`HOST:PORT[ weight=N][ backup]`, with commas between them; the host is an IP address (IPv6 in \
                 brackets) or `localhost`, which is 127.0.0.1",
         default: "the Service's EndpointSlices",
-        summary: "Members, named outright. Names are not looked up.",
+        summary: "Members, named outright. Names are not looked up. In a cluster only addresses that the operator \
+                  lists in `members.annotations` of landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
         effect: port!("endpoints", endpoints, value::endpoints),
     },
@@ -179,10 +181,27 @@ const ROWS: &[OptionRow] = &[
         ),
     },
     OptionRow {
+        name: "trusted-hops",
+        takes: "a number from 0 to 10",
+        default: "none: whatever a request says of its client is passed on",
+        summary: "In mode `http` and `https`: how many proxies in front of the load balancer are \
+                  believed. Of `X-Forwarded-For` so many last addresses are kept; with `0`, \
+                  nothing that clients write into it, nor their `X-Forwarded-Proto`, `-Port` and \
+                  `-Host`, `X-Real-IP` and `Forwarded`, reaches a member.",
+        example: "0",
+        effect: port!("trusted-hops", trusted_hops, |text| value::number(
+            text,
+            0..=10
+        )),
+    },
+    OptionRow {
         name: "member-protocol",
         takes: "`http1` or `http2`",
         default: "`http1`; `http2` where the port's `appProtocol` is `kubernetes.io/h2c`",
-        summary: "In mode `http` and `https`: what is spoken toward members, HTTP/1.1 or HTTP/2 without TLS.",
+        summary: "In mode `http` and `https`: what is spoken toward members, HTTP/1.1 or HTTP/2. \
+                  With \
+                  `member-tls` it is agreed on by ALPN, and a member that does not agree to \
+                  HTTP/2 fails.",
         example: "http2",
         effect: port!("member-protocol", member_protocol, |text| value::word(
             text,
@@ -294,16 +313,25 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor",
-        takes: "`tcp`, `http`, `udp-connect`, `on` or `off`",
+        takes: "`tcp`, `http`, `https`, `grpc`, `udp-connect`, `on` or `off`",
         default: "`off`: Kubernetes' readiness alone decides",
-        summary: "How members are checked: by a TCP connection; by an HTTP request; by a datagram that must not be \
-                  answered by an ICMP error (UDP ports only). `on` is `tcp` on TCP ports and `udp-connect` on UDP ports.",
+        summary: "How members are checked: by a TCP connection; by an HTTP request; by one over \
+                  TLS; by a question to \
+                  gRPC's health service (`grpc.health.v1`), which must say `SERVING`; by a \
+                  datagram that must not be \
+                  answered by an ICMP error (UDP ports only). With `member-tls`, `http` and \
+                  `grpc` checks of the member's \
+                  own port use TLS, too, and are verified as it says; without it an `https` check \
+                  takes any certificate. `on` is `tcp` on TCP ports and `udp-connect` on UDP \
+                  ports.",
         example: "http",
         effect: port!("monitor", monitor, |text| value::word(
             text,
             &[
                 ("tcp", MonitorChoice::Tcp),
                 ("http", MonitorChoice::Http),
+                ("https", MonitorChoice::Https),
+                ("grpc", MonitorChoice::Grpc),
                 ("udp-connect", MonitorChoice::UdpConnect),
                 ("on", MonitorChoice::On),
                 ("off", MonitorChoice::Off),
@@ -356,7 +384,8 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-timeout",
-        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length)",
+        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length); more than `60s` is \
+                taken as `60s`",
         default: "`3s`, or the delay where that is shorter (on OpenStack: as configured)",
         summary: "A check that takes longer has failed.",
         example: "2s",
@@ -417,5 +446,235 @@ const ROWS: &[OptionRow] = &[
                   no backups; when this is taken away, members stay what they are in Octavia.",
         example: "web-2,10.0.0.3",
         effect: port!("backup-members", backup_members, value::members),
+    },
+    OptionRow {
+        name: "source-connection-limit",
+        takes: "a number of at least 1, or `none`",
+        default: "`none`",
+        summary: "How many connections (UDP: flows) one source may have open at the port at once; \
+                  others are reset. A source is an IPv4 address or an IPv6 /64, of the client that \
+                  a believed PROXY header names.",
+        example: "100",
+        effect: port!(
+            "source-connection-limit",
+            source_connection_limit,
+            value::connection_limit
+        ),
+    },
+    OptionRow {
+        name: "source-connection-rate",
+        takes: "`N/s`, `N/m` or `N/h`, and if need be ` burst=N`, each from 1 to 1000000; or \
+                `none`",
+        default: "`none`; the burst is as much as the rate allows in one s, m or h",
+        summary: "How many new connections (UDP: flows) one source may open at the port: so many \
+                  at once, and then so many in a time. Others are reset.",
+        example: "600/m burst=50",
+        effect: port!(
+            "source-connection-rate",
+            source_connection_rate,
+            value::rate
+        ),
+    },
+    OptionRow {
+        name: "source-request-rate",
+        takes: "`N/s`, `N/m` or `N/h`, and if need be ` burst=N`, each from 1 to 1000000; or \
+                `none`",
+        default: "`none`; the burst is as much as the rate allows in one s, m or h",
+        summary: "In mode `http` and `https`: how many requests one source may send. Others are \
+                  answered with 429 and `Retry-After`. With `landfall.dev/trusted-hops` the source \
+                  is the address that the outermost believed proxy named.",
+        example: "20/s",
+        effect: port!("source-request-rate", source_request_rate, value::rate),
+    },
+    OptionRow {
+        name: "member-connection-limit",
+        takes: "a number of at least 1, or `none`",
+        default: "`none`",
+        summary: "How many connections (UDP: flows; in mode `http` and `https`: requests) each \
+                  member may have from the port at once, over all worker threads. What exceeds it \
+                  waits for a free place, in the order in which it came.",
+        example: "200",
+        effect: port!(
+            "member-connection-limit",
+            member_connection_limit,
+            value::connection_limit
+        ),
+    },
+    OptionRow {
+        name: "member-queue",
+        takes: "a number from 0 to 100000",
+        default: "`1000`",
+        summary: "How many connections and requests wait for a member below its limit. Others are \
+                  reset, or answered with 503 and `Retry-After`. TCP only.",
+        example: "200",
+        effect: port!("member-queue", member_queue, |text| value::number(
+            text,
+            0..=100_000
+        )),
+    },
+    OptionRow {
+        name: "member-queue-timeout",
+        takes: "a time from `1ms` to `24h`",
+        default: "`5s`",
+        summary: "How long each of them waits before it is reset or answered with 503. TCP only.",
+        example: "10s",
+        effect: port!("member-queue-timeout", member_queue_timeout, |text| {
+            value::duration(text, MILLISECOND..=A_DAY)
+        }),
+    },
+    OptionRow {
+        name: "slow-start",
+        takes: "a time from `0s` to `1h`",
+        default: "`0s`: not at all",
+        summary: "For how long a member that joins a pool, or is healthy again, gets less than its \
+                  share: a tenth of its weight at first, all of it in the end.",
+        example: "30s",
+        effect: port!("slow-start", slow_start, |text| {
+            value::duration(text, Duration::ZERO..=AN_HOUR)
+        }),
+    },
+    OptionRow {
+        name: "outlier-detection",
+        takes: "a number from 1 to 1000, or `off`",
+        default: "`off`",
+        summary: "After so many failures in a row a member gets nothing new for 30 s, each further \
+                  time in a row for 30 s longer, at most 5 min. Failures are connections that \
+                  can't be made, and in mode `http` and `https` missing answers and those with a \
+                  status of 500 or more. Of the members that serve at most half are left out. \
+                  TCP only.",
+        example: "5",
+        effect: port!("outlier-detection", outlier_detection, |text| {
+            value::number_or_off(text, 1..=1000)
+        }),
+    },
+    OptionRow {
+        name: "retry-budget",
+        takes: "a percentage from `0%` to `100%`",
+        default: "`20%`",
+        summary: "Connections and requests that a member did not take are tried with another one, \
+                  twice at most. Such tries may be so many percent of what the members have at the \
+                  time; 10 are always allowed, but with `0%` none.",
+        example: "50%",
+        effect: port!("retry-budget", retry_budget, value::percent),
+    },
+    OptionRow {
+        name: "tls-minimum-version",
+        takes: "`1.2` or `1.3`",
+        default: "`1.2`",
+        summary: "In mode `tls` and `https`: clients that speak only older versions of TLS are \
+                  refused.",
+        example: "1.3",
+        effect: port!("tls-minimum-version", tls_minimum_version, |text| {
+            value::word(text, &[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)])
+        }),
+    },
+    OptionRow {
+        name: "tls-strict-names",
+        takes: "`true` or `false`",
+        default: "`false`: they get the first certificate",
+        summary: "In mode `tls` and `https`: clients that ask for no name (SNI), or for one that \
+                  no \
+                  certificate covers, are refused with the alert `unrecognized_name`.",
+        example: "true",
+        effect: port!("tls-strict-names", tls_strict_names, |text| value::word(
+            text,
+            &[("true", true), ("false", false)]
+        )),
+    },
+    OptionRow {
+        name: "https-redirect",
+        takes: "`301` or `308`, then `port=N` where the other port is not 443; or `off`",
+        default: "`off`",
+        summary: "In mode `http`: every request is answered with this status and the same host, \
+                  path \
+                  and query under `https`, and none reaches a member. A request without a valid \
+                  host \
+                  is refused. There is no exception for ACME challenges: their servers follow \
+                  redirects, and the port that ends TLS can answer them.",
+        example: "308",
+        effect: port!("https-redirect", https_redirect, value::redirect),
+    },
+    OptionRow {
+        name: "member-tls",
+        takes: "`verify`, `insecure` or `off`",
+        default: "`off`",
+        summary: "Speak TLS toward members. `verify` takes only certificates that an authority of \
+                  `member-ca-secret` has signed for `member-server-name`; the system's \
+                  authorities do \
+                  not count. `insecure` takes any certificate, and earns a warning. Not on UDP \
+                  ports.",
+        example: "off",
+        effect: port!("member-tls", member_tls, |text| value::word(
+            text,
+            &[
+                ("verify", MemberTlsChoice::Verify),
+                ("insecure", MemberTlsChoice::Insecure),
+                ("off", MemberTlsChoice::Off),
+            ]
+        )),
+    },
+    OptionRow {
+        name: "member-ca-secret",
+        takes: "the name of a Secret in the Service's namespace, of any type, whose `ca.crt` \
+                  holds certificates in PEM",
+        default: "none; needed with `member-tls: verify`",
+        summary: "The authorities that sign the certificates of members. Followed as certificates \
+                  are: \
+                  a change counts from the next connection.",
+        example: "members-ca",
+        effect: port!("member-ca-secret", member_ca_secret, value::secret_name),
+    },
+    OptionRow {
+        name: "member-server-name",
+        takes: "a DNS name",
+        default: "`NAME.NAMESPACE.svc` of the Service",
+        summary: "With `member-tls`: the name that members are asked for (SNI), and that their \
+                  certificates must cover.",
+        example: "web.internal.example.org",
+        effect: port!("member-server-name", member_server_name, value::dns_name),
+    },
+    OptionRow {
+        name: "member-client-secret",
+        takes: "the name of a Secret of type `kubernetes.io/tls` in the Service's namespace",
+        default: "none",
+        summary: "With `member-tls`: the certificate that is shown to members that ask for one \
+                  (mutual TLS).",
+        example: "client-tls",
+        effect: port!(
+            "member-client-secret",
+            member_client_secret,
+            value::secret_name
+        ),
+    },
+    OptionRow {
+        name: "monitor-host",
+        takes: "a DNS name or an IP address, and a port where needed",
+        default: "the member's address and port",
+        summary: "The host that an `http`, `https` or `grpc` check names. It changes neither \
+                  where the \
+                  check goes nor which certificate is good.",
+        example: "web.example.org",
+        effect: port!("monitor-host", monitor_host, value::host),
+    },
+    OptionRow {
+        name: "monitor-body",
+        takes: "a text of at most 256 bytes",
+        default: "the body is not looked at",
+        summary: "A good answer to an `http` or `https` check has this text in the first 64 KiB \
+                  of its body.",
+        example: "\"status\":\"ok\"",
+        effect: port!("monitor-body", monitor_body, value::expected_text),
+    },
+    OptionRow {
+        name: "monitor-grpc-service",
+        takes: "the name of a gRPC service",
+        default: "none: the server as a whole",
+        summary: "Whose health a `grpc` check asks for.",
+        example: "shop.v1.Cart",
+        effect: port!(
+            "monitor-grpc-service",
+            monitor_grpc_service,
+            value::grpc_service
+        ),
     },
 ];

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::cloud::CloudOptions;
 use super::nodes::NodeSelector;
 use super::{Complaint, Outcome, Text};
-use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, StatusCodes};
+use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
+use crate::protection::Rate;
 use crate::rows::ServicePort;
 
 /// A value and the annotation that gave it.
@@ -94,6 +95,8 @@ port_options! {
     tls_secrets: Vec<String>,
     /// What is added to requests.
     forwarded_headers: ForwardedHeaders,
+    /// How many proxies in front are believed.
+    trusted_hops: u8,
     /// What is spoken toward members of an HTTP listener.
     member_protocol: MemberProtocol,
     /// Which header is written toward members; inner `None`: none.
@@ -136,6 +139,44 @@ port_options! {
     member_weights: BTreeMap<MemberRef, u16>,
     /// Members that serve only when no other can.
     backup_members: BTreeSet<MemberRef>,
+    /// Connections of one source at once; inner `None`: no limit.
+    source_connection_limit: Option<u32>,
+    /// New connections of one source; inner `None`: no limit.
+    source_connection_rate: Option<Rate>,
+    /// Requests of one source; inner `None`: no limit.
+    source_request_rate: Option<Rate>,
+    /// What a member has at once; inner `None`: no limit.
+    member_connection_limit: Option<u32>,
+    /// How many wait for a member.
+    member_queue: u32,
+    /// How long each of them waits.
+    member_queue_timeout: Duration,
+    /// How long a member that begins gets less.
+    slow_start: Duration,
+    /// Failures in a row after which a member gets nothing new; inner `None`: never.
+    outlier_detection: Option<u16>,
+    /// Tries at another member, in percent of what the pool has.
+    retry_budget: u8,
+    /// The oldest version of TLS that clients may speak.
+    tls_minimum_version: TlsVersion,
+    /// Whether clients must ask for a name that a certificate covers.
+    tls_strict_names: bool,
+    /// Where requests are sent in place of a member; inner `None`: nowhere.
+    https_redirect: Option<Redirect>,
+    /// TLS toward members.
+    member_tls: MemberTlsChoice,
+    /// The Secret with the authorities that sign members' certificates.
+    member_ca_secret: String,
+    /// The name in members' certificates.
+    member_server_name: String,
+    /// The Secret with the certificate that members are shown.
+    member_client_secret: String,
+    /// The host that requests of checks name.
+    monitor_host: String,
+    /// What the body of a good response contains.
+    monitor_body: String,
+    /// Whose health a gRPC check asks for.
+    monitor_grpc_service: String,
 }
 
 /// A member that an annotation names outright.
@@ -183,6 +224,17 @@ pub enum MemberProtocol {
     Http2,
 }
 
+/// TLS toward members, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberTlsChoice {
+    /// None.
+    Off,
+    /// With certificates that are verified.
+    Verify,
+    /// With any certificate.
+    Insecure,
+}
+
 /// Kinds of checks, as asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonitorChoice {
@@ -194,6 +246,10 @@ pub enum MonitorChoice {
     Tcp,
     /// An HTTP request.
     Http,
+    /// An HTTP request over TLS.
+    Https,
+    /// A question to the health service of gRPC.
+    Grpc,
     /// A datagram.
     UdpConnect,
 }
@@ -236,9 +292,14 @@ impl ServiceOptions {
     /// The names of all Secrets that are asked for, in the namespace of the Service.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let ports = std::iter::once(&self.common).chain(self.per_port.values());
-        ports
-            .filter_map(|port| port.tls_secrets.as_ref())
-            .flat_map(|given| given.value.iter().map(String::as_str))
+        ports.flat_map(|port| {
+            let lists = port.tls_secrets.iter().flat_map(|given| &given.value);
+            let single = port.member_ca_secret.iter();
+            let single = single.chain(&port.member_client_secret);
+            lists
+                .chain(single.map(|given| &given.value))
+                .map(String::as_str)
+        })
     }
 
     /// What was written for this very port: under its name, else under its number.

@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
+use std::num::NonZeroU16;
+
 use super::options::{EndpointWish, ForwardedHeaders, MemberRef};
 use super::suggest::closest;
+use crate::listener::{Redirect, RedirectStatus};
+use crate::protection::Rate;
 use crate::reason::{Code, Reason};
 
 /// Why a text is not the value that it should be.
@@ -107,6 +111,79 @@ pub(super) fn connection_limit(text: &str) -> Result<Option<u32>, Refusal> {
         refusal.remedy.push_str(", or none");
         refusal
     })
+}
+
+/// `off`, or a number within bounds.
+pub(super) fn number_or_off(
+    text: &str,
+    range: RangeInclusive<u16>,
+) -> Result<Option<u16>, Refusal> {
+    if text.trim() == "off" {
+        return Ok(None);
+    }
+    number(text, range).map(Some).map_err(|mut refusal| {
+        refusal.remedy.push_str(", or off");
+        refusal
+    })
+}
+
+/// A share of at most the whole: `20%`.
+pub(super) fn percent(text: &str) -> Result<u8, Refusal> {
+    let digits = text.trim().strip_suffix('%').unwrap_or_default();
+    match digits.parse() {
+        Ok(percent @ 0..=100) => Ok(percent),
+        _ => Err(Refusal::new(
+            "not a percentage",
+            "write a whole number from 0 to 100 and a percent sign, such as 20%",
+        )),
+    }
+}
+
+/// Most that a rate may name: nothing that this reads is faster.
+const MOST_OF_A_RATE: u32 = 1_000_000;
+
+/// `none`, or how often something may happen: `10/s`, `600/m burst=50`.
+pub(super) fn rate(text: &str) -> Result<Option<Rate>, Refusal> {
+    if text.trim() == "none" {
+        return Ok(None);
+    }
+    let refuse = || {
+        Refusal::new(
+            "not a rate",
+            format!(
+                "write a number from 1 to {MOST_OF_A_RATE} per s, m or h, and if need be how many \
+                 may come at once, such as 10/s or 600/m burst=50, or none"
+            ),
+        )
+    };
+    let number = |text: &str| match text.parse::<u32>() {
+        Ok(number) if (1..=MOST_OF_A_RATE).contains(&number) => Ok(number),
+        _ => Err(refuse()),
+    };
+    let mut words = text.split_whitespace();
+    let (count, unit) = words
+        .next()
+        .and_then(|rate| rate.split_once('/'))
+        .ok_or_else(refuse)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(refuse()),
+    };
+    let count = number(count)?;
+    let burst = match words.next() {
+        None => count,
+        Some(word) => number(word.strip_prefix("burst=").ok_or_else(refuse)?)?,
+    };
+    if words.next().is_some() {
+        return Err(refuse());
+    }
+    Ok(Some(Rate {
+        count,
+        period: Duration::from_secs(seconds),
+        burst,
+    }))
 }
 
 /// A time within bounds: `30s`, `1m30s`, `250ms`, `2h`.
@@ -332,6 +409,91 @@ pub(super) fn secret_names(text: &str) -> Result<Vec<String>, Refusal> {
         }
     }
     Ok(names)
+}
+
+/// The name of one Secret in the Service's namespace.
+pub(super) fn secret_name(text: &str) -> Result<String, Refusal> {
+    match secret_names(text)?.as_slice() {
+        [name] => Ok(name.clone()),
+        _ => Err(Refusal::new(
+            "more than one Secret",
+            "write the name of one Secret",
+        )),
+    }
+}
+
+/// `off`, or `301` or `308` and where needed `port=N`.
+pub(super) fn redirect(text: &str) -> Result<Option<Redirect>, Refusal> {
+    let refuse = || {
+        Refusal::new(
+            "not a redirect that the option knows",
+            "write 301 or 308, then port=N where TLS is not on port 443, such as 308 port=8443; \
+             or off",
+        )
+    };
+    let mut words = text.split_whitespace();
+    let status = match words.next() {
+        Some("off") if words.next().is_none() => return Ok(None),
+        Some("301") => RedirectStatus::Moved,
+        Some("308") => RedirectStatus::Permanent,
+        _ => return Err(refuse()),
+    };
+    let port = match words.next().map(|word| word.strip_prefix("port=")) {
+        None => "443",
+        Some(Some(port)) => port,
+        Some(None) => return Err(refuse()),
+    };
+    let port: NonZeroU16 = port.parse().map_err(|_| refuse())?;
+    if words.next().is_some() {
+        return Err(refuse());
+    }
+    Ok(Some(Redirect { status, port }))
+}
+
+/// What can stand in `Host`.
+pub(super) fn host(text: &str) -> Result<String, Refusal> {
+    let text = text.trim();
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_host = match bare {
+        Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => is_dns_name(&host.to_ascii_lowercase()),
+    };
+    if is_host && port.is_none_or(|port| port.parse::<NonZeroU16>().is_ok()) {
+        return Ok(text.to_owned());
+    }
+    Err(Refusal::new(
+        format!("{text:?} is no host"),
+        "write a name or an address, IPv6 in brackets, and a port where needed, such as \
+         web.example.org or [2001:db8::1]:8080",
+    ))
+}
+
+/// A text that is looked for in an answer.
+pub(super) fn expected_text(text: &str) -> Result<String, Refusal> {
+    if text.trim().is_empty() || text.len() > 256 {
+        return Err(Refusal::new(
+            "not a text of a length that is looked for",
+            "write 1 to 256 bytes that are not all white space",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// The full name of a gRPC service.
+pub(super) fn grpc_service(text: &str) -> Result<String, Refusal> {
+    let text = text.trim();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    if (1..=256).contains(&text.len()) && text.bytes().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err(Refusal::new(
+        "not the name of a gRPC service",
+        "write its full name, such as shop.v1.Cart",
+    ))
 }
 
 /// `none`, or some of `for`, `proto`, `port`.

@@ -72,6 +72,7 @@ impl PackedService {
             uid,
             generation,
             resource_version,
+            recorded,
             created,
             labels,
             annotations,
@@ -114,6 +115,7 @@ impl PackedService {
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
         to.option(resource_version.as_deref(), Writer::id);
+        to.option(recorded.as_deref(), Writer::text);
         to.option(*created, Writer::time);
         to.map(labels);
         to.map(annotations);
@@ -162,6 +164,7 @@ impl PackedService {
             uid: Uid::new(&from.id()?),
             generation: from.option(Reader::signed)?,
             resource_version: from.option(Reader::id)?.map(Into::into),
+            recorded: from.option(Reader::text)?.map(Into::into),
             created: from.option(Reader::time)?,
             labels: from.map()?,
             annotations: from.map()?,

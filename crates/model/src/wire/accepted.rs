@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::{Code, Reason};
 use crate::rows::ServiceRow;
-use crate::status::{ACCEPTED_VERSION, MARKS, ServiceStatus};
+use crate::status::{ACCEPTED_VERSION, MARKS};
 
-use super::{ObjectMeta, Service, ServiceSpec, service_to_json};
+use super::print::spec_to_json;
+use super::{ObjectMeta, Service, ServiceSpec};
 
 /// The longest text that is kept. The API server takes 256 KiB of annotations in all.
 const LONGEST: usize = 100 * 1024;
@@ -29,12 +30,11 @@ struct Version<Spec> {
 /// # Errors
 /// The text would be too long to be kept.
 pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
-    let mut json = service_to_json(row, &ServiceStatus::default());
     let mut annotations = row.annotations.clone();
     annotations.retain(|key, _| key != LAST_APPLIED && !MARKS.contains(&key.as_str()));
     let version = Version {
         annotations,
-        spec: json.get_mut("spec").map(serde_json::Value::take),
+        spec: spec_to_json(row),
     };
     // A value of JSON has a text, always.
     let text = serde_json::to_string(&version).unwrap_or_default();
@@ -89,6 +89,7 @@ pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, 
         uid: today.uid.clone(),
         generation: today.generation,
         resource_version: today.resource_version.clone(),
+        recorded: today.recorded.clone(),
         created: today.created,
         labels: today.labels.clone(),
         finalized: today.finalized,

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::reason::Reason;
+use crate::reason::{Reason, annotation_field};
 use crate::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 
 use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
+
+/// The annotation of a pool whose addresses Services of different namespaces may share.
+const SHARE_ACROSS_NAMESPACES: &str = "landfall.dev/share-across-namespaces";
 
 /// `metallb.io/v1beta1` `IPAddressPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +101,16 @@ impl IpAddressPool {
     fn judged(self, mut findings: Findings) -> (PoolRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
+        let word = self.metadata.annotations.get(SHARE_ACROSS_NAMESPACES);
+        let share_across_namespaces = match word.map(|word| word.trim()) {
+            Some("true") => true,
+            Some("false") | None => false,
+            Some(word) => {
+                let field = annotation_field(SHARE_ACROSS_NAMESPACES);
+                findings.refuse(field, word, "neither true nor false", "write true or false");
+                false
+            }
+        };
         let row = PoolRow {
             name,
             instance: None,
@@ -105,6 +118,7 @@ impl IpAddressPool {
             addresses: self.spec.addresses,
             auto_assign: self.spec.auto_assign.unwrap_or(true),
             avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
+            share_across_namespaces,
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
             origin: PoolOrigin::Source,
             source: None,

@@ -1,5 +1,6 @@
 //! A Service row as JSON, as kubectl prints a Service.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::rows::{Family, FamilyPolicy, ServicePort, ServiceRow, TargetPort};
@@ -7,24 +8,44 @@ use crate::status::{FINALIZER, ServiceStatus};
 
 use super::ObjectMeta;
 use super::service::{
-    ClientIpConfig, IntOrText, Service, ServicePortShape, ServiceSpec, SessionAffinityConfig,
+    ClientIpConfig, IntOrText, ServicePortShape, ServiceSpec, SessionAffinityConfig,
 };
-use super::status::ServiceStatusShape;
+use super::status::{ConditionShape, ServiceStatusShape};
 
-/// A `v1` Service with the given status. Fields that a row does not keep are left out.
-pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
-    let shape = Service {
+/// A `v1` Service on its way out.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrintedService {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ObjectMeta,
+    spec: ServiceSpec,
+    status: ServiceStatusShape,
+}
+
+/// Returns a `v1` Service with the given status. Fields that a row does not keep are left out.
+pub fn printed_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
+    let mut shape = ServiceStatusShape::of(status);
+    let recorded = ConditionShape::recorded(row.uid.as_str(), status);
+    shape.conditions.extend(recorded);
+    PrintedService {
+        api_version: "v1",
+        kind: "Service",
         metadata: metadata(row, status),
         spec: spec(row),
-        status: ServiceStatusShape::of(status),
-    };
-    // The shapes are maps with text keys all the way down: they always have a JSON form.
-    let mut value = serde_json::to_value(shape).unwrap_or_default();
-    if let Value::Object(fields) = &mut value {
-        fields.insert("apiVersion".to_owned(), "v1".into());
-        fields.insert("kind".to_owned(), "Service".into());
+        status: shape,
     }
-    value
+}
+
+/// The same as a value.
+pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
+    // The shapes are maps with text keys all the way down: they always have a JSON form.
+    serde_json::to_value(printed_service(row, status)).unwrap_or_default()
+}
+
+/// What a Service wants, as a value.
+pub(super) fn spec_to_json(row: &ServiceRow) -> Value {
+    serde_json::to_value(spec(row)).unwrap_or_default()
 }
 
 /// A `v1` List of Services, each with its status.

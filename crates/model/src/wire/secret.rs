@@ -23,6 +23,7 @@ pub const TLS_SECRET_TYPE: &str = "kubernetes.io/tls";
 
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
+const AUTHORITIES: &str = "ca.crt";
 
 /// `v1` Secret.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -71,6 +72,7 @@ impl Secret {
         let key = ServiceKey::new(&namespace, &name);
         let row = SecretRow {
             certificate: self.certificate(&key).map(Arc::new),
+            authorities: self.authorities(&key).map(Arc::new),
             key,
             source: None,
         };
@@ -87,6 +89,15 @@ impl Secret {
             source: key.to_string(),
             chain_pem: self.value(CHAIN)?,
             key_pem: self.value(KEY)?,
+        })
+    }
+
+    /// Of Secrets of any type: what signs certificates is often kept apart from their keys.
+    fn authorities(&self, key: &ServiceKey) -> Result<Certificate, String> {
+        Ok(Certificate {
+            source: format!("{key}[{AUTHORITIES}]"),
+            chain_pem: self.value(AUTHORITIES)?,
+            key_pem: Vec::new(),
         })
     }
 
@@ -142,6 +153,20 @@ mod tests {
                 key_pem: b"key".to_vec(),
             }
         );
+    }
+
+    #[test]
+    fn authorities_are_taken_from_a_secret_of_any_type_and_without_its_key() {
+        let held = row(secret(
+            "Opaque",
+            json!({"ca.crt": "Y2hhaW4=", "tls.key": "a2V5"}),
+        ));
+        let authorities = held.authorities.unwrap();
+        assert_eq!(authorities.source, "shop/tls[ca.crt]");
+        assert_eq!(authorities.chain_pem, b"chain");
+        assert_eq!(authorities.key_pem, b"");
+        let none = row(secret(TLS_SECRET_TYPE, json!({"tls.crt": "YQ=="})));
+        assert_eq!(none.authorities, Err("it has no ca.crt".to_owned()));
     }
 
     #[test]

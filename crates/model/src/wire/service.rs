@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::id::{ServiceKey, Uid};
 use crate::reason::Reason;
+use crate::recorded::keep_vouched;
 use crate::rows::ServiceRow;
 use crate::status::{FINALIZER, STATE_DOMAIN, marks_of};
 
@@ -198,17 +199,25 @@ impl Service {
         let health_check_node_port =
             spec.judge_health_check_port(kind, external_local, &mut findings);
         findings.labels("spec.selector", &spec.selector);
-        let mut status = status.into_status();
-        status.marks = marks_of(&metadata.annotations);
         let mut annotations = metadata.annotations;
+        let uid = metadata.uid.unwrap_or_default();
+        let mut recorded = None;
+        // What is read from elsewhere was written by us alone, or has no such annotations.
+        if findings.admitted() {
+            recorded = status.recorded().map(Into::into);
+            keep_vouched(&uid, &mut annotations, recorded.as_deref());
+        }
+        let mut status = status.into_status();
+        status.marks = marks_of(&annotations);
         annotations.retain(|key, _| !key.starts_with(STATE_DOMAIN));
 
         let node_fields = spec.node_fields();
         let row = ServiceRow {
             key: ServiceKey::new(&namespace, &name),
-            uid: Uid::new(metadata.uid.as_deref().unwrap_or_default()),
+            uid: Uid::new(&uid),
             generation: metadata.generation,
             resource_version: metadata.resource_version.map(Into::into),
+            recorded,
             created: metadata.creation_timestamp,
             finalized: metadata.finalizers.iter().any(|text| text == FINALIZER),
             deleting: metadata.deletion_timestamp.is_some(),

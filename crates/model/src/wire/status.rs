@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::listener::Protocol;
 use crate::reason::Code;
+use crate::recorded::{RECORDED, RECORDED_REASON, vouch};
 use crate::status::{Condition, ConditionType, IngressAddress, IpMode, PortStatus, ServiceStatus};
 
 use super::lenient;
@@ -115,6 +116,13 @@ impl ServiceStatusShape {
         }
     }
 
+    /// Returns what vouches for our annotations: the message of the condition [`RECORDED`].
+    pub fn recorded(&self) -> Option<&str> {
+        let mut conditions = self.conditions.iter();
+        let found = conditions.find(|it| it.kind == RECORDED && it.status == "True");
+        found.map(|condition| condition.message.as_str())
+    }
+
     /// The status as it is printed and written.
     pub fn of(status: &ServiceStatus) -> Self {
         Self {
@@ -208,6 +216,22 @@ impl ConditionShape {
             message: self.message,
             last_transition_time,
             observed_generation: self.observed_generation,
+        })
+    }
+
+    /// Returns the condition that vouches for the annotations of a status; `None`: it has none.
+    pub fn recorded(uid: &str, status: &ServiceStatus) -> Option<Self> {
+        let message = vouch(uid, &status.marks)?;
+        let times = status.conditions.iter().map(|it| it.last_transition_time);
+        // The API server wants a time, and what is written changes with something else.
+        let since = times.max().unwrap_or(Timestamp::UNIX_EPOCH);
+        Some(Self {
+            last_transition_time: Some(since.to_string()),
+            message,
+            observed_generation: None,
+            reason: RECORDED_REASON.to_owned(),
+            status: "True".to_owned(),
+            kind: RECORDED.to_owned(),
         })
     }
 

@@ -45,7 +45,9 @@ impl Scene<'_> {
                     .as_ref()
                     .and_then(serde_json::Value::as_str)
                     .unwrap_or("GET");
-                ("HTTP", Some((method.to_owned(), path.clone(), codes)))
+                // Octavia verifies no certificate here.
+                let kind = if monitor.tls { "HTTPS" } else { "HTTP" };
+                (kind, Some((method.to_owned(), path.clone(), codes)))
             }
             _ if self.wish.health_check_port.is_some() && possible => ("HTTP", get()),
             _ => match transport {

@@ -309,3 +309,40 @@ async fn one_port_may_be_checked_by_requests_of_its_own() {
     assert_eq!(monitor_ports(&picture, 81), [None, None]);
     is_at_rest(&mut rig).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_check_over_tls_is_octavias_own() {
+    let mut rig = Rig::new("");
+    let service = web()
+        .annotated("landfall.dev/monitor", "https")
+        .annotated("landfall.dev/monitor-path", "/healthz");
+    rig.apply(service).await;
+    let picture = rig.picture().await;
+    assert_eq!(kinds(&picture), ["HTTPS"]);
+    assert_eq!(picture.monitors[0].url_path.as_deref(), Some("/healthz"));
+    is_at_rest(&mut rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_octavia_is_not_asked_for_is_refused_and_nothing_is_written() {
+    for (option, value) in [
+        ("tls-minimum-version", "1.3"),
+        ("tls-strict-names", "true"),
+        ("https-redirect", "308"),
+        ("member-tls", "insecure"),
+        ("member-ca-secret", "ca"),
+        ("member-server-name", "web.example.org"),
+        ("member-client-secret", "client"),
+        ("monitor-host", "web.example.org"),
+        ("monitor-body", "well"),
+        ("monitor-grpc-service", "shop.Cart"),
+        ("monitor", "grpc"),
+    ] {
+        let mut rig = Rig::new("");
+        let key = format!("landfall.dev/{option}");
+        rig.apply(web().annotated(&key, value)).await;
+        assert_eq!(rig.writes(), Vec::<String>::new(), "{key}");
+        let why = refusal(&rig, "web");
+        assert!(why.contains("ctavia"), "{key}: {why}");
+    }
+}

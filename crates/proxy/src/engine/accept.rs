@@ -15,14 +15,19 @@ use super::connection::Connection;
 use super::pump::would_block;
 use super::slab::Key;
 use super::{Command, Copies, Engine, Subject, client_token, tasks};
+use crate::budget::Cost;
 use crate::counters::Refusal;
 use crate::http::Front;
 use crate::inbound::Inbound;
 use crate::listener::{ListenerId, ListenerState, Place};
 use crate::proxy::copy;
+use crate::shortage::Shortage;
 
 /// How many connections one listener may accept before other events have their turn.
 const SHARE: usize = 64;
+
+/// How often a listener that closes accepts its share: its whole queue, but no endless stream.
+const LAST_SHARES: usize = 4096 / SHARE + 1;
 
 /// How long to wait for descriptors when there are none.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -49,6 +54,7 @@ impl Engine {
             front: None,
             paused: false,
         };
+        let id = acceptor.listener.id();
         let key = self.acceptors.insert_with(|_| acceptor);
         let Some(acceptor) = self.acceptors.get_mut(key) else {
             return Ok(());
@@ -60,25 +66,24 @@ impl Engine {
             .add(&acceptor.socket, token, Watch::Reading);
         if added.is_err() {
             self.acceptors.remove(key);
+        } else {
+            self.acceptors_by_id.entry(id).or_default().push(key);
         }
         added
     }
 
     /// Closes the sockets of a listener. Whoever is in their queue already is let in first.
     pub(super) fn close_acceptors(&mut self, id: ListenerId) {
-        for key in self
-            .acceptors
-            .keys_where(|acceptor| acceptor.listener.id() == id)
-        {
-            while self.accept_some(key) == Accepted::More {}
+        for key in self.acceptors_by_id.remove(&id).unwrap_or_default() {
+            let mut shares = 0..LAST_SHARES;
+            while shares.next().is_some() && self.accept_some(key) == Accepted::More {}
             self.remove_acceptor(key);
         }
     }
 
     /// Gives up the sockets of a listener, with all who are in their queues.
     pub(super) fn leave_acceptors(&mut self, id: ListenerId) {
-        let of_listener = |acceptor: &Acceptor| acceptor.listener.id() == id;
-        for key in self.acceptors.keys_where(of_listener) {
+        for key in self.acceptors_by_id.remove(&id).unwrap_or_default() {
             self.remove_acceptor(key);
         }
     }
@@ -143,20 +148,36 @@ impl Engine {
                 return Accepted::All;
             }
             let listener = acceptor.listener.clone();
-            let Some(place) = listener.gate().enter() else {
+            let Some(mut place) = listener.gate().enter() else {
                 acceptor.paused = true;
                 return Accepted::Full(listener);
             };
             match Stream::accept(&acceptor.socket) {
                 Ok((stream, peer)) => {
-                    if let Some(peer) = peer.get() {
-                        self.admit(key, stream, peer, listener, place);
+                    let Some(peer) = peer.get() else {
+                        continue;
+                    };
+                    // Trusted peers bring the clients of many.
+                    let trusted = listener.config().trusts(peer.ip());
+                    let budget = listener.account().budget();
+                    let source = (!trusted).then(|| budget.source(peer.ip()));
+                    if place.take(Cost::Connection, source).is_err() {
+                        listener.refuse(peer, Refusal::Share);
+                        // Without it a refused client would cost a port in TIME-WAIT.
+                        let _ = stream.set_reset_on_close();
+                        continue;
                     }
+                    self.admit(key, stream, peer, listener, place);
                 }
                 Err(error) if would_block(&error) => return Accepted::All,
                 Err(error) if is_shortage(&error) => {
                     acceptor.paused = true;
-                    tracing::warn!(listener = %listener.id(), %error, "accepting pauses");
+                    listener.account().budget().fell_short();
+                    let counters = listener.counters().mine();
+                    if let Some(shortage) = Shortage::of(&error) {
+                        counters.fell_short(shortage);
+                    }
+                    tracing::debug!(listener = %listener.id(), %error, "accepting pauses");
                     return Accepted::Shortage;
                 }
                 // The connection was gone before it was taken.
@@ -191,14 +212,20 @@ impl Engine {
         stream: Stream,
         mut inbound: Inbound,
         listener: Arc<ListenerState>,
-        place: Place,
+        mut place: Place,
     ) {
         let config = listener.config();
         if !config.allows(inbound.client.ip()) {
-            listener.counters().mine().refused(Refusal::Source);
+            listener.refuse(inbound.client, Refusal::Source);
             return;
         }
-        if matches!(config.listener.mode, Mode::Stream) {
+        if let Err(refusal) = place.judge(&listener, inbound.client.ip()) {
+            listener.refuse(inbound.client, refusal);
+            let _ = stream.set_reset_on_close();
+            return;
+        }
+        let passes = matches!(config.listener.mode, Mode::Stream);
+        if passes && config.toward_members.is_none() {
             drop(config);
             self.begin(stream, &inbound, listener, place);
             return;

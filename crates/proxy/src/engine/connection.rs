@@ -8,6 +8,8 @@
 //!                                          └──┘ failed: the next member, at most three
 //! ```
 //!
+//! Where each member has as much as it may, it waits in line (`Waiting`) before it connects.
+//!
 //! Until a member is there, nothing is read: what the client says waits in the kernel.
 //!
 //! Idle times: bytes from a side, and bytes that it takes, both show that it lives. So a long download
@@ -16,21 +18,25 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use landfall_model::Protocol;
 use landfall_sys::epoll::{Event, Watch};
 use landfall_sys::stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::outlet::Outlet;
 use super::pump::{Rest, Way, would_block};
 use super::slab::Key;
 use super::{Tools, client_token, member_token, millis};
-use crate::counters::Refusal;
+use crate::access_log::{self, Note};
+use crate::counters::{Refusal, Span};
 use crate::dial::MAX_TRIES;
 use crate::inbound::Inbound;
 use crate::listener::{ListenerState, Place};
-use crate::pool::Lease;
+use crate::pool::{Lease, Unavailable};
 use crate::proxy_protocol::Header;
+use crate::shortage::Shortage;
 
 /// A connection on a worker.
 #[derive(Debug)]
@@ -54,6 +60,12 @@ pub(super) struct Connection {
     client_idle: u32,
     member_idle: u32,
     tried: Vec<SocketAddr>,
+    /// What waits in line for it.
+    waits: Option<Box<AbortOnDropHandle<()>>>,
+    began: Instant,
+    /// When the present member was chosen.
+    chosen: Instant,
+    note: Option<Box<Note>>,
     /// When the engine will ask again about the deadline.
     pub(super) alarm: u64,
     _place: Place,
@@ -61,9 +73,15 @@ pub(super) struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Inspect { until: u64 },
+    Inspect {
+        until: u64,
+    },
     New,
-    Connecting { until: u64 },
+    /// Each member has as much as it may: a task waits in line for it.
+    Waiting,
+    Connecting {
+        until: u64,
+    },
     Open,
 }
 
@@ -74,6 +92,8 @@ pub(super) enum Step {
     Wait,
     /// Ask again in the next pass.
     Again,
+    /// Let it wait in line for a member.
+    LineUp,
     /// Take it out.
     End(End),
 }
@@ -112,6 +132,8 @@ impl Connection {
         };
         let mut outward = Way::new();
         outward.writable = true;
+        let began = Instant::now();
+        let note = listener.note(inbound.client);
         Self {
             key,
             listener,
@@ -128,6 +150,10 @@ impl Connection {
             client_idle: millis(timeouts.client_data).max(1),
             member_idle: millis(timeouts.member_data).max(1),
             tried: Vec::new(),
+            waits: None,
+            began,
+            chosen: began,
+            note,
             alarm: u64::MAX,
             _place: place,
         }
@@ -147,6 +173,11 @@ impl Connection {
                 .is_some_and(|(lease, _)| lease.is_cut())
     }
 
+    /// Whether no range allows its client any more.
+    pub(super) fn is_shut_out(&self) -> bool {
+        !self.listener.config().allows(self.address.ip())
+    }
+
     /// News of the client's socket.
     pub(super) fn client_event(&mut self, event: Event, tools: &mut Tools) -> Step {
         if event.is_readable() {
@@ -157,7 +188,8 @@ impl Connection {
         match self.phase {
             Phase::Inspect { .. } => self.connect(tools),
             // Bytes wait until the member is there.
-            Phase::New | Phase::Connecting { .. } => Step::Wait,
+            Phase::Waiting if event.is_error() => Step::End(End::Broken),
+            Phase::New | Phase::Waiting | Phase::Connecting { .. } => Step::Wait,
             Phase::Open => self.advance(tools),
         }
     }
@@ -172,7 +204,7 @@ impl Connection {
         match self.phase {
             Phase::Connecting { .. } => self.confirm(event, tools),
             Phase::Open => self.advance(tools),
-            Phase::New | Phase::Inspect { .. } => Step::Wait,
+            Phase::New | Phase::Waiting | Phase::Inspect { .. } => Step::Wait,
         }
     }
 
@@ -180,7 +212,7 @@ impl Connection {
     pub(super) fn deadline(&self) -> u64 {
         match self.phase {
             Phase::Inspect { until } | Phase::Connecting { until } => until,
-            Phase::New => u64::MAX,
+            Phase::New | Phase::Waiting => u64::MAX,
             Phase::Open => {
                 // A side that has said its last word is not waited for.
                 let client = self.client_heard + u64::from(self.client_idle);
@@ -198,6 +230,7 @@ impl Connection {
     pub(super) fn expire(&mut self, tools: &mut Tools) -> Step {
         match self.phase {
             Phase::New | Phase::Inspect { .. } => self.connect(tools),
+            Phase::Waiting => Step::Wait,
             Phase::Connecting { .. } => {
                 self.fail_member(tools, &io::ErrorKind::TimedOut.into());
                 self.connect(tools)
@@ -217,27 +250,93 @@ impl Connection {
 
     /// Chooses a member and begins to connect.
     fn connect(&mut self, tools: &mut Tools) -> Step {
+        let mut refusal = Refusal::NoMember;
         while self.tried.len() < MAX_TRIES {
-            let Some(lease) = self.listener.pool().pick(self.address, &self.tried) else {
-                break;
-            };
-            match self.try_member(&lease, tools) {
-                Ok(outlet) => {
-                    let within = self.listener.config().listener.timeouts.member_connect;
-                    let until = tools.now + u64::from(millis(within).max(1));
-                    self.phase = Phase::Connecting { until };
-                    self.member = Some((lease, outlet));
-                    return Step::Wait;
+            match self.listener.pool().try_pick(self.address, &self.tried) {
+                Ok(lease) => {
+                    if let Some(why) = self.connect_to(lease, tools) {
+                        refusal = why;
+                    } else {
+                        return Step::Wait;
+                    }
                 }
-                Err(error) => self.note_failure(&lease, &error),
+                Err(Unavailable::Full) if self.tried.is_empty() => {
+                    self.phase = Phase::Waiting;
+                    return Step::LineUp;
+                }
+                Err(why) => {
+                    if self.tried.is_empty() {
+                        refusal = why.into();
+                    }
+                    break;
+                }
             }
         }
-        self.listener.counters().mine().refused(Refusal::NoMember);
-        Step::End(End::Closed)
+        self.refuse(refusal)
+    }
+
+    /// Begins to connect to a member, or tells what it means for the client that it can't.
+    fn connect_to(&mut self, lease: Lease, tools: &mut Tools) -> Option<Refusal> {
+        self.chosen = Instant::now();
+        match self.try_member(&lease, tools) {
+            Ok(outlet) => {
+                let within = self.listener.config().listener.timeouts.member_connect;
+                let until = tools.now + u64::from(millis(within).max(1));
+                self.phase = Phase::Connecting { until };
+                self.member = Some((lease, outlet));
+                None
+            }
+            Err(error) => {
+                self.note_failure(&lease, &error);
+                Some(match Shortage::of(&error) {
+                    Some(_) => Refusal::Local,
+                    None => Refusal::NoMember,
+                })
+            }
+        }
+    }
+
+    /// The listener at which it waits in line, and for which client.
+    pub(super) fn line(&self) -> (Arc<ListenerState>, SocketAddr) {
+        (self.listener.clone(), self.address)
+    }
+
+    /// Keeps the task that waits in line for it.
+    pub(super) fn wait(&mut self, task: AbortOnDropHandle<()>) {
+        self.waits = Some(Box::new(task));
+    }
+
+    /// The wait in line is over.
+    pub(super) fn served(&mut self, member: Result<Lease, Unavailable>, tools: &mut Tools) -> Step {
+        self.waits = None;
+        // It could not be heard before.
+        self.client_heard = tools.now;
+        if self.phase != Phase::Waiting {
+            return Step::Wait;
+        }
+        match member {
+            Ok(lease) => match self.connect_to(lease, tools) {
+                None => Step::Wait,
+                Some(_) => self.connect(tools),
+            },
+            Err(why) => self.refuse(why.into()),
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Step {
+        self.listener.counters().mine().refused(refusal);
+        if let Some(note) = &mut self.note {
+            note.facts().end = refusal.as_str();
+        }
+        Step::End(match refusal {
+            Refusal::Queue => End::Broken,
+            _ => End::Closed,
+        })
     }
 
     /// The end has come: gives back what is held.
     pub(super) fn finish(mut self, end: End, tools: &mut Tools) {
+        self.note_end(end);
         self.inward.give_up(&mut tools.pipes);
         self.outward.give_up(&mut tools.pipes);
         if end == End::Broken {
@@ -255,19 +354,34 @@ impl Connection {
         }
     }
 
+    fn note_end(&mut self, end: End) {
+        if self.phase == Phase::Open {
+            let counters = self.listener.counters().mine();
+            counters.took(Span::Connection, self.began.elapsed());
+        }
+        let Some(mut note) = self.note.take() else {
+            return;
+        };
+        let is_cut = self.is_cut() || self.is_shut_out();
+        let facts = note.facts();
+        (facts.bytes_in, facts.bytes_out) = (self.inward.moved, self.outward.moved);
+        facts.member = self.member.as_ref().map(|(lease, _)| lease.address());
+        // Otherwise it was refused.
+        if facts.end == access_log::CUT && !is_cut {
+            facts.end = match end {
+                End::Agreed => access_log::OK,
+                End::Broken => access_log::BROKEN,
+                End::Closed => access_log::TIMEOUT,
+            };
+        }
+    }
+
     fn try_member(&self, lease: &Lease, tools: &mut Tools) -> io::Result<Outlet> {
         let address = lease.member().raw_address();
         let (user, member) = (self.key.index, lease.address());
-        let outlet = tools
+        tools
             .outlets
-            .open(&tools.epoll, member, address, user, member_token)?;
-        match outlet.stream.connect(address) {
-            Ok(()) => Ok(outlet),
-            Err(error) => {
-                tools.outlets.close(outlet, false);
-                Err(error)
-            }
-        }
+            .connect(&tools.epoll, member, address, user, member_token)
     }
 
     /// Looks whether the member's handshake is over.
@@ -296,9 +410,12 @@ impl Connection {
         self.member_heard = tools.now;
         self.tried = Vec::new();
         self.inward.writable = true;
-        self.listener.counters().mine().connected();
+        let counters = self.listener.counters().mine();
+        counters.connected();
+        counters.took(Span::Connect, self.chosen.elapsed());
         if let Some((lease, _)) = &self.member {
             lease.connected();
+            lease.succeeded();
         }
         if let Some(version) = self.listener.config().listener.pool.proxy_protocol {
             let own = self.listener.id().socket_address();
@@ -321,7 +438,7 @@ impl Connection {
     fn note_failure(&mut self, lease: &Lease, error: &io::Error) {
         lease.failed(error);
         self.tried.push(lease.address());
-        self.listener.counters().mine().connect_failed();
+        self.listener.counters().mine().connect_failed(error);
         let (listener, member) = (self.listener.id(), lease.address());
         tracing::debug!(%listener, %member, %error, "member could not be reached");
     }

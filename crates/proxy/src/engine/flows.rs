@@ -3,17 +3,20 @@
 //!
 //! A flow ends when nothing came from either side for the client's idle time, when its member says that
 //! nobody listens there (the next datagram then chooses anew), when it is cut, or with its listener:
-//! without the listener's socket there is no reply. When a worker has all the flows that it may have,
-//! the one that was silent for longest makes room.
+//! without the listener's socket there is no reply. Where there may be no more flows, a listener's
+//! own flow that was silent for longest makes room: a Service that has its share uses it again, and
+//! takes nothing from others. What fails on this side, for want of ports say, is not held against
+//! members.
 //!
 //! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header and
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
-//! client; others may.
+//! client; others may, and one that names another client begins another flow.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_model::Protocol;
 use landfall_sys::address::RawAddress;
@@ -24,12 +27,16 @@ use super::pump::would_block;
 use super::slab::{Key, Slab};
 use super::wheel::Wheel;
 use super::{Copies, Subject, Tools, millis};
-use crate::counters::Refusal;
+use crate::access_log::{self, Note};
+use crate::admission::Excess;
+use crate::budget::{Cost, Source};
+use crate::counters::{Refusal, Span};
 use crate::listener::{ListenerConfig, ListenerId, ListenerState, Place};
 use crate::pool::Lease;
 use crate::proxy::copy;
 use crate::proxy_protocol::{Header, Origin, Parsed};
 use crate::recency::Recency;
+use crate::shortage::Shortage;
 
 /// How many batches one socket may deliver before others have their turn.
 const ROUNDS: usize = 8;
@@ -39,8 +46,6 @@ const ROUNDS: usize = 8;
 pub(super) struct Flows {
     ports: Slab<Port>,
     table: Slab<Flow>,
-    /// Which flow is whose, in order of last use.
-    known: Recency<(Key, SocketAddr), Key>,
     times: Wheel,
     batch: Batch,
     /// Room for a datagram behind its PROXY header.
@@ -56,6 +61,8 @@ pub(super) struct Flows {
 struct Port {
     socket: UdpSocket,
     listener: Arc<ListenerState>,
+    /// Which flow is whose, in order of last use.
+    known: Recency<SocketAddr, Key>,
 }
 
 /// A client and its member.
@@ -69,6 +76,11 @@ struct Flow {
     lease: Lease,
     idle: u32,
     heard: u64,
+    source: Option<Source>,
+    /// Whom the ranges are about: the peer, or whom its PROXY header names.
+    client: SocketAddr,
+    began: u64,
+    note: Option<Box<Note>>,
     _place: Place,
 }
 
@@ -79,7 +91,6 @@ impl Flows {
         Self {
             ports: Slab::default(),
             table: Slab::default(),
-            known: Recency::new(capacity + 1),
             times: Wheel::new(now),
             batch: Batch::default(),
             room: Vec::new(),
@@ -95,7 +106,11 @@ impl Flows {
         socket: UdpSocket,
         tools: &Tools,
     ) -> io::Result<()> {
-        let key = self.ports.insert_with(|_| Port { socket, listener });
+        let key = self.ports.insert_with(|_| Port {
+            socket,
+            listener,
+            known: Recency::new(usize::MAX),
+        });
         let Some(port) = self.ports.get_mut(key) else {
             return Ok(());
         };
@@ -142,7 +157,7 @@ impl Flows {
 
     /// Ends flows whose member's drain time is over.
     pub(super) fn sweep(&mut self) {
-        for key in self.table.keys_where(|flow| flow.lease.is_cut()) {
+        for key in self.table.keys_where(Flow::is_over) {
             self.end(key);
         }
     }
@@ -259,15 +274,22 @@ impl Flows {
         let config = listener.config();
         let trusted = config.trusts(peer.ip());
         let mut flow_key = None;
-        if let Some(&mut known) = self.known.get(&(port_key, peer)) {
+        if let Some(&mut known) = port.known.get(&peer) {
             if self
                 .table
                 .get_mut(known)
                 .is_some_and(|flow| flow.heard != tools.now)
             {
-                self.known.touch(&(port_key, peer));
+                port.known.touch(&peer);
             }
             flow_key = Some(known);
+        }
+        if trusted
+            && let Some(key) = flow_key
+            && self.is_of_another(key, start)
+        {
+            self.end(key);
+            flow_key = None;
         }
         let Some(key) = flow_key else {
             let first = (port_key, peer, start);
@@ -284,6 +306,17 @@ impl Flows {
             self.pass(key, start..end, tools.now);
         }
         end
+    }
+
+    /// Whether a trusted peer's datagram names another client than the flow is of.
+    fn is_of_another(&mut self, key: Key, place: usize) -> bool {
+        let parsed = Parsed::read(self.batch.bytes(place), Protocol::Udp);
+        let Parsed::Header(Origin::Client { source, .. }, _) = parsed else {
+            return false;
+        };
+        self.table
+            .get_mut(key)
+            .is_some_and(|flow| flow.client != source)
     }
 
     /// Passes datagrams on as they are.
@@ -304,8 +337,11 @@ impl Flows {
                 // Lost, as on any full link.
                 Err(error) if would_block(&error) => return,
                 Err(error) => {
-                    flow.fail(&error);
-                    return self.end(key);
+                    if !flow.fail(&error) {
+                        return self.end(key);
+                    }
+                    // Only the first of them is certainly lost.
+                    sent += 1;
                 }
             }
         }
@@ -326,8 +362,8 @@ impl Flows {
         flow.count(bytes.len() as u64, 0);
         if let Err(error) = datagram::send(&flow.socket, bytes)
             && !would_block(&error)
+            && !flow.fail(&error)
         {
-            flow.fail(&error);
             self.end(key);
         }
     }
@@ -341,12 +377,11 @@ impl Flows {
         listener: Arc<ListenerState>,
         tools: &Tools,
     ) {
-        let counters = listener.counters();
         let mut bytes = self.batch.bytes(place);
         let mut inbound = listener.inbound(peer);
         if trusted {
             let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
-                return counters.mine().refused(Refusal::ProxyHeader);
+                return listener.refuse(inbound.client, Refusal::ProxyHeader);
             };
             if let Origin::Client {
                 source,
@@ -359,30 +394,47 @@ impl Flows {
             bytes = bytes.get(length..).unwrap_or_default();
         }
         if !config.allows(inbound.client.ip()) {
-            return counters.mine().refused(Refusal::Source);
+            return listener.refuse(inbound.client, Refusal::Source);
         }
-        let Some(place_in_gate) = listener.gate().enter() else {
-            return counters.mine().refused(Refusal::Limit);
+        let Some(mut place_in_gate) = listener.gate().enter() else {
+            return listener.refuse(inbound.client, Refusal::Limit);
         };
+        if let Err(refusal) = place_in_gate.judge(&listener, inbound.client.ip()) {
+            return listener.refuse(inbound.client, refusal);
+        }
+        // Trusted peers bring the clients of many.
+        let source = (!trusted).then(|| listener.account().flow_source(inbound.client.ip()));
         self.room.clear();
         if let Some(version) = config.listener.pool.proxy_protocol {
             let header = Header::new(version, Protocol::Udp, inbound.client, inbound.local);
             self.room.extend_from_slice(header.as_bytes());
         }
         self.room.extend_from_slice(bytes);
-        let Some((lease, socket)) = reach(&listener, inbound.client, &self.room) else {
-            return counters.mine().refused(Refusal::NoMember);
-        };
         let received = bytes.len() as u64;
-        if self.known.len() >= self.capacity
-            && let Some((_, oldest)) = self.known.pop_oldest()
-        {
-            self.end(oldest);
+        if !self.make_room(port, source, &mut place_in_gate) {
+            return listener.refuse(inbound.client, Refusal::Share);
         }
+        let mut reached = reach(&listener, inbound.client, &self.room);
+        if matches!(reached, Err(Unreached::Here(Shortage::Ports))) && self.end_oldest_of(port) {
+            // Others on this machine have the ports: with one of its own back it may do.
+            reached = reach(&listener, inbound.client, &self.room);
+        }
+        let (lease, socket) = match reached {
+            Ok(reached) => reached,
+            Err(Unreached::Members(refusal)) => return listener.refuse(inbound.client, refusal),
+            Err(Unreached::Here(_)) => {
+                listener.account().budget().fell_short();
+                return listener.refuse(inbound.client, Refusal::Local);
+            }
+        };
         let idle = millis(config.listener.timeouts.client_data).max(1);
         let raw_peer = RawAddress::new(peer);
         let heard = tools.now;
-        let flow = Flow {
+        let mut note = listener.note(inbound.client);
+        if let Some(note) = &mut note {
+            note.facts().member = Some(lease.address());
+        }
+        let mut flow = Flow {
             port,
             peer,
             raw_peer,
@@ -391,6 +443,10 @@ impl Flows {
             lease,
             idle,
             heard,
+            source,
+            client: inbound.client,
+            began: heard,
+            note,
             _place: place_in_gate,
         };
         flow.listener.counters().mine().connected();
@@ -405,23 +461,117 @@ impl Flows {
             self.table.remove(key);
             return;
         }
-        self.known.insert((port, peer), key);
+        if let Some(port) = self.ports.get_mut(port) {
+            port.known.insert(peer, key);
+        }
         self.times.set(key.index, heard + u64::from(idle));
     }
 
+    /// Takes what a new flow of a listener needs. Ends the flow that was silent for longest, where
+    /// nothing is left: one of the same listener, or where it has none, of the one with most flows.
+    fn make_room(&mut self, port: Key, source: Option<Source>, place: &mut Place) -> bool {
+        while self.table.len() >= self.capacity {
+            if !self.end_oldest_of(port) && !self.end_oldest_of_most() {
+                return false;
+            }
+        }
+        let Err(excess) = place.take(Cost::Flow, source) else {
+            return true;
+        };
+        if !self.end_for(port, source, excess) {
+            return false;
+        }
+        // Who has more than its share, because others want more now, gives it back by and by.
+        if excess != Excess::All {
+            self.end_for(port, source, excess);
+        }
+        place.take_again(source).is_ok()
+    }
+
+    /// Ends a flow in favour of a new one of this listener and source.
+    fn end_for(&mut self, port: Key, source: Option<Source>, excess: Excess) -> bool {
+        match excess {
+            Excess::Service => self.end_oldest_of(port),
+            // Not a flow of another client of the Service.
+            Excess::Source => self.is_oldest_of(port, source) && self.end_oldest_of(port),
+            Excess::All => self.end_oldest_of(port) || self.end_oldest_of_most(),
+        }
+    }
+
+    fn is_oldest_of(&mut self, port: Key, source: Option<Source>) -> bool {
+        let Some(port) = self.ports.get_mut(port) else {
+            return false;
+        };
+        let oldest = port.known.oldest().map(|(_, key)| *key);
+        oldest
+            .and_then(|key| self.table.get_mut(key))
+            .is_some_and(|flow| flow.source == source)
+    }
+
+    /// Ends the flow of a listener that was silent for longest. `false`: it has none.
+    fn end_oldest_of(&mut self, port: Key) -> bool {
+        let oldest = self
+            .ports
+            .get_mut(port)
+            .and_then(|port| port.known.pop_oldest());
+        let Some((_, oldest)) = oldest else {
+            return false;
+        };
+        self.end(oldest);
+        true
+    }
+
+    fn end_oldest_of_most(&mut self) -> bool {
+        let mut most = None;
+        for key in self.ports.keys_where(|port| port.known.len() > 0) {
+            let count = self.ports.get_mut(key).map_or(0, |port| port.known.len());
+            most = most.max(Some((count, key.index)));
+        }
+        let key = most.and_then(|(_, index)| self.ports.key_at(index));
+        key.is_some_and(|key| self.end_oldest_of(key))
+    }
+
     fn end(&mut self, key: Key) {
-        let Some(flow) = self.table.remove(key) else {
+        let Some(mut flow) = self.table.remove(key) else {
             return;
         };
+        flow.note_end();
         self.times.clear(key.index);
-        self.known.remove(&(flow.port, flow.peer));
+        if let Some(port) = self.ports.get_mut(flow.port) {
+            port.known.remove(&flow.peer);
+        }
     }
 }
 
 // === impl Flow ===
 
 impl Flow {
-    fn count(&self, bytes_in: u64, bytes_out: u64) {
+    /// Whether it must end: it is cut, or no range allows its client any more.
+    fn is_over(&self) -> bool {
+        self.lease.is_cut() || !self.listener.config().allows(self.client.ip())
+    }
+
+    /// Measures from the first datagram to the last one.
+    fn note_end(&mut self) {
+        let lasted = Duration::from_millis(self.heard.saturating_sub(self.began));
+        self.listener
+            .counters()
+            .mine()
+            .took(Span::Connection, lasted);
+        let is_over = self.note.is_some() && self.is_over();
+        if let Some(mut note) = self.note.take()
+            && note.facts().end == access_log::CUT
+            && !is_over
+        {
+            note.facts().end = access_log::OK;
+        }
+    }
+
+    fn count(&mut self, bytes_in: u64, bytes_out: u64) {
+        if let Some(note) = &mut self.note {
+            note.facts().bytes_in += bytes_in;
+            note.facts().bytes_out += bytes_out;
+        }
         self.listener.counters().mine().passed(bytes_in, bytes_out);
         self.lease
             .member()
@@ -430,19 +580,40 @@ impl Flow {
             .passed(bytes_in, bytes_out);
     }
 
-    fn fail(&self, error: &io::Error) {
+    /// Notes that a datagram could not be sent. Tells whether that was this side's doing: the flow
+    /// goes on then.
+    fn fail(&mut self, error: &io::Error) -> bool {
         self.lease.failed(error);
-        self.listener.counters().mine().connect_failed();
+        self.listener.counters().mine().connect_failed(error);
         let (listener, member) = (self.listener.id(), self.lease.address());
         tracing::debug!(%listener, %member, %error, "member takes no datagrams");
+        let is_ours = Shortage::of(error).is_some();
+        if let Some(note) = self.note.as_mut().filter(|_| !is_ours) {
+            note.facts().end = access_log::MEMBER_FAILED;
+        }
+        is_ours
     }
 }
 
+/// Why no member got the first datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unreached {
+    /// None could be reached, or may have more.
+    Members(Refusal),
+    /// This side could not send.
+    Here(Shortage),
+}
+
 /// Chooses a member and sends it the first datagram.
-fn reach(listener: &ListenerState, client: SocketAddr, bytes: &[u8]) -> Option<(Lease, OwnedFd)> {
+fn reach(
+    listener: &ListenerState,
+    client: SocketAddr,
+    bytes: &[u8],
+) -> Result<(Lease, OwnedFd), Unreached> {
     let mut tried = Vec::new();
     while tried.len() < crate::dial::MAX_TRIES {
-        let lease = listener.pool().pick(client, &tried)?;
+        let picked = listener.pool().try_pick(client, &tried);
+        let lease = picked.map_err(|why| Unreached::Members(why.into()))?;
         let sent = datagram::connected(lease.member().raw_address()).and_then(|socket| {
             match datagram::send(&socket, bytes) {
                 // Lost, as on any full link.
@@ -453,15 +624,19 @@ fn reach(listener: &ListenerState, client: SocketAddr, bytes: &[u8]) -> Option<(
         match sent {
             Ok(socket) => {
                 lease.connected();
-                return Some((lease, socket));
+                return Ok((lease, socket));
             }
             Err(error) => {
                 lease.failed(&error);
-                listener.counters().mine().connect_failed();
+                listener.counters().mine().connect_failed(&error);
+                if let Some(shortage) = Shortage::of(&error) {
+                    // It would be the same with every other member.
+                    return Err(Unreached::Here(shortage));
+                }
                 tracing::debug!(member = %lease.address(), %error, "member takes no datagrams");
                 tried.push(lease.address());
             }
         }
     }
-    None
+    Err(Unreached::Members(Refusal::NoMember))
 }

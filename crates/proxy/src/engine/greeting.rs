@@ -96,11 +96,7 @@ impl Engine {
         if let Some(greeting) = self.greetings.remove(key) {
             let (listener, peer) = (greeting.listener.id(), greeting.peer);
             tracing::debug!(%listener, %peer, "no valid PROXY header");
-            greeting
-                .listener
-                .counters()
-                .mine()
-                .refused(Refusal::ProxyHeader);
+            greeting.listener.refuse(peer, Refusal::ProxyHeader);
         }
     }
 

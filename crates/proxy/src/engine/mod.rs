@@ -9,8 +9,10 @@
 //!
 //! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with 6,000
 //! of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver takes nothing
-//! holds at most 64 KiB per way here, or after its first 128 KiB a pipe of 256 KiB in the kernel, of
-//! which a worker makes at most 256. A UDP flow costs about 500 bytes and one socket.
+//! holds at most 64 KiB per way here, or after its first 128 KiB a pipe in the kernel: of 1 MiB
+//! while there are such, then of 256 KiB, all workers together at most 128 MiB, and a quarter less
+//! than what a user without special rights may have. A UDP flow costs about 500 bytes and one
+//! socket.
 //!
 //! ```text
 //!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections: pump, outlets
@@ -23,11 +25,13 @@ mod connection;
 mod flows;
 mod greeting;
 mod outlet;
+mod pipes;
 mod pump;
 pub(crate) mod slab;
 mod tasks;
 pub(crate) mod wheel;
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
@@ -40,17 +44,18 @@ use landfall_sys::clock::coarse_millis;
 use landfall_sys::epoll::{Epoll, Event, Events, Watch};
 use landfall_sys::timer::Timer;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::accept::Acceptor;
 use self::connection::{Connection, End, Step};
 use self::flows::Flows;
 use self::greeting::Greeting;
 use self::outlet::Outlets;
-use self::pump::Pipes;
+use self::pipes::Pipes;
 use self::slab::{Key, Slab};
 use self::wheel::Wheel;
 use crate::listener::{ListenerId, ListenerState};
+use crate::pool::{Lease, Unavailable};
 
 /// After this many passes without a pause, the runtime's other tasks have a turn.
 const PASSES: usize = 8;
@@ -83,8 +88,13 @@ pub(crate) enum Command {
     Copy(oneshot::Sender<Copies>),
     /// A paused acceptor may go on.
     Resume(Key),
-    /// End what is cut: a member's or a listener's drain time is over.
+    /// A connection's wait in line for a member is over.
+    Served(Key, Result<Lease, Unavailable>),
+    /// End what is cut, as a member's or a listener's drain time is over, and connections of
+    /// clients that no range allows any more.
     Sweep,
+    /// Show that the worker works.
+    Answer(oneshot::Sender<()>),
     /// End everything and return.
     Stop,
 }
@@ -100,6 +110,8 @@ pub(crate) struct Engine {
     tools: Tools,
     events: Events,
     acceptors: Slab<Acceptor>,
+    /// Where the sockets of each listener are, among thousands.
+    acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
     greetings: Slab<Greeting>,
     connections: Slab<Connection>,
     greeting_times: Wheel,
@@ -124,6 +136,17 @@ struct Tools {
     now: u64,
 }
 
+/// How much a worker may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// UDP flows.
+    pub(crate) flows: usize,
+    /// Pipes.
+    pub(crate) pipes: usize,
+    /// Spare sockets toward members, of each family.
+    pub(crate) spares: usize,
+}
+
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
@@ -140,12 +163,12 @@ enum Subject {
 
 impl Engine {
     /// An engine that obeys `commands`, of which `resume` is a sender. Must be called inside the
-    /// worker's runtime. At most `flows` UDP flows are open at once.
+    /// worker's runtime.
     pub(crate) fn new(
         commands: mpsc::Receiver<Command>,
         resume: mpsc::Sender<Command>,
         tasks: TaskTracker,
-        flows: usize,
+        room: Room,
     ) -> io::Result<Self> {
         let now = coarse_millis();
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
@@ -157,17 +180,18 @@ impl Engine {
             tools: Tools {
                 epoll,
                 room: vec![0; pump::ROOM].into_boxed_slice(),
-                pipes: Pipes::default(),
-                outlets: Outlets::default(),
+                pipes: Pipes::new(room.pipes),
+                outlets: Outlets::new(room.spares),
                 now,
             },
             events: Events::default(),
             acceptors: Slab::default(),
+            acceptors_by_id: HashMap::new(),
             greetings: Slab::default(),
             connections: Slab::default(),
             greeting_times: Wheel::new(now),
             connection_times: Wheel::new(now),
-            flows: Flows::new(flows, now),
+            flows: Flows::new(room.flows, now),
             eager: Vec::new(),
             busy: Vec::new(),
             due: Vec::new(),
@@ -182,6 +206,8 @@ impl Engine {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // The worker may have rested since its last pass.
+        self.tools.now = coarse_millis();
         while let Poll::Ready(command) = self.commands.poll_recv(cx) {
             match command {
                 Some(Command::Stop) | None => return Poll::Ready(()),
@@ -235,6 +261,7 @@ impl Engine {
 
     /// Deals with the fetched events, and with what waited for the end of a pass.
     fn pass(&mut self) {
+        self.tools.outlets.begin_pass();
         // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
         let eager = std::mem::take(&mut self.eager);
@@ -291,11 +318,27 @@ impl Engine {
                     connection.alarm = deadline;
                     self.connection_times.set(key.index, deadline);
                 }
-                if step == Step::Again {
-                    self.busy.push(key);
+                match step {
+                    Step::Again => self.busy.push(key),
+                    Step::LineUp => self.line_up(key),
+                    Step::Wait | Step::End(_) => {}
                 }
             }
         }
+    }
+
+    /// Has a task wait in line for a connection, which ends with it.
+    fn line_up(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let (listener, client) = connection.line();
+        let resume = self.resume.clone();
+        let waits = self.tasks.spawn(async move {
+            let member = listener.pool().wait(client).await;
+            let _ = resume.send(Command::Served(key, member)).await;
+        });
+        connection.wait(AbortOnDropHandle::new(waits));
     }
 
     fn end(&mut self, key: Key, end: End) {
@@ -358,11 +401,20 @@ impl Engine {
                 let _ = done.send(copies);
             }
             Command::Resume(key) => self.resume_acceptor(key),
+            Command::Served(key, member) => {
+                self.with_connection(key, |connection, tools| connection.served(member, tools));
+            }
             Command::Sweep => {
+                for key in self.connections.keys_where(Connection::is_shut_out) {
+                    self.end(key, End::Broken);
+                }
                 for key in self.connections.keys_where(Connection::is_cut) {
                     self.end(key, End::Closed);
                 }
                 self.flows.sweep();
+            }
+            Command::Answer(done) => {
+                let _ = done.send(());
             }
             Command::Stop => {}
         }

@@ -9,10 +9,15 @@ use landfall_sys::address::RawAddress;
 use landfall_sys::epoll::{Epoll, Watch};
 use landfall_sys::stream::{Half, Stream};
 
-/// How many spare sockets of each family a worker keeps.
-const SPARES: usize = 128;
+use crate::ports;
+
+/// How many spare sockets of each family a worker keeps, however many descriptors there are.
+const MAX_SPARES: usize = 128;
 
 const NOBODY: u32 = u32::MAX;
+
+/// After the windows were of no use to a member, so many connections to it look into none.
+const SHORT: u32 = 256;
 
 /// A socket toward a member, registered for events under its own number for as long as it lives.
 #[derive(Debug)]
@@ -21,16 +26,24 @@ pub(super) struct Outlet {
     number: u32,
     v6: bool,
     nodelay: bool,
+    /// It has a port of its own, also while it is not connected.
+    has_port: bool,
 }
 
 /// All member sockets of a worker: who uses which, and the spare ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outlets {
-    /// Place of the connection that uses the outlet with this number.
-    users: Vec<u32>,
+    /// Place of the connection that uses the outlet with this number, and since which pass.
+    users: Vec<(u32, u32)>,
+    /// How many spare sockets of each family are kept.
+    most_spares: usize,
+    /// The present pass of the engine.
+    pass: u32,
     free: Vec<u32>,
     spare_v4: Vec<Outlet>,
     spare_v6: Vec<Outlet>,
+    /// The member that ports were last short for, and how many connections are to know.
+    short: Option<(SocketAddr, u32)>,
 }
 
 // === impl Outlet ===
@@ -48,28 +61,85 @@ impl Outlet {
 // === impl Outlets ===
 
 impl Outlets {
-    /// A socket for the connection at place `user`. Its events carry `token` of its number.
-    pub(super) fn open(
+    /// No socket yet; at most `spares` of each family are kept.
+    pub(super) fn new(spares: usize) -> Self {
+        Self {
+            users: Vec::new(),
+            most_spares: spares.min(MAX_SPARES),
+            pass: 0,
+            free: Vec::new(),
+            spare_v4: Vec::new(),
+            spare_v6: Vec::new(),
+            short: None,
+        }
+    }
+
+    /// A socket that connects to a member, for the connection at place `user`. Its events carry
+    /// `token` of its number.
+    pub(super) fn connect(
         &mut self,
         epoll: &Epoll,
         member: SocketAddr,
         address: &RawAddress,
         user: u32,
-        token: impl FnOnce(u32) -> u64,
+        token: impl Fn(u32) -> u64,
     ) -> io::Result<Outlet> {
         let v6 = member.is_ipv6();
-        let spare = if v6 {
-            self.spare_v6.pop()
+        let mut attempt = self.first_attempt(member);
+        loop {
+            let outlet = self.open(epoll, v6, address, user, attempt, &token)?;
+            attempt += 1;
+            match outlet.stream.connect(address) {
+                Ok(()) => return Ok(outlet),
+                Err(error) => {
+                    self.close(outlet, false);
+                    if !ports::is_shortage(&error) || attempt >= ports::ATTEMPTS {
+                        return Err(error);
+                    }
+                    if attempt == ports::WINDOWS_TRIED {
+                        self.short = Some((member, SHORT));
+                    }
+                }
+            }
+        }
+    }
+
+    /// With which attempt a connection to a member begins.
+    fn first_attempt(&mut self, member: SocketAddr) -> u32 {
+        match &mut self.short {
+            Some((short, left)) if *short == member && *left > 0 => {
+                *left -= 1;
+                ports::WINDOWS_TRIED
+            }
+            _ => 0,
+        }
+    }
+
+    /// A socket, at the first attempt a spare one if there is one.
+    fn open(
+        &mut self,
+        epoll: &Epoll,
+        v6: bool,
+        address: &RawAddress,
+        user: u32,
+        attempt: u32,
+        token: impl Fn(u32) -> u64,
+    ) -> io::Result<Outlet> {
+        let spares = if v6 {
+            &mut self.spare_v6
         } else {
-            self.spare_v4.pop()
+            &mut self.spare_v4
         };
-        if let Some(outlet) = spare {
+        if attempt == 0
+            && let Some(outlet) = spares.pop()
+        {
             self.assign(outlet.number, user);
             return Ok(outlet);
         }
         let stream = Stream::new(address)?;
+        let has_port = ports::ready(&stream, v6, attempt)?;
         let number = self.free.pop().unwrap_or_else(|| {
-            self.users.push(NOBODY);
+            self.users.push((NOBODY, 0));
             (self.users.len() - 1) as u32
         });
         if let Err(error) = epoll.add(&stream, token(number), Watch::Both) {
@@ -82,15 +152,20 @@ impl Outlets {
             number,
             v6,
             nodelay: false,
+            has_port,
         })
     }
 
-    /// Whose socket has this number.
+    /// A pass begins, with events that were fetched before it.
+    pub(super) fn begin_pass(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+    }
+
+    /// Whose socket an event of this number is about. An event of this pass is older than a use
+    /// that began in it: it is about an earlier one.
     pub(super) fn user(&self, number: u32) -> Option<u32> {
-        self.users
-            .get(number as usize)
-            .copied()
-            .filter(|&user| user != NOBODY)
+        let &(user, since) = self.users.get(number as usize)?;
+        (user != NOBODY && since != self.pass).then_some(user)
     }
 
     /// Takes back a socket on which both sides sent their end. Kept if the member has acknowledged
@@ -101,12 +176,13 @@ impl Outlets {
         } else {
             &mut self.spare_v4
         };
-        let reusable = spares.len() < SPARES
+        let reusable = spares.len() < self.most_spares
+            && !outlet.has_port
             && outlet.stream.unacknowledged().is_ok_and(|count| count == 0)
             && outlet.stream.disconnect().is_ok();
         if reusable {
             if let Some(user) = self.users.get_mut(outlet.number as usize) {
-                *user = NOBODY;
+                user.0 = NOBODY;
             }
             spares.push(outlet);
         } else {
@@ -127,7 +203,35 @@ impl Outlets {
 
     fn assign(&mut self, number: u32, user: u32) {
         if let Some(place) = self.users.get_mut(number as usize) {
-            *place = user;
+            *place = (user, self.pass);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_event_of_an_earlier_use_does_not_reach_the_next_user() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let member = listener.local_addr().unwrap();
+        let (epoll, address) = (Epoll::new().unwrap(), RawAddress::new(member));
+        let mut outlets = Outlets::new(0);
+        let open = |outlets: &mut Outlets, user| {
+            let v6 = member.is_ipv6();
+            let opened = outlets.open(&epoll, v6, &address, user, 0, u64::from);
+            opened.unwrap()
+        };
+        let first = open(&mut outlets, 7);
+        let number = first.number;
+        outlets.begin_pass();
+        assert_eq!(outlets.user(number), Some(7));
+        outlets.close(first, false);
+        let second = open(&mut outlets, 8);
+        assert_eq!(second.number, number);
+        assert_eq!(outlets.user(number), None);
+        outlets.begin_pass();
+        assert_eq!(outlets.user(number), Some(8));
     }
 }

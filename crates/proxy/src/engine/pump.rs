@@ -7,8 +7,9 @@
 
 use std::io;
 
-use landfall_sys::pipe::Pipe;
 use landfall_sys::stream::{Half, Stream};
+
+use super::pipes::{Pipes, Reserved};
 
 /// Size of the shared room, and the most that a way keeps aside.
 pub(super) const ROOM: usize = 64 * 1024;
@@ -22,17 +23,8 @@ const SPLICE_AFTER: u64 = 128 * 1024;
 /// A splice that brings less than this ends splicing: for small pieces two copies cost less.
 const SPLICE_LEAST: usize = 8 * 1024;
 
-/// How much room a pipe has; more would hold more of a slow receiver's bytes in the kernel.
-const PIPE_ROOM: usize = 256 * 1024;
-
-/// How many pipes a worker makes at most; ways beyond that are copied.
-const MAX_PIPES: usize = 256;
-
-/// How many empty pipes a worker keeps.
-const KEPT_PIPES: usize = 16;
-
-/// How many rounds of reading and writing one way gets before others have their turn.
-const ROUNDS: usize = 8;
+/// How many bytes one way may move before others have their turn.
+const SHARE: u64 = 1024 * 1024;
 
 /// One way of a connection.
 #[derive(Debug)]
@@ -59,7 +51,7 @@ pub(super) struct Way {
 enum Held {
     Nothing,
     Bytes { bytes: Vec<u8>, taken: usize },
-    Pipe(Pipe),
+    Pipe(Box<Reserved>),
 }
 
 /// Why a way rests.
@@ -80,13 +72,6 @@ pub(super) enum Broken {
     Sender(io::Error),
     /// The socket that is written.
     Receiver(io::Error),
-}
-
-/// Empty pipes, ready for use.
-#[derive(Debug, Default)]
-pub(super) struct Pipes {
-    spare: Vec<Pipe>,
-    made: usize,
 }
 
 // === impl Way ===
@@ -139,7 +124,8 @@ impl Way {
         if self.readable && matches!(self.held, Held::Bytes { .. }) {
             self.hold_more(from, room)?;
         }
-        for _ in 0..ROUNDS {
+        let begun = self.moved;
+        while self.moved - begun < SHARE {
             if !self.write_held(to, pipes)? {
                 return Ok(Rest::Waiting);
             }
@@ -210,7 +196,7 @@ impl Way {
                     *taken += *sent.as_ref().unwrap_or(&0);
                     sent
                 }
-                Held::Pipe(pipe) => pipe.drain(to),
+                Held::Pipe(reserved) => reserved.pipe.drain(to),
             };
             match sent {
                 Ok(count) => {
@@ -226,7 +212,7 @@ impl Way {
     /// Gives back a pipe that is held. What is in it is lost.
     pub(super) fn give_up(&mut self, pipes: &mut Pipes) {
         if let Held::Pipe(pipe) = std::mem::replace(&mut self.held, Held::Nothing) {
-            pipes.give(pipe);
+            pipes.give(*pipe);
         }
     }
 
@@ -234,7 +220,7 @@ impl Way {
         let empty = match &self.held {
             Held::Nothing => true,
             Held::Bytes { bytes, taken } => *taken >= bytes.len(),
-            Held::Pipe(pipe) => pipe.filled() == 0,
+            Held::Pipe(reserved) => reserved.pipe.filled() == 0,
         };
         if empty {
             self.give_up(pipes);
@@ -266,25 +252,25 @@ impl Way {
 
     /// Fills a pipe. `false`: there is no pipe to be had.
     fn splice(&mut self, from: &Stream, pipes: &mut Pipes) -> Result<bool, Broken> {
-        let Some(mut pipe) = pipes.take() else {
+        let Some(mut reserved) = pipes.take() else {
             self.splicing = false;
             return Ok(false);
         };
-        match pipe.fill(from) {
+        match reserved.pipe.fill(from) {
             Ok(0) => self.ended = true,
             Ok(count) => {
                 self.moved += count as u64;
                 self.splicing = count >= SPLICE_LEAST;
-                self.held = Held::Pipe(pipe);
+                self.held = Held::Pipe(Box::new(reserved));
                 return Ok(true);
             }
             Err(error) if would_block(&error) => self.readable = false,
             Err(error) => {
-                pipes.give(pipe);
+                pipes.give(reserved);
                 return Err(Broken::Sender(error));
             }
         }
-        pipes.give(pipe);
+        pipes.give(reserved);
         Ok(true)
     }
 }
@@ -300,30 +286,67 @@ impl Broken {
     }
 }
 
-// === impl Pipes ===
-
-impl Pipes {
-    fn take(&mut self) -> Option<Pipe> {
-        if let Some(pipe) = self.spare.pop() {
-            return Some(pipe);
-        }
-        if self.made >= MAX_PIPES {
-            return None;
-        }
-        let pipe = Pipe::new(PIPE_ROOM).ok()?;
-        self.made += 1;
-        Some(pipe)
-    }
-
-    fn give(&mut self, pipe: Pipe) {
-        if pipe.filled() == 0 && self.spare.len() < KEPT_PIPES {
-            self.spare.push(pipe);
-        } else {
-            self.made = self.made.saturating_sub(1);
-        }
-    }
-}
-
 pub(super) fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Two ends of a connection.
+    fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Stream::accept(&listener).unwrap().0, far)
+    }
+
+    /// Sends bytes through a way, and returns what arrived and the most that one turn moved.
+    fn carry(bytes: &[u8], mut pipes: Pipes) -> (Vec<u8>, u64) {
+        let (from, mut sender) = pair();
+        let (to, mut reader) = pair();
+        let (mut way, mut room) = (Way::new(), vec![0; ROOM]);
+        let mut most = 0;
+        let received = std::thread::scope(|scope| {
+            scope.spawn(move || sender.write_all(bytes).unwrap());
+            let received = scope.spawn(move || {
+                let mut received = Vec::new();
+                reader.read_to_end(&mut received).map(|_| received)
+            });
+            loop {
+                // As if an event had said so: what is not true shows when it is tried.
+                (way.readable, way.writable) = (true, true);
+                let before = way.moved;
+                let rest = way.pump(&from, &to, &mut room, &mut pipes).unwrap();
+                most = most.max(way.moved - before);
+                if rest == Rest::Ended {
+                    break;
+                }
+            }
+            way.close(&to);
+            received.join().unwrap().unwrap()
+        });
+        assert_eq!(
+            (way.moved, way.sent),
+            (bytes.len() as u64, bytes.len() as u64)
+        );
+        (received, most)
+    }
+
+    #[test]
+    fn a_turn_ends_after_its_share_however_large_the_pipe_is() {
+        let bytes: Vec<u8> = (0..u32::MAX)
+            .map(|n| (n >> 3) as u8)
+            .take(16 << 20)
+            .collect();
+        for pipes in [0, 4] {
+            let (received, most) = carry(&bytes, Pipes::new(pipes));
+            assert!(received == bytes, "{pipes} pipes");
+            // The last step of a turn may go beyond.
+            assert!(most < SHARE + (1 << 20), "{pipes} pipes: {most}");
+        }
+    }
 }

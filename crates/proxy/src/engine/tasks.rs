@@ -1,13 +1,16 @@
-//! Connections that are more than bytes passing by: TLS that ends here, and HTTP. Each is a task of the
+//! Connections that are more than bytes passing by: TLS that begins or ends here, and HTTP. Each
+//! is a task of the
 //! worker's runtime, from the accept to the end.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use landfall_sys::stream::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::counters::Refusal;
+use crate::counters::{Refusal, Span};
 use crate::dial::dial;
 use crate::http::{self, Front};
 use crate::inbound::Inbound;
@@ -35,11 +38,11 @@ impl Task {
                 return;
             }
         };
-        let cut = listener.cut().clone();
+        let shut_out = listener.shut_out(self.inbound.client.ip());
         let place = self.place;
         tokio::select! {
             biased;
-            () = cut.cancelled() => {}
+            () = shut_out => {}
             () = serve(self.front, &self.config, self.inbound, stream, &listener) => {}
         }
         drop(place);
@@ -61,6 +64,8 @@ async fn serve(
         }
     } else if let Some(front) = front {
         http::serve(front, stream, inbound, &[]).await;
+    } else if let Some(rest) = pass(config, inbound, stream, listener).await {
+        rest.await;
     }
 }
 
@@ -81,18 +86,40 @@ async fn secure<'a>(
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(listener = %listener.id(), client = %inbound.client, %error, "no TLS");
-            listener.counters().mine().refused(Refusal::Tls);
+            listener.refuse(inbound.client, Refusal::Tls);
             return None;
         }
     };
     if let Some(front) = front {
         return Some(http::serve(front, stream, inbound, &[]));
     }
-    let Some(dialed) = dial(listener, config, inbound.client).await else {
-        listener.counters().mine().refused(Refusal::NoMember);
-        return None;
+    pass(config, inbound, stream, listener).await
+}
+
+/// Finds a member, and passes bytes between it and the client.
+async fn pass<'a, C: AsyncRead + AsyncWrite + Unpin + Send + 'a>(
+    config: &'a ListenerConfig,
+    inbound: Inbound,
+    stream: C,
+    listener: &'a ListenerState,
+) -> Option<Rest<'a>> {
+    let mut note = listener.note(inbound.client);
+    let chosen = Instant::now();
+    let dialed = match dial(listener, config, &inbound).await {
+        Ok(dialed) => dialed,
+        Err(refusal) => {
+            listener.counters().mine().refused(refusal);
+            if let Some(note) = &mut note {
+                note.facts().end = refusal.as_str();
+            }
+            return None;
+        }
     };
+    let counters = listener.counters().mine();
+    counters.took(Span::Connect, chosen.elapsed());
     Some(Box::pin(async move {
-        relay::run(listener, config, &inbound, stream, dialed).await;
+        relay::run(listener, config, stream, dialed, note).await;
+        let counters = listener.counters().mine();
+        counters.took(Span::Connection, chosen.elapsed());
     }))
 }

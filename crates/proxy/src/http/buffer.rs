@@ -4,19 +4,37 @@
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use landfall_sys::clock::coarse_millis;
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Size of a buffer: fits nearly every head, and a TLS record.
 const SMALL: usize = 16 * 1024;
 
+/// Size of a buffer whose bytes can't be used before more are there, as of a long head: which is no
+/// longer than this.
+const MEDIUM: usize = super::MAX_HEAD;
+
 /// Size of a buffer whose source keeps filling it: halves the system calls of large bodies twice over,
 /// and still fits the second-level cache of a core together with its twin.
 const LARGE: usize = 64 * 1024;
 
-/// Storage kept for later per thread: at most 256 small and 32 large buffers, 6 MiB.
-const KEPT: [(usize, usize); 2] = [(SMALL, 256), (LARGE, 32)];
+/// Storage kept for later per thread: 7 MiB at most. What is more goes back to the allocator.
+const KEPT: [(usize, usize); 3] = [(SMALL, 256), (MEDIUM, 32), (LARGE, 32)];
+
+/// Bytes given back to the allocator after which it should give them back to the kernel.
+const MUCH: usize = 8 * 1024 * 1024;
+
+/// Bytes that went back to the allocator since it gave any back.
+static FREED: AtomicUsize = AtomicUsize::new(0);
+
+/// Milliseconds between two times that memory is given back.
+const PAUSE: u64 = 10_000;
+
+/// When it was given back last, by the coarse clock.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that were read and not yet used.
 #[derive(Debug, Default)]
@@ -36,7 +54,8 @@ pub(super) struct Outgoing {
 }
 
 thread_local! {
-    static SPARE: RefCell<[Vec<Vec<u8>>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    static SPARE: RefCell<[Vec<Vec<u8>>; 3]> =
+        const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
 // === impl Buffer ===
@@ -67,7 +86,7 @@ impl Buffer {
 
     /// Forgets the first `count` bytes.
     pub(super) fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
+        self.start = self.start.saturating_add(count).min(self.end);
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         }
@@ -82,7 +101,7 @@ impl Buffer {
     }
 
     /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and full,
-    /// which callers keep from happening by not waiting for more than [`LARGE`] bytes.
+    /// which callers keep from happening by not waiting for more than [`MEDIUM`] bytes.
     pub(super) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
@@ -116,10 +135,10 @@ impl Buffer {
             give(std::mem::replace(&mut self.storage, take(wanted)));
         } else if self.end < self.storage.len() {
             return;
-        } else if self.start > 0 || self.storage.len() >= LARGE {
+        } else if self.start > 0 || self.storage.len() >= MEDIUM {
             self.storage.copy_within(self.start..self.end, 0);
         } else {
-            let mut larger = take(LARGE);
+            let mut larger = take(MEDIUM);
             larger[..held].copy_from_slice(self.bytes());
             give(std::mem::replace(&mut self.storage, larger));
         }
@@ -197,7 +216,31 @@ fn give(storage: Vec<u8>) {
                 return;
             }
         }
+        FREED.fetch_add(storage.len(), Ordering::Relaxed);
     });
+}
+
+/// Whether so much went back to the allocator that it should give back what it keeps: it keeps all
+/// of it, where anything that is in use lies behind.
+pub(super) fn much_is_free() -> bool {
+    FREED.load(Ordering::Relaxed) >= MUCH
+}
+
+/// Gives free memory back to the kernel. Takes too long for a thread that serves clients, and holds
+/// up others that allocate: once for all who saw that much is free, and not again for a while.
+pub(super) fn give_back() {
+    let now = coarse_millis();
+    let last = LAST.load(Ordering::Relaxed);
+    if !much_is_free()
+        || now.saturating_sub(last) < PAUSE
+        || LAST
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+    {
+        return;
+    }
+    FREED.store(0, Ordering::Relaxed);
+    landfall_sys::memory::give_back();
 }
 
 #[cfg(test)]
@@ -227,7 +270,7 @@ mod tests {
         assert_eq!(buffer.bytes(), b"heworldorld");
         buffer.consume(7);
         assert_eq!(buffer.bytes(), b"orld");
-        buffer.consume(9);
+        buffer.consume(usize::MAX);
         assert!(buffer.is_empty());
         assert_eq!(fill(&mut buffer, &mut source).await, 0, "the end");
     }
@@ -255,11 +298,12 @@ mod tests {
         let mut buffer = Buffer::default();
         assert_eq!(fill(&mut buffer, &mut source).await, SMALL);
         buffer.consume(10);
-        while buffer.bytes().len() < LARGE {
+        while buffer.bytes().len() < MEDIUM {
             fill(&mut buffer, &mut source).await;
         }
         assert_eq!(fill(&mut buffer, &mut source).await, 0);
-        assert_eq!(buffer.bytes(), &data[10..LARGE + 10]);
+        assert_eq!(buffer.bytes(), &data[10..MEDIUM + 10]);
+        assert_eq!(buffer.storage.len(), MEDIUM);
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::watchdog::Watchdog;
+use crate::access_log::{self, End};
 
 /// How long a request is read that nobody wants any more.
 const READ_ON: Duration = Duration::from_secs(2);
@@ -76,6 +77,21 @@ enum Source {
     },
     /// Frames that the task of an HTTP/1 client reads.
     Http1(mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>),
+}
+
+// === impl BodyFailed ===
+
+impl BodyFailed {
+    /// One word for the access log.
+    pub(super) fn as_str(self) -> End {
+        match self {
+            Self::ClientTimeout => "client_timeout",
+            Self::Client => access_log::CLIENT_ABORT,
+            Self::MemberTimeout => "member_timeout",
+            Self::Member => access_log::MEMBER_FAILED,
+            Self::Cut => access_log::CUT,
+        }
+    }
 }
 
 // === impl RequestContent ===

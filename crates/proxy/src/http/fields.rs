@@ -20,6 +20,8 @@ pub(super) enum Field {
     ForwardedFor,
     ForwardedProto,
     ForwardedPort,
+    /// `Forwarded`, `X-Forwarded-Host`, `X-Real-IP`: what else proxies say of a client.
+    Vouching,
     /// Everything else: passes unread.
     Other,
 }
@@ -50,12 +52,14 @@ impl Field {
             4 if is("host") => Self::Host,
             6 if is("expect") => Self::Expect,
             7 if is("upgrade") => Self::Upgrade,
+            9 if is("forwarded") || is("x-real-ip") => Self::Vouching,
             10 if is("connection") => Self::Connection,
             10 if is("keep-alive") => Self::HopByHop,
             14 if is("content-length") => Self::ContentLength,
             14 if is("http2-settings") => Self::HopByHop,
             15 if is(FORWARDED_FOR) => Self::ForwardedFor,
             16 if is("proxy-connection") => Self::HopByHop,
+            16 if is("x-forwarded-host") => Self::Vouching,
             16 if is(FORWARDED_PORT) => Self::ForwardedPort,
             17 if is("transfer-encoding") => Self::TransferEncoding,
             17 if is(FORWARDED_PROTO) => Self::ForwardedProto,
@@ -111,12 +115,15 @@ impl Forwarding {
         self.http
     }
 
-    /// Whether the proxy's own field replaces the one of the request.
+    /// Whether the field of a request does not pass as it is: the proxy's own replaces it, or
+    /// none who could have written it is believed.
     pub(super) fn replaces(&self, field: Field) -> bool {
+        let believes_none = self.http.trusted_hops == Some(0);
         match field {
-            Field::ForwardedFor => self.http.forwarded_for,
-            Field::ForwardedProto => self.http.forwarded_proto,
-            Field::ForwardedPort => self.http.forwarded_port,
+            Field::ForwardedFor => self.http.forwarded_for || self.http.trusted_hops.is_some(),
+            Field::ForwardedProto => self.http.forwarded_proto || believes_none,
+            Field::ForwardedPort => self.http.forwarded_port || believes_none,
+            Field::Vouching => believes_none,
             _ => false,
         }
     }
@@ -134,8 +141,9 @@ impl Forwarding {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         };
-        if self.http.forwarded_for {
-            line(FORWARDED_FOR, &self.forwarded_for(before.iter().copied()));
+        let client = self.forwarded_for(before);
+        if !client.is_empty() {
+            line(FORWARDED_FOR, &client);
         }
         if self.http.forwarded_proto {
             line(FORWARDED_PROTO, self.scheme().as_bytes());
@@ -155,25 +163,75 @@ impl Forwarding {
             let port = HeaderValue::from(self.port);
             headers.insert(HeaderName::from_static("x-forwarded-port"), port);
         }
-        if self.http.forwarded_for {
+        if self.replaces(Field::ForwardedFor) {
             let name = HeaderName::from_static("x-forwarded-for");
-            let before = headers.get_all(&name).iter();
-            let value = self.forwarded_for(before.map(HeaderValue::as_bytes));
+            let before: Vec<_> = headers
+                .get_all(&name)
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .collect();
+            let value = self.forwarded_for(&before);
             // Made of values and an address, so it is always one.
-            if let Ok(value) = HeaderValue::from_bytes(&value) {
-                headers.insert(name, value);
+            match HeaderValue::from_bytes(&value) {
+                Ok(value) if !value.is_empty() => drop(headers.insert(name, value)),
+                Ok(_) | Err(_) => drop(headers.remove(name)),
             }
         }
     }
 
-    fn forwarded_for<'a>(&self, before: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-        let mut value = Vec::new();
-        for earlier in before.filter(|earlier| !earlier.is_empty()) {
-            value.extend_from_slice(earlier);
-            value.extend_from_slice(b", ");
+    /// Takes out of a map what the client may not say of itself.
+    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+        for (name, field) in [
+            ("forwarded", Field::Vouching),
+            ("x-real-ip", Field::Vouching),
+            ("x-forwarded-host", Field::Vouching),
+            ("x-forwarded-proto", Field::ForwardedProto),
+            ("x-forwarded-port", Field::ForwardedPort),
+        ] {
+            if self.replaces(field) {
+                headers.remove(name);
+            }
         }
-        value.extend_from_slice(self.client.to_string().as_bytes());
-        value
+    }
+
+    /// The address that a request is counted for: the one that the outermost believed proxy named,
+    /// else the peer's.
+    pub(super) fn source<'a>(&self, before: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
+        let hops = usize::from(self.http.trusted_hops.unwrap_or(0));
+        let named = before.rev().flat_map(|value| {
+            let all: Vec<&[u8]> = list(value).collect();
+            all.into_iter().rev()
+        });
+        // Where fewer stand there than there are proxies, the first is as far as it goes.
+        let named = named.take(hops).last();
+        named
+            .and_then(|address| std::str::from_utf8(address).ok())
+            .and_then(|address| address.parse().ok())
+            .unwrap_or(self.client)
+    }
+
+    /// The client after those before it who are believed; empty where it is not to be told.
+    fn forwarded_for(&self, before: &[&[u8]]) -> Vec<u8> {
+        let all: Vec<&[u8]>;
+        let before = match self.http.trusted_hops {
+            None if self.http.forwarded_for => before,
+            None => &[],
+            Some(hops) => {
+                // The one in front wrote the last address, and so on.
+                all = before.iter().flat_map(|value| list(value)).collect();
+                let first = all.len().saturating_sub(usize::from(hops));
+                all.get(first..).unwrap_or_default()
+            }
+        };
+        let client = self.http.forwarded_for.then(|| self.client.to_string());
+        let client = client.as_deref().unwrap_or_default().as_bytes();
+        let said: Vec<&[u8]> = before
+            .iter()
+            .copied()
+            .chain([client])
+            .filter(|address| !address.is_empty())
+            .collect();
+        said.join(&b", "[..])
     }
 
     fn scheme(&self) -> &'static str {
@@ -226,6 +284,7 @@ mod tests {
         forwarded_proto: true,
         forwarded_port: true,
         member_http2: false,
+        trusted_hops: None,
     };
 
     fn forwarding(http: Http) -> Forwarding {
@@ -296,6 +355,63 @@ mod tests {
     }
 
     #[test]
+    fn as_many_proxies_are_believed_as_are_trusted() {
+        let before = [&b"6.6.6.6, 198.51.100.1"[..], b"203.0.113.2"];
+        let with = |hops, forwarded_for| {
+            let http = Http {
+                forwarded_for,
+                trusted_hops: Some(hops),
+                ..Http::default()
+            };
+            let written = written(&forwarding(http), &before);
+            let mut headers = map(&[
+                ("x-forwarded-for", "6.6.6.6, 198.51.100.1"),
+                ("x-forwarded-for", "203.0.113.2"),
+            ]);
+            forwarding(http).insert(&mut headers);
+            let in_map = headers.get("x-forwarded-for");
+            let in_map =
+                in_map.map(|value| format!("X-Forwarded-For: {}\r\n", value.to_str().unwrap()));
+            assert_eq!(in_map.unwrap_or_default(), written);
+            written
+        };
+        assert_eq!(with(0, true), "X-Forwarded-For: 192.0.2.7\r\n");
+        assert_eq!(with(0, false), "");
+        assert_eq!(with(1, true), "X-Forwarded-For: 203.0.113.2, 192.0.2.7\r\n");
+        assert_eq!(with(1, false), "X-Forwarded-For: 203.0.113.2\r\n");
+        assert_eq!(
+            with(2, true),
+            "X-Forwarded-For: 198.51.100.1, 203.0.113.2, 192.0.2.7\r\n"
+        );
+        assert_eq!(
+            with(10, true),
+            "X-Forwarded-For: 6.6.6.6, 198.51.100.1, 203.0.113.2, 192.0.2.7\r\n"
+        );
+    }
+
+    #[test]
+    fn where_none_is_believed_nothing_that_vouches_passes() {
+        let said = [
+            ("forwarded", "for=6.6.6.6"),
+            ("x-real-ip", "6.6.6.6"),
+            ("x-forwarded-host", "evil"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-port", "1"),
+            ("x-own", "1"),
+        ];
+        let left = |hops| {
+            let forwarding = forwarding(Http {
+                trusted_hops: hops,
+                ..Http::default()
+            });
+            let mut headers = map(&said);
+            forwarding.strip(&mut headers);
+            headers.len()
+        };
+        assert_eq!((left(Some(0)), left(Some(1)), left(None)), (1, 6, 6));
+    }
+
+    #[test]
     fn only_enabled_fields_are_replaced() {
         let only_proto = forwarding(Http {
             forwarded_proto: true,
@@ -346,7 +462,10 @@ mod tests {
             ("Keep-alive", Field::HopByHop),
             ("content-LENGTH", Field::ContentLength),
             ("X-FORWARDED-PROTO", Field::ForwardedProto),
-            ("X-Forwarded-Host", Field::Other),
+            ("X-Forwarded-Host", Field::Vouching),
+            ("X-REAL-ip", Field::Vouching),
+            ("forwarded", Field::Vouching),
+            ("X-Forwarded-Hist", Field::Other),
             ("", Field::Other),
         ] {
             assert_eq!(Field::of(name.as_bytes()), field, "{name}");

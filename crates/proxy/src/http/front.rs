@@ -2,23 +2,30 @@
 //! word that the listener is closing. Decides nothing about a request.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use landfall_model::listener::{Http, ProxyProtocol, Timeouts};
+use landfall_model::listener::{Http, ProxyProtocol, Redirect, Timeouts};
+use landfall_model::protection::Rate;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::buffer;
 use super::refusal::Refusal;
-use super::upstream::{Idle, Links};
-use crate::counters;
+use super::upstream::{Idle, Links, NoLink};
+use crate::admission::Excess;
+use crate::budget::Extra;
+use crate::counters::{self, Span};
+use crate::inbound::Inbound;
 use crate::listener::ListenerState;
 use crate::pool::{Health, Lease};
+use crate::tls::{MemberStream, TowardMembers};
 
 /// How often idle connections are looked through, while there are any.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -60,6 +67,8 @@ pub(super) struct Settings {
     pub(super) http: Http,
     pub(super) timeouts: Timeouts,
     pub(super) introduce: Option<ProxyProtocol>,
+    pub(super) request_rate: Option<Rate>,
+    pub(super) redirect: Option<Redirect>,
 }
 
 // === impl ClientStream ===
@@ -115,15 +124,48 @@ impl Front {
     }
 
     /// Keeps a connection to a member for the next request.
-    pub(super) fn keep(&self, member: SocketAddr, stream: TcpStream) {
-        if !self.is_draining() && self.shared.idle.put(member, stream) {
+    pub(super) fn keep(&self, member: SocketAddr, stream: MemberStream) {
+        if self.is_draining() {
+            return;
+        }
+        let hold = self.listener.account().spare();
+        if hold.is_some() && self.shared.idle.put(member, stream, hold) {
             self.shared.filled.notify_one();
         }
+    }
+
+    /// Takes a descriptor for a connection to a member, if need be that of one that is only kept
+    /// for later: by `own`, which speak for one client, or by all.
+    pub(super) fn extra(&self, inbound: &Inbound, own: (&Idle, &Links)) -> Option<Extra> {
+        let account = self.listener.account();
+        // As at the accept: trusted peers bring the clients of many.
+        let direct = inbound.client == inbound.peer;
+        let source = direct.then(|| account.budget().source(inbound.client.ip()));
+        let mut taken = account.extra(source);
+        // What is kept counts for no source.
+        if matches!(taken, Err(Excess::Service | Excess::All)) {
+            let (idle, links) = own;
+            let closed = idle.close_beyond(0)
+                || self.shared.idle.close_beyond(0)
+                || links.close_idle()
+                || self.shared.links.close_idle();
+            if closed {
+                taken = account.extra(source);
+            }
+        }
+        taken.inspect_err(|_| account.budget().fell_short()).ok()
     }
 
     /// HTTP/2 connections to members.
     pub(super) fn links(&self) -> &Links {
         &self.shared.links
+    }
+
+    /// A client's connection has ended, and with it what it took of memory.
+    pub(super) fn ended(&self) {
+        if buffer::much_is_free() {
+            self.shared.filled.notify_one();
+        }
     }
 
     /// There is an HTTP/2 connection to a member, which may have to be swept away one day.
@@ -136,7 +178,7 @@ impl Front {
     /// Counts a member that could not be reached, and tells what that means for the client.
     pub(super) fn connect_failed(&self, lease: &Lease, error: &io::Error) -> Refusal {
         lease.failed(error);
-        self.listener.counters().mine().connect_failed();
+        self.listener.counters().mine().connect_failed(error);
         let (listener, member) = (self.listener.id(), lease.address());
         tracing::debug!(%listener, %member, %error, "connect failed");
         match error.kind() {
@@ -145,9 +187,34 @@ impl Front {
         }
     }
 
+    /// Tells what it means for the client that a member gets no further request over HTTP/2.
+    pub(super) fn no_link(&self, lease: &Lease, why: &NoLink) -> Refusal {
+        match why {
+            NoLink::Failed(error) => self.connect_failed(lease, error),
+            NoLink::Full => Refusal::Busy,
+            NoLink::Share => Refusal::Share,
+        }
+    }
+
+    /// Lets a request of a source go on, or tells after how many seconds the next may come.
+    pub(super) fn admit(&self, rate: Rate, source: IpAddr) -> Result<(), NonZeroU32> {
+        let clients = self.listener.clients();
+        clients
+            .request(rate, source, Instant::now())
+            .map_err(|wait| {
+                let seconds = u32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+                NonZeroU32::new(seconds).unwrap_or(NonZeroU32::MIN)
+            })
+    }
+
     /// Counts a response that begins.
     pub(super) fn responded(&self, status: u16) {
         self.listener.counters().mine().responded(status);
+    }
+
+    /// Measures how long something took.
+    pub(super) fn took(&self, span: Span, time: Duration) {
+        self.listener.counters().mine().took(span, time);
     }
 
     /// Counts a response that is given from here.
@@ -156,7 +223,20 @@ impl Front {
         counters.responded(refusal.status().as_u16());
         if refusal.is_for_want_of_members() {
             counters.refused(counters::Refusal::NoMember);
+        } else if refusal == Refusal::Busy {
+            counters.refused(counters::Refusal::Limit);
+        } else if refusal == Refusal::Crowded {
+            counters.refused(counters::Refusal::Queue);
+        } else if matches!(refusal, Refusal::TooMany(_)) {
+            counters.refused(counters::Refusal::SourceRate);
+        } else if refusal == Refusal::Share {
+            counters.refused(counters::Refusal::Share);
         }
+    }
+
+    /// TLS toward members, as it is configured at present.
+    pub(super) fn toward_members(&self) -> Option<Arc<TowardMembers>> {
+        self.listener.config().toward_members.clone()
     }
 
     /// What is configured at present.
@@ -167,6 +247,8 @@ impl Front {
             http: config.listener.mode.http().unwrap_or_default(),
             timeouts: bounded(config.listener.timeouts),
             introduce: config.listener.pool.proxy_protocol,
+            request_rate: config.listener.source_limits.request_rate,
+            redirect: config.listener.redirect,
         }
     }
 }
@@ -186,6 +268,9 @@ fn bounded(timeouts: Timeouts) -> Timeouts {
 impl Shared {
     /// Closes idle connections that are of no use any more. Tells whether any are left.
     fn sweep(&self, listener: &ListenerState) -> bool {
+        if listener.account().is_scarce() {
+            self.idle.clear();
+        }
         let members = listener.pool().members();
         let usable = |address| {
             members.iter().any(|member| {
@@ -202,14 +287,76 @@ impl Shared {
 
 async fn keep(shared: Arc<Shared>, listener: Arc<ListenerState>) {
     loop {
-        let some_left = shared.sweep(&listener);
+        let much_is_free = buffer::much_is_free();
+        let busy = shared.sweep(&listener) || much_is_free;
         tokio::select! {
             () = listener.closing().cancelled() => break,
-            () = shared.filled.notified(), if !some_left => {}
-            () = tokio::time::sleep(SWEEP), if some_left => {}
+            () = shared.filled.notified(), if !busy => {}
+            () = tokio::time::sleep(SWEEP), if busy => {
+                if much_is_free {
+                    let _ = tokio::task::spawn_blocking(buffer::give_back).await;
+                }
+            }
         }
     }
     shared.draining.store(true, Ordering::Relaxed);
     shared.idle.clear();
     shared.links.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use landfall_model::listener::{Listener, Member};
+    use landfall_model::{Protocol, ServiceKey, Uid};
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::listener::{ListenerConfig, ListenerId, Owner};
+
+    #[tokio::test]
+    async fn connections_that_are_only_kept_make_room() {
+        let budget = Budget::new(256, 16);
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = server.local_addr().unwrap();
+        let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
+        listener.pool.members = vec![Member::new(member)];
+        let id = ListenerId {
+            address: "127.0.0.1".parse().unwrap(),
+            key: listener.key,
+        };
+        let owner = Owner {
+            uid: Uid::new("uid"),
+            service: ServiceKey::new("shop", "web"),
+        };
+        let account = budget.account(&owner.uid, owner.service.namespace());
+        let config = ListenerConfig::new(id, &listener).unwrap();
+        let changes = watch::Sender::new(0);
+        let state = ListenerState::with_account(id, owner, config, 1, changes, account);
+        let front = Front::new(Arc::new(state));
+        let mut far = Vec::new();
+        for _ in 0..8 {
+            front.keep(
+                member,
+                MemberStream::Plain(TcpStream::connect(member).await.unwrap()),
+            );
+            far.push(server.accept().await.unwrap());
+        }
+        assert_eq!(budget.pressure().used, 8);
+        let mut inbound = Inbound::direct(member, member);
+        // Its peer brings the clients of many.
+        inbound.client.set_port(1);
+        let (idle, links) = (Idle::default(), Links::default());
+        let mut taken = Vec::new();
+        while let Some(extra) = front.extra(&inbound, (&idle, &links)) {
+            taken.push(extra);
+        }
+        assert!(taken.len() > 8, "{}", taken.len());
+        assert_eq!(budget.pressure().used as usize, taken.len());
+        drop(taken);
+        assert_eq!(budget.pressure().used, 0);
+    }
 }

@@ -14,9 +14,13 @@ mod buffer;
 mod content;
 mod fields;
 mod front;
+#[cfg(test)]
+mod fuzz;
 mod h1;
 mod h2;
 mod over_http2;
+mod record;
+mod redirect;
 mod refusal;
 pub(crate) mod spawner;
 mod upstream;
@@ -30,6 +34,7 @@ pub use self::front::{ClientStream, Front};
 use crate::inbound::Inbound;
 
 /// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB) take.
+/// Buffers grow to this and no further while they wait for the rest of a head.
 const MAX_HEAD: usize = 32 * 1024;
 
 /// Serves a client until its connection ends. `early` was read from it already.
@@ -51,6 +56,9 @@ pub fn serve<S: ClientStream>(
         if connection.run().await == h1::Ended::SpeaksHttp2 {
             let (client, early) = connection.into_parts();
             Box::pin(h2::run(front, client, inbound, early)).await;
+        } else {
+            drop(connection);
+            front.ended();
         }
     })
 }
@@ -89,6 +97,6 @@ mod tests {
         let task = serve(front, client, inbound, b"");
         // Buffers, heads and everything about a request exist only while there is one.
         let size = std::mem::size_of_val(&*task);
-        assert!(size <= 1152, "{size} bytes");
+        assert!(size <= 1168, "{size} bytes");
     }
 }

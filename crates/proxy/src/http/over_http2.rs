@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Version};
+use http::uri::Scheme;
+use http::{Method, Request, Response, Uri, Version};
 use hyper::body::{Body, Frame, Incoming};
 use landfall_model::listener::Timeouts;
 use tokio::time::timeout;
@@ -28,7 +29,7 @@ pub(super) struct OverHttp2 {
     lease: Lease,
     impatience: Impatience,
     progress: Arc<Progress>,
-    /// Keeps the connection open.
+    /// Its place on the connection, which stays open with it.
     _link: Link,
 }
 
@@ -44,9 +45,13 @@ pub(super) enum Sent {
 pub(super) async fn send(
     link: Link,
     lease: Lease,
-    request: Request<RequestContent>,
+    mut request: Request<RequestContent>,
     timeouts: Timeouts,
 ) -> Sent {
+    if link.is_secure() {
+        let secure = over_tls(request.uri().clone());
+        *request.uri_mut() = secure;
+    }
     let progress = request.body().progress();
     let is_head = request.method() == Method::HEAD;
     let mut sender = link.sender();
@@ -70,12 +75,14 @@ pub(super) async fn send(
             silent + wait
         };
         if silent >= timeouts.member_data {
+            lease.unanswered();
             return Sent::Failed(Refusal::MemberTimeout);
         }
     };
     match answered {
         Ok(mut response) => {
             *response.version_mut() = Version::HTTP_2;
+            lease.answered(response.status().as_u16());
             strip_hop_by_hop(response.headers_mut(), false);
             let bodiless = is_head || matches!(response.status().as_u16(), 204 | 304);
             Sent::Response(response.map(|incoming| OverHttp2 {
@@ -91,10 +98,19 @@ pub(super) async fn send(
             None if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
             None => {
                 tracing::debug!(member = %lease.address(), error = %error.error(), "no response");
+                lease.unanswered();
                 Sent::Failed(Refusal::MemberFailed)
             }
         },
     }
+}
+
+/// The same resource over TLS.
+fn over_tls(plain: Uri) -> Uri {
+    let mut parts = plain.clone().into_parts();
+    // A scheme stands only where there is an authority.
+    parts.scheme = parts.authority.as_ref().map(|_| Scheme::HTTPS);
+    Uri::from_parts(parts).unwrap_or(plain)
 }
 
 impl Body for OverHttp2 {

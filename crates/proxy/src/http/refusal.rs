@@ -1,6 +1,10 @@
 //! What the proxy itself answers instead of a member: status, a short plain body, nothing else.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
+
+use crate::access_log;
+use crate::pool::Unavailable;
 
 /// When a client may try again after nobody could serve it: about one round of checks.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -32,12 +36,33 @@ pub(super) enum Refusal {
     /// No member can serve at present.
     #[error("no member can serve at present")]
     NoMember,
+    /// As many requests as a member may have from here at once are under way.
+    #[error("too many requests are under way")]
+    Busy,
+    /// The Service has its share of the process's descriptors.
+    #[error("too many connections are in use")]
+    Share,
     /// A member did not answer in time.
     #[error("the member that was to answer took too long")]
     MemberTimeout,
+    /// Each member has as many requests as it may, and too many wait or this one did for too long.
+    #[error("every member has as many requests as it may")]
+    Crowded,
+    /// The source sent more requests than it may; it may try again after so many seconds.
+    #[error("too many requests of one source")]
+    TooMany(NonZeroU32),
 }
 
 // === impl Refusal ===
+
+impl From<Unavailable> for Refusal {
+    fn from(why: Unavailable) -> Self {
+        match why {
+            Unavailable::NoMember | Unavailable::Retries => Self::NoMember,
+            Unavailable::Full => Self::Crowded,
+        }
+    }
+}
 
 impl Refusal {
     /// The response's status.
@@ -50,8 +75,30 @@ impl Refusal {
             Self::Coding => http::StatusCode::NOT_IMPLEMENTED,
             Self::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::MemberFailed => http::StatusCode::BAD_GATEWAY,
-            Self::NoMember => http::StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMember | Self::Busy | Self::Crowded | Self::Share => {
+                http::StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::MemberTimeout => http::StatusCode::GATEWAY_TIMEOUT,
+            Self::TooMany(_) => http::StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// One word for the access log.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::Connect => "connect",
+            Self::ClientTimeout => "client_timeout",
+            Self::HeadTooLarge => "head_too_large",
+            Self::Coding => "coding",
+            Self::Version => "version",
+            Self::MemberFailed => access_log::MEMBER_FAILED,
+            Self::NoMember => "no_member",
+            Self::Busy => "limit",
+            Self::Share => "share",
+            Self::Crowded => "queue",
+            Self::TooMany(_) => "source_rate",
+            Self::MemberTimeout => "member_timeout",
         }
     }
 
@@ -64,7 +111,11 @@ impl Refusal {
             | Self::ClientTimeout
             | Self::HeadTooLarge
             | Self::Coding
-            | Self::Version => false,
+            | Self::Version
+            | Self::Busy
+            | Self::Crowded
+            | Self::Share
+            | Self::TooMany(_) => false,
         }
     }
 
@@ -75,8 +126,14 @@ impl Refusal {
 
     /// Fields beside those that frame the message.
     pub(super) fn fields(self) -> impl Iterator<Item = (&'static str, String)> {
-        let retry_after = matches!(self, Self::NoMember)
-            .then(|| ("retry-after", RETRY_AFTER.as_secs().to_string()));
+        let retry_after = match self {
+            Self::NoMember | Self::Busy | Self::Crowded | Self::Share => {
+                Some(RETRY_AFTER.as_secs())
+            }
+            Self::TooMany(seconds) => Some(u64::from(seconds.get())),
+            _ => None,
+        };
+        let retry_after = retry_after.map(|seconds| ("retry-after", seconds.to_string()));
         // RFC 9110 section 15.5.6 wants to know what is allowed where a method is not.
         let allow = matches!(self, Self::Connect).then(|| {
             (

@@ -5,21 +5,15 @@
 mod links;
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use landfall_model::Protocol;
-use landfall_model::listener::ProxyProtocol;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-pub(super) use self::links::{Link, Links};
-use crate::dial;
-use crate::inbound::Inbound;
-use crate::proxy_protocol::Header;
+pub(super) use self::links::{Link, Links, NoLink};
+use crate::budget::{Account, Extra};
+use crate::tls::{MemberStream, TowardMembers};
 
 /// Idle connections kept per member; more are closed. A bound on descriptors, not a target.
 const MAX_IDLE: usize = 512;
@@ -32,11 +26,18 @@ const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 /// member is then most unlikely to be closing just now.
 const SURELY_OPEN: Duration = Duration::from_secs(1);
 
+/// Idle connections kept in all that speak for one client: as many as it uses at a time, mostly.
+const MAX_OWN: usize = 8;
+
 /// Idle connections by member.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     lists: Mutex<HashMap<SocketAddr, Vec<Rested>>>,
 }
+
+/// Idle connections that speak for one client.
+#[derive(Debug, Default)]
+pub(super) struct Own(Idle);
 
 /// What a request needs of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +50,21 @@ pub(super) enum Need {
 
 #[derive(Debug)]
 struct Rested {
-    stream: TcpStream,
+    stream: MemberStream,
     since: Instant,
+    _hold: Option<Extra>,
 }
 
 // === impl Idle ===
 
 impl Idle {
     /// Takes the connection to a member that was used last, if it is still open.
-    pub(super) fn take(&self, member: SocketAddr, need: Need) -> Option<TcpStream> {
+    pub(super) fn take(
+        &self,
+        member: SocketAddr,
+        need: Need,
+        tls: Option<&Arc<TowardMembers>>,
+    ) -> Option<MemberStream> {
         let mut lists = self.lists();
         let list = lists.get_mut(&member)?;
         let most = match need {
@@ -65,21 +72,27 @@ impl Idle {
             Need::SurelyOpen => SURELY_OPEN,
         };
         let now = Instant::now();
-        while let Some(rested) = list.pop() {
+        while let Some(mut rested) = list.pop() {
             if now.duration_since(rested.since) > most {
                 // All others have rested longer still.
                 list.push(rested);
                 return None;
             }
-            if is_quiet(&rested.stream) {
+            if rested.stream.is_by(tls) && rested.stream.is_quiet() {
                 return Some(rested.stream);
             }
         }
         None
     }
 
-    /// Keeps a connection for later. Tells whether it is the first one kept.
-    pub(super) fn put(&self, member: SocketAddr, stream: TcpStream) -> bool {
+    /// Keeps a connection for later, with its hold on a descriptor. Tells whether it is the first
+    /// one kept.
+    pub(super) fn put(
+        &self,
+        member: SocketAddr,
+        stream: MemberStream,
+        hold: Option<Extra>,
+    ) -> bool {
         let mut lists = self.lists();
         let first = lists.is_empty();
         let list = lists.entry(member).or_default();
@@ -87,6 +100,7 @@ impl Idle {
             list.push(Rested {
                 stream,
                 since: Instant::now(),
+                _hold: hold,
             });
         }
         first
@@ -99,10 +113,10 @@ impl Idle {
         let now = Instant::now();
         lists.retain(|&member, list| {
             let usable = usable(member);
-            list.retain(|rested| {
+            list.retain_mut(|rested| {
                 usable
                     && now.duration_since(rested.since) < MAX_IDLE_TIME
-                    && is_quiet(&rested.stream)
+                    && rested.stream.is_quiet()
             });
             !list.is_empty()
         });
@@ -114,50 +128,72 @@ impl Idle {
         self.lists().clear();
     }
 
+    /// Closes the connection that has rested longest, if there are more than so many. Returns
+    /// whether there were.
+    pub(super) fn close_beyond(&self, most: usize) -> bool {
+        let mut lists = self.lists();
+        if lists.values().map(Vec::len).sum::<usize>() <= most {
+            return false;
+        }
+        // Each list begins with its oldest.
+        let oldest = lists
+            .values_mut()
+            .filter(|list| !list.is_empty())
+            .min_by_key(|list| list.first().map(|rested| rested.since));
+        if let Some(list) = oldest {
+            list.remove(0);
+        }
+        true
+    }
+
     fn lists(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<Rested>>> {
         // Each operation leaves the lists valid at every step.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether an idle connection is open and the member has said nothing on it. Costs no system call
-/// unless something happened.
-fn is_quiet(stream: &TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}
+// === impl Own ===
 
-/// Connects to a member, and tells it about the client where a PROXY header is wanted.
-pub(super) async fn connect(
-    member: SocketAddr,
-    within: Duration,
-    introduce: Option<ProxyProtocol>,
-    inbound: &Inbound,
-) -> io::Result<TcpStream> {
-    let mut stream = dial::connect(member, within).await?;
-    if let Some(version) = introduce {
-        let header = Header::new(version, Protocol::Tcp, inbound.client, inbound.local);
-        // Fits any socket's buffer, so that this does not wait; but a promise is better than a hope.
-        match timeout(within, stream.write_all(header.as_bytes())).await {
-            Ok(written) => written?,
-            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+impl Own {
+    /// Those that are kept.
+    pub(super) fn idle(&self) -> &Idle {
+        &self.0
+    }
+
+    /// Keeps a connection for later, unless descriptors are scarce, and closes what is too old or
+    /// too much.
+    pub(super) fn put(&self, member: SocketAddr, stream: MemberStream, account: &Arc<Account>) {
+        self.0.sweep(|_| true);
+        let hold = account.spare();
+        if hold.is_some() {
+            self.0.put(member, stream, hold);
+            self.0.close_beyond(MAX_OWN);
         }
     }
-    Ok(stream)
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
-    use tokio::net::TcpListener;
+    use std::io;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
-    async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
+    fn plain(stream: &MemberStream) -> &TcpStream {
+        match stream {
+            MemberStream::Plain(stream) => stream,
+            MemberStream::Secured(_) => panic!("a connection without TLS"),
+        }
+    }
+
+    async fn pair() -> (MemberStream, TcpStream, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let member = listener.local_addr().unwrap();
         let near = TcpStream::connect(member).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        (near, far, member)
+        (MemberStream::Plain(near), far, member)
     }
 
     #[tokio::test]
@@ -165,20 +201,27 @@ mod tests {
         let idle = Idle::default();
         let (first, _first_far, member) = pair().await;
         let (second, _second_far, _) = pair().await;
-        let ports = (first.local_addr().unwrap(), second.local_addr().unwrap());
-        assert!(idle.put(member, first));
-        assert!(!idle.put(member, second));
+        let ports = (
+            plain(&first).local_addr().unwrap(),
+            plain(&second).local_addr().unwrap(),
+        );
+        assert!(idle.put(member, first, None));
+        assert!(!idle.put(member, second, None));
         assert_eq!(
-            idle.take(member, Need::Open).unwrap().local_addr().unwrap(),
+            plain(&idle.take(member, Need::Open, None).unwrap())
+                .local_addr()
+                .unwrap(),
             ports.1
         );
         assert_eq!(
-            idle.take(member, Need::Open).unwrap().local_addr().unwrap(),
+            plain(&idle.take(member, Need::Open, None).unwrap())
+                .local_addr()
+                .unwrap(),
             ports.0
         );
-        assert!(idle.take(member, Need::Open).is_none());
+        assert!(idle.take(member, Need::Open, None).is_none());
         assert!(
-            idle.take("127.0.0.1:9".parse().unwrap(), Need::Open)
+            idle.take("127.0.0.1:9".parse().unwrap(), Need::Open, None)
                 .is_none()
         );
     }
@@ -188,16 +231,16 @@ mod tests {
         let idle = Idle::default();
         let (near, far, member) = pair().await;
         drop(far);
-        near.readable().await.unwrap();
-        idle.put(member, near);
-        assert!(idle.take(member, Need::Open).is_none());
+        plain(&near).readable().await.unwrap();
+        idle.put(member, near, None);
+        assert!(idle.take(member, Need::Open, None).is_none());
 
         let (near, mut far, member) = pair().await;
         far.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
             .await
             .unwrap();
-        near.readable().await.unwrap();
-        idle.put(member, near);
+        plain(&near).readable().await.unwrap();
+        idle.put(member, near, None);
         assert!(!idle.sweep(|_| true));
     }
 
@@ -205,21 +248,38 @@ mod tests {
     async fn what_must_not_be_sent_twice_wants_a_connection_of_late() {
         let idle = Idle::default();
         let (near, _far, member) = pair().await;
-        idle.put(member, near);
+        idle.put(member, near, None);
         tokio::time::advance(Duration::from_millis(1500)).await;
-        assert!(idle.take(member, Need::SurelyOpen).is_none());
-        assert!(idle.take(member, Need::Open).is_some());
+        assert!(idle.take(member, Need::SurelyOpen, None).is_none());
+        assert!(idle.take(member, Need::Open, None).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_client_keeps_few_connections() {
+        let (own, account) = (Own::default(), Account::unlimited());
+        let mut pairs = Vec::new();
+        for _ in 0..2 * MAX_OWN {
+            let (near, far, member) = pair().await;
+            own.put(member, near, &account);
+            tokio::time::advance(Duration::from_millis(1)).await;
+            pairs.push((far, member));
+        }
+        let kept: Vec<_> = pairs
+            .iter()
+            .map(|&(_, member)| own.idle().take(member, Need::Open, None).is_some())
+            .collect();
+        assert_eq!(kept, [[false; MAX_OWN], [true; MAX_OWN]].concat());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sweep_closes_the_old_and_the_unwanted() {
         let idle = Idle::default();
         let (old, mut old_far, member) = pair().await;
-        idle.put(member, old);
+        idle.put(member, old, None);
         tokio::time::advance(Duration::from_secs(29)).await;
         assert!(idle.sweep(|_| true));
         let (young, mut young_far, other) = pair().await;
-        idle.put(other, young);
+        idle.put(other, young, None);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(idle.sweep(|_| true));
         assert_eq!(

@@ -8,23 +8,31 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
-use http_body_util::Empty;
-use hyper::client::conn::http2;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
-use landfall_model::listener::{Check, HttpMethod, StatusCodes};
+use landfall_model::listener::{Check, HttpMethod, ProxyProtocol, StatusCodes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio_util::task::TaskTracker;
 
 use super::fsm::Verdict;
+use super::grpc;
 use crate::http::spawner::Spawner;
+use crate::tls::{Inside, MemberStream, TowardMembers};
 
 /// A response whose head is longer is not waited for: the monitor reads status codes, not pages.
 const MAX_HEAD: usize = 16 * 1024;
 
+/// The text that a good body contains is looked for in so many bytes.
+const MAX_BODY: usize = 64 * 1024;
+
 /// What members see as the sender of checks.
-const AGENT: &str = "landfall-monitor";
+pub(super) const AGENT: &str = "landfall-monitor";
 
 /// What members are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +41,25 @@ pub struct Question {
     pub check: Check,
     /// Members speak HTTP/2 with prior knowledge.
     pub http2: bool,
+    /// Checks begin with a PROXY header of this version, as members of the pool expect it.
+    pub introduce: Option<ProxyProtocol>,
+    /// Requests are made over TLS.
+    pub tls: Option<Tls>,
+    /// The host that requests name, where it is not the member's address.
+    pub host: Option<String>,
+    /// What the body of a good answer contains.
+    pub body: Option<String>,
     /// Checked port, where it is not the member's own.
     pub port: Option<NonZeroU16>,
+}
+
+/// How TLS of a check is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// As that of clients' connections to members is.
+    AsPool(Arc<TowardMembers>),
+    /// Not at all: clients speak TLS to members through the listener, and verify them.
+    Unverified,
 }
 
 /// A good check, in words.
@@ -44,6 +69,8 @@ pub enum Sign {
     Connected,
     /// An HTTP response with an accepted code.
     Status(u16),
+    /// gRPC's health service says so.
+    Serving,
     /// A datagram came back.
     Answered,
     /// Nothing said that the UDP port is closed.
@@ -67,6 +94,18 @@ pub enum Failure {
         /// The accepted codes.
         wanted: StatusCodes,
     },
+    /// Accepted by its code, but not by its body.
+    #[error("the body does not contain {wanted:?}")]
+    Body {
+        /// What should be in it.
+        wanted: String,
+    },
+    /// gRPC's health service says otherwise, or there is none.
+    #[error("gRPC health: {0}")]
+    Grpc(String),
+    /// There is no TLS with this member; the text says so.
+    #[error("{0}")]
+    Tls(String),
     /// The answer is no HTTP/1 response.
     #[error("the answer is not HTTP/1")]
     NotHttp,
@@ -89,6 +128,38 @@ pub enum Failure {
 
 struct Seconds(Duration);
 
+// === impl Tls ===
+
+impl From<Option<Arc<TowardMembers>>> for Tls {
+    fn from(of_pool: Option<Arc<TowardMembers>>) -> Self {
+        of_pool.map_or(Self::Unverified, Self::AsPool)
+    }
+}
+
+impl Tls {
+    async fn secure(&self, stream: TcpStream, inside: Inside) -> Result<MemberStream, Failure> {
+        let of_pool = match self {
+            Self::AsPool(tls) => tls.clone(),
+            Self::Unverified => unverified()?,
+        };
+        let secured = of_pool.connect(stream, inside).await;
+        secured.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Failure::Tls(error.to_string()),
+            _ => error.into(),
+        })
+    }
+}
+
+/// What checks need that verify nothing, made once.
+fn unverified() -> Result<Arc<TowardMembers>, Failure> {
+    static UNVERIFIED: OnceLock<Arc<TowardMembers>> = OnceLock::new();
+    if let Some(made) = UNVERIFIED.get() {
+        return Ok(made.clone());
+    }
+    let made = TowardMembers::of_checks().map_err(|error| Failure::Here(error.to_string()))?;
+    Ok(UNVERIFIED.get_or_init(|| made).clone())
+}
+
 // === impl Sign ===
 
 impl fmt::Display for Sign {
@@ -96,6 +167,7 @@ impl fmt::Display for Sign {
         match self {
             Self::Connected => f.write_str("connected"),
             Self::Status(code) => write!(f, "HTTP {code}"),
+            Self::Serving => f.write_str("gRPC SERVING"),
             Self::Answered => f.write_str("answered"),
             Self::NotRefused => f.write_str("not refused"),
         }
@@ -112,6 +184,9 @@ impl Failure {
             Self::Refused
             | Self::TimedOut(_)
             | Self::Status { .. }
+            | Self::Body { .. }
+            | Self::Grpc(_)
+            | Self::Tls(_)
             | Self::NotHttp
             | Self::NotHttp2
             | Self::HeadTooLong
@@ -164,18 +239,51 @@ pub async fn check(
         let mut stream = TcpStream::connect(member).await?;
         // Ending with a reset leaves no port in TIME_WAIT on this side, check after check.
         stream.set_zero_linger()?;
+        if let Some(version) = question.introduce {
+            stream.write_all(introduction(version)).await?;
+        }
+        let inside = match check {
+            Check::Grpc { .. } => Inside::Http2,
+            Check::Http { .. } if question.http2 => Inside::Http2,
+            Check::Http { .. } | Check::Tcp | Check::UdpConnect => Inside::Http1,
+        };
+        let mut stream = match &question.tls {
+            None => MemberStream::Plain(stream),
+            Some(tls) => tls.secure(stream, inside).await?,
+        };
+        let host = || question.host.clone().unwrap_or_else(|| member.to_string());
         match check {
             Check::Tcp | Check::UdpConnect => Ok(Sign::Connected),
+            Check::Grpc { service } => grpc::ask(stream, service, &host()).await,
             Check::Http {
                 method,
                 path,
                 codes,
             } => {
-                let got = if question.http2 {
-                    ask_over_http2(stream, *method, path, member).await?
-                } else {
-                    ask(&mut stream, *method, path, member, codes).await?
+                let (got, body) = match (&question.body, question.http2) {
+                    (None, false) => {
+                        let request = request(*method, path, &host());
+                        (ask(&mut stream, &request, codes).await?, None)
+                    }
+                    (wanted, http2) => {
+                        let secure = question.tls.is_some();
+                        let page = Page {
+                            method: *method,
+                            path,
+                            host: &host(),
+                            secure,
+                        };
+                        page.ask(stream, http2, wanted.is_some()).await?
+                    }
                 };
+                if let (Some(wanted), Some(body), true) =
+                    (&question.body, body, codes.contains(got))
+                    && !contains(&body, wanted.as_bytes())
+                {
+                    return Err(Failure::Body {
+                        wanted: wanted.clone(),
+                    });
+                }
                 if codes.contains(got) {
                     Ok(Sign::Status(got))
                 } else {
@@ -192,16 +300,22 @@ pub async fn check(
         .unwrap_or(Err(Failure::TimedOut(limit)))
 }
 
+/// A header that says: this connection is for no client.
+fn introduction(version: ProxyProtocol) -> &'static [u8] {
+    match version {
+        ProxyProtocol::V1 => b"PROXY UNKNOWN\r\n",
+        // Signature, version 2 with the command LOCAL, no address, nothing behind.
+        ProxyProtocol::V2 => b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+    }
+}
+
 async fn ask(
-    stream: &mut TcpStream,
-    method: HttpMethod,
-    path: &str,
-    member: SocketAddr,
+    stream: &mut MemberStream,
+    request: &str,
     codes: &StatusCodes,
 ) -> Result<u16, Failure> {
-    stream
-        .write_all(request(method, path, member).as_bytes())
-        .await?;
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
     let mut head = Vec::with_capacity(1024);
     loop {
         match response(&head)? {
@@ -224,34 +338,116 @@ async fn ask(
     }
 }
 
-async fn ask_over_http2(
-    stream: TcpStream,
+/// A request whose answer is read beyond its head, or over HTTP/2.
+struct Page<'a> {
     method: HttpMethod,
-    path: &str,
-    member: SocketAddr,
-) -> Result<u16, Failure> {
-    let request = http::Request::builder()
-        .method(method.as_str())
-        .uri(format!("http://{member}{}", clean(path)))
-        .header(http::header::USER_AGENT, AGENT)
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| Failure::Here(error.to_string()))?;
+    path: &'a str,
+    host: &'a str,
+    secure: bool,
+}
+
+impl Page<'_> {
+    /// The code of the answer, and its body if that is `wanted`, as far as it is looked at.
+    async fn ask(
+        self,
+        stream: MemberStream,
+        http2: bool,
+        wanted: bool,
+    ) -> Result<(u16, Option<Vec<u8>>), Failure> {
+        let path = clean(self.path);
+        let request = http::Request::builder()
+            .method(self.method.as_str())
+            .header(http::header::USER_AGENT, AGENT);
+        let request = if http2 {
+            let scheme = if self.secure { "https" } else { "http" };
+            request.uri(format!("{scheme}://{}{path}", self.host))
+        } else {
+            let request = request.uri(path).header(http::header::HOST, self.host);
+            request.header(http::header::CONNECTION, "close")
+        };
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| Failure::Here(error.to_string()))?;
+        let take = async |response: http::Response<Incoming>| {
+            let code = response.status().as_u16();
+            let body = if wanted {
+                Some(beginning(response.into_body(), MAX_BODY).await)
+            } else {
+                None
+            };
+            Ok((code, body))
+        };
+        if http2 {
+            return over_http2(stream, request, take).await;
+        }
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|_| Failure::NotHttp)?;
+        let asked = async {
+            let response = sender.send_request(request).await;
+            take(response.map_err(|error| {
+                if error.is_parse() {
+                    Failure::NotHttp
+                } else {
+                    Failure::Closed
+                }
+            })?)
+            .await
+        };
+        let mut asked = std::pin::pin!(asked);
+        tokio::select! {
+            biased;
+            done = &mut asked => done,
+            _ = connection => asked.await,
+        }
+    }
+}
+
+/// Makes a request over HTTP/2, and takes the answer while its connection is open.
+pub(super) async fn over_http2<B, T>(
+    stream: MemberStream,
+    request: http::Request<B>,
+    take: impl AsyncFnOnce(http::Response<Incoming>) -> Result<T, Failure>,
+) -> Result<T, Failure>
+where
+    B: Body<Data = Bytes, Error = std::convert::Infallible> + Send + Unpin + 'static,
+{
     let spawner = Spawner::new(TaskTracker::new());
     let (mut sender, connection) = http2::handshake(spawner, TokioIo::new(stream))
         .await
         .map_err(|_| Failure::NotHttp2)?;
+    let asked = async {
+        let response = sender.send_request(request).await;
+        take(response.map_err(|_| Failure::NotHttp2)?).await
+    };
+    let mut asked = std::pin::pin!(asked);
     tokio::select! {
         // An answer that came counts, even if the connection ends right behind it.
         biased;
-        response = sender.send_request(request) => match response {
-            Ok(response) => Ok(response.status().as_u16()),
-            Err(_) => Err(Failure::NotHttp2),
-        },
-        _ = connection => Err(Failure::NotHttp2),
+        done = &mut asked => done,
+        _ = connection => asked.await,
     }
 }
 
-fn request(method: HttpMethod, path: &str, member: SocketAddr) -> String {
+/// The beginning of a body. One that breaks off is as long as it came.
+async fn beginning(mut body: Incoming, most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < most
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        if let Some(data) = frame.data_ref() {
+            let room = most - bytes.len();
+            bytes.extend_from_slice(data.get(..room).unwrap_or(data));
+        }
+    }
+    bytes
+}
+
+fn contains(body: &[u8], wanted: &[u8]) -> bool {
+    body.windows(wanted.len().max(1)).any(|part| part == wanted)
+}
+
+fn request(method: HttpMethod, path: &str, host: &str) -> String {
     let length = match method {
         HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch => "Content-Length: 0\r\n",
         HttpMethod::Get
@@ -263,7 +459,7 @@ fn request(method: HttpMethod, path: &str, member: SocketAddr) -> String {
     };
     let path = clean(path);
     format!(
-        "{} {path} HTTP/1.1\r\nHost: {member}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\
+        "{} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\
          {length}Connection: close\r\n\r\n",
         method.as_str()
     )
@@ -315,18 +511,16 @@ fn plain(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    fn address() -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 9], 8080))
-    }
-
     #[test]
     fn a_request_names_its_host_and_closes() {
         assert_eq!(
-            request(HttpMethod::Get, "/healthz?full=1", address()),
+            request(HttpMethod::Get, "/healthz?full=1", "127.0.0.9:8080"),
             "GET /healthz?full=1 HTTP/1.1\r\nHost: 127.0.0.9:8080\r\n\
              User-Agent: landfall-monitor\r\nAccept: */*\r\nConnection: close\r\n\r\n"
         );
-        assert!(request(HttpMethod::Post, "/", address()).contains("\r\nContent-Length: 0\r\n"));
+        assert!(
+            request(HttpMethod::Post, "/", "127.0.0.9:8080").contains("\r\nContent-Length: 0\r\n")
+        );
     }
 
     #[test]
@@ -334,7 +528,7 @@ mod tests {
         let request = request(
             HttpMethod::Get,
             "/ HTTP/1.1\r\nX-Evil: 1\r\n\r\n",
-            address(),
+            "127.0.0.9:8080",
         );
         assert!(
             request.starts_with("GET /HTTP/1.1X-Evil:1 HTTP/1.1\r\nHost"),

@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::listener::{Listener, Monitor};
+use landfall_model::listener::Monitor;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::check::{Failure, Question, Sign, check};
 use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
-use crate::listener::ListenerState;
+use super::turns::Turns;
+use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Health;
-
-/// Checks that run at the same time, over all pools: bounds descriptors and bursts. Others wait for
-/// their turn; the time-out of a check counts from its turn.
-const MAX_CONCURRENT: usize = 512;
 
 /// A shorter delay is taken as this one, whatever the configuration says.
 const MIN_DELAY: Duration = Duration::from_millis(10);
@@ -30,18 +26,22 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// A longer one as this.
 const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The monitors of all listeners.
+/// A longer time-out as this: a check holds a place that others wait for.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The monitors of all listeners. A bounded number of checks runs at the same time. Others wait,
+/// and namespaces and Services have turns; the time-out of a check counts from its turn.
 #[derive(Debug)]
 pub struct Monitors {
     runtime: Handle,
-    permits: Arc<Semaphore>,
+    turns: Turns,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 struct Watch {
     listener: Arc<ListenerState>,
-    permits: Arc<Semaphore>,
+    turns: Turns,
     running: JoinSet<(Order, Result<Sign, Failure>)>,
     active: Option<Active>,
 }
@@ -56,11 +56,12 @@ struct Active {
 // === impl Monitors ===
 
 impl Monitors {
-    /// Monitors that run on the given runtime until `stop` fires.
-    pub fn new(runtime: Handle, stop: CancellationToken) -> Self {
+    /// Monitors that run on the given runtime until `stop` fires, with so many checks at the same
+    /// time.
+    pub fn new(runtime: Handle, stop: CancellationToken, checks: usize) -> Self {
         Self {
             runtime,
-            permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            turns: Turns::new(checks),
             tasks: TaskTracker::new(),
             stop,
         }
@@ -71,7 +72,7 @@ impl Monitors {
     pub fn watch(&self, listener: Arc<ListenerState>) {
         let watch = Watch {
             listener,
-            permits: self.permits.clone(),
+            turns: self.turns.clone(),
             running: JoinSet::new(),
             active: None,
         };
@@ -127,14 +128,14 @@ impl Watch {
         match (&pool.monitor, self.active.take()) {
             (Some(monitor), None) => {
                 self.active = Some(Active {
-                    question: question(&config.listener, monitor),
+                    question: question(&config, monitor),
                     schedule: Schedule::start(pace(monitor), members.iter().copied(), now),
                     monitor: monitor.clone(),
                     members,
                 });
             }
             (Some(monitor), Some(mut active)) => {
-                let question = question(&config.listener, monitor);
+                let question = question(&config, monitor);
                 let asks_anew = active.question != question;
                 if asks_anew || active.monitor != *monitor || active.members != members {
                     let change = if asks_anew {
@@ -168,16 +169,15 @@ impl Watch {
             return;
         };
         for order in active.schedule.due(Instant::now().into_std()) {
-            let permits = self.permits.clone();
+            let (turns, owner) = (self.turns.clone(), self.listener.owner().clone());
             let question = active.question.clone();
-            let limit = active.monitor.timeout.min(MAX_DELAY);
+            let limit = active.monitor.timeout.min(MAX_TIMEOUT);
             let mut target = order.member;
             if let Some(port) = active.question.port {
                 target.set_port(port.get());
             }
             self.running.spawn(async move {
-                // Never closed, so a permit always comes.
-                let _permit = permits.acquire_owned().await;
+                let _turn = turns.take(&owner).await;
                 (order, check(&question, target, limit).await)
             });
         }
@@ -228,10 +228,20 @@ fn pace(monitor: &Monitor) -> Pace {
     }
 }
 
-fn question(listener: &Listener, monitor: &Monitor) -> Question {
+fn question(config: &ListenerConfig, monitor: &Monitor) -> Question {
+    let listener = &config.listener;
     Question {
         check: monitor.check.clone(),
+        tls: monitor.tls.then(|| config.toward_members.clone().into()),
+        host: monitor.host.clone(),
+        body: monitor.body.clone(),
         http2: listener.mode.http().is_some_and(|http| http.member_http2),
+        // What answers on another port is not known to expect it.
+        introduce: monitor
+            .port
+            .is_none()
+            .then_some(listener.pool.proxy_protocol)
+            .flatten(),
         port: monitor.port,
     }
 }

@@ -11,5 +11,7 @@
 pub mod check;
 mod driver;
 pub mod fsm;
+mod grpc;
+mod turns;
 
 pub use driver::Monitors;

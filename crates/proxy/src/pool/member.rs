@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use landfall_sys::address::RawAddress;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-use super::{lock, rendezvous};
+use super::{Shared, lock, rendezvous, spared};
 use crate::counters::{MemberCounters, Shards};
 
 /// What the monitor says about a member.
@@ -62,7 +62,20 @@ pub struct MemberState {
     failed_at: AtomicU64,
     failure: Mutex<Arc<str>>,
     failing: AtomicBool,
-    changes: watch::Sender<u64>,
+    /// Failures in a row of any kind, while these count.
+    outliers: AtomicU32,
+    /// End of the time in which it is left out, in milliseconds after `born`; how often in a row;
+    /// and why. Zero: it never was.
+    left_out_until: AtomicU64,
+    times_left_out: AtomicU32,
+    left_out_for: Mutex<Arc<str>>,
+    /// People were told that it is left out, and not yet that it is not.
+    told: AtomicBool,
+    /// Since when it gets less than its share, in milliseconds after `born`; zero: it does not.
+    begun: AtomicU64,
+    /// What it is owed of turns while it gets less, in parts of `WHOLE`.
+    credit: AtomicU32,
+    shared: Arc<Shared>,
     /// Raised by each cut; a lease from before a cut is cut.
     cuts: AtomicU32,
     cut: Notify,
@@ -83,17 +96,32 @@ impl Health {
     }
 }
 
+/// What went wrong, without the system's number for it.
+pub(super) fn describe(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => error.kind().to_string(),
+        None => error.to_string(),
+    }
+}
+
 // === impl MemberState ===
 
 impl MemberState {
-    /// `changes` is raised when connections begin to fail, and when they no longer do.
-    pub(super) fn new(address: SocketAddr, workers: usize, changes: watch::Sender<u64>) -> Self {
+    /// The pool is told when connections begin to fail, and when they no longer do.
+    pub(super) fn new(address: SocketAddr, workers: usize, shared: Arc<Shared>) -> Self {
         Self {
             failures: AtomicU32::new(0),
             failed_at: AtomicU64::new(0),
             failure: Mutex::new(Arc::from("")),
             failing: AtomicBool::new(false),
-            changes,
+            outliers: AtomicU32::new(0),
+            left_out_until: AtomicU64::new(0),
+            times_left_out: AtomicU32::new(0),
+            left_out_for: Mutex::new(Arc::from("")),
+            told: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            credit: AtomicU32::new(0),
+            shared,
             address,
             raw: RawAddress::new(address),
             hash: rendezvous::of_socket(address),
@@ -145,7 +173,8 @@ impl MemberState {
 
     /// Connections, flows or requests that it has at present.
     pub fn open(&self) -> u32 {
-        self.open.load(Ordering::Relaxed)
+        // Who waits for a place sees each that was given back before it began to wait.
+        self.open.load(Ordering::SeqCst)
     }
 
     /// Its counters.
@@ -168,7 +197,7 @@ impl MemberState {
     }
 
     /// Stores a verdict; tells whether the health is another one now.
-    pub(super) fn set_health(&self, health: Health, cause: &str) -> bool {
+    pub(super) fn set_health(&self, health: Health, cause: &str, now: Instant) -> bool {
         let mut stored = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
         if **stored != *cause {
             *stored = Arc::from(cause);
@@ -177,6 +206,10 @@ impl MemberState {
         self.health.store(health as u8, Ordering::Relaxed);
         if before != health && health == Health::Up {
             self.forgive();
+            // At the start of a pool all are alike.
+            if before == Health::Down || self.begun.load(Ordering::Relaxed) != 0 {
+                self.begin(now);
+            }
         }
         if before != health && health != Health::Unknown && before != Health::Unknown {
             self.transitions.fetch_add(1, Ordering::Relaxed);
@@ -206,10 +239,7 @@ impl MemberState {
         if failures + 1 < FAILING_AFTER {
             return;
         }
-        let why = match error.raw_os_error() {
-            Some(_) => error.kind().to_string(),
-            None => error.to_string(),
-        };
+        let why = describe(error);
         {
             let mut failure = lock(&self.failure);
             if **failure != *why {
@@ -217,7 +247,7 @@ impl MemberState {
             }
         }
         if !self.failing.swap(true, Ordering::Relaxed) {
-            self.changes.send_modify(|version| *version += 1);
+            self.shared.changed();
         }
     }
 
@@ -244,12 +274,15 @@ impl MemberState {
         if now.saturating_duration_since(self.born) > failed_at + FAILURE_TELLS {
             self.forgive();
         }
+        if !self.is_left_out(|| now) && self.told.swap(false, Ordering::Relaxed) {
+            self.shared.changed();
+        }
     }
 
     fn forgive(&self) {
         self.failures.store(0, Ordering::Relaxed);
         if self.failing.swap(false, Ordering::Relaxed) {
-            self.changes.send_modify(|version| *version += 1);
+            self.shared.changed();
         }
     }
 
@@ -258,12 +291,112 @@ impl MemberState {
         until != 0 && now().saturating_duration_since(self.born) < Duration::from_millis(until)
     }
 
-    pub(super) fn enter(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
+    /// Notes a failure of any kind. After so many in a row, the member is left out for a while, if
+    /// enough others serve.
+    pub(super) fn note_outlier(&self, now: Instant, why: impl FnOnce() -> String) {
+        let after = self.shared.outlier_failures();
+        if after == 0 {
+            return;
+        }
+        let failures = self.outliers.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures < after || self.is_left_out(|| now) {
+            return;
+        }
+        let age = now.saturating_duration_since(self.born);
+        let last = Duration::from_millis(self.left_out_until.load(Ordering::Relaxed));
+        let times = match self.times_left_out.load(Ordering::Relaxed) {
+            _ if spared::is_over(age.saturating_sub(last)) => 1,
+            times => times.saturating_add(1),
+        };
+        let time = spared::how_long(times);
+        if !self.shared.may_leave_out(self.address, now, time) {
+            return;
+        }
+        let seconds = time.as_secs();
+        let text = format!(
+            "left out for {seconds} s after {failures} failures in a row: {}",
+            why()
+        );
+        *lock(&self.left_out_for) = Arc::from(text);
+        self.times_left_out.store(times, Ordering::Relaxed);
+        self.outliers.store(0, Ordering::Relaxed);
+        self.begin(now + time);
+        let until = (age + time).as_millis() as u64;
+        self.left_out_until.store(until.max(1), Ordering::Relaxed);
+        self.told.store(true, Ordering::Relaxed);
+        self.shared.changed();
+    }
+
+    /// Notes that it did what was asked of it.
+    pub(super) fn note_success(&self) {
+        if self.outliers.load(Ordering::Relaxed) != 0 {
+            self.outliers.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether failures in a row are counted.
+    pub(super) fn counts_outliers(&self) -> bool {
+        self.shared.outlier_failures() != 0
+    }
+
+    pub(super) fn is_left_out(&self, now: impl FnOnce() -> Instant) -> bool {
+        let until = self.left_out_until.load(Ordering::Relaxed);
+        until != 0 && now().saturating_duration_since(self.born) < Duration::from_millis(until)
+    }
+
+    /// Why it is left out, if it is.
+    pub(super) fn left_out(&self, now: Instant) -> Option<Arc<str>> {
+        self.is_left_out(|| now)
+            .then(|| lock(&self.left_out_for).clone())
+    }
+
+    /// From then on it gets less than its share for a while.
+    pub(super) fn begin(&self, at: Instant) {
+        let begun = at.saturating_duration_since(self.born).as_millis() as u64;
+        self.begun.store(begun.max(1), Ordering::Relaxed);
+    }
+
+    /// The part of its weight that it gets.
+    pub(super) fn share(&self, window: Duration, now: impl FnOnce() -> Instant) -> u16 {
+        let begun = self.begun.load(Ordering::Relaxed);
+        if begun == 0 || window.is_zero() {
+            return spared::WHOLE;
+        }
+        let age = now().saturating_duration_since(self.born);
+        spared::share(age.saturating_sub(Duration::from_millis(begun)), window)
+    }
+
+    /// Whether it takes this turn, of which it gets a part only.
+    pub(super) fn takes_turn(&self, share: u16) -> bool {
+        if share >= spared::WHOLE {
+            return true;
+        }
+        let (share, whole) = (u32::from(share), u32::from(spared::WHOLE));
+        let before = self.credit.fetch_add(share, Ordering::Relaxed);
+        before % whole + share >= whole
+    }
+
+    /// Takes a place, unless it has `limit` already.
+    pub(super) fn enter(&self, limit: u32) -> bool {
+        if limit == u32::MAX {
+            self.open.fetch_add(1, Ordering::SeqCst);
+            return true;
+        }
+        let entered = self
+            .open
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| {
+                (open < limit).then_some(open + 1)
+            });
+        entered.is_ok()
     }
 
     pub(super) fn exit(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.shared.line.wake();
+    }
+
+    pub(super) fn end_retry(&self) {
+        self.shared.retries.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(super) fn cuts(&self) -> u32 {
@@ -291,6 +424,10 @@ impl MemberState {
             return None;
         }
         let ticket = self.leave.fetch_add(1, Ordering::Relaxed) + 1;
+        if !leaving {
+            // One that comes back begins as those do that are new.
+            self.begin(Instant::now());
+        }
         leaving.then_some(ticket)
     }
 

@@ -7,6 +7,8 @@ use landfall_model::listener::{Check, Monitor};
 
 use super::*;
 
+mod spared;
+
 const CLIENT: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(
     std::net::Ipv4Addr::new(192, 0, 2, 1),
     40_000,
@@ -322,7 +324,7 @@ fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
 #[test]
 fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
     let (changes, start) = (watch::Sender::new(0), Instant::now());
-    let member = MemberState::new(CLIENT, 1, changes);
+    let member = MemberState::new(CLIENT, 1, Arc::new(Shared::new(changes)));
     let at = |seconds| start + Duration::from_secs(seconds);
     for second in 0..3 {
         member.suspect(at(second), &refused());
@@ -338,7 +340,7 @@ fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
 #[test]
 fn a_failure_is_forgotten_when_no_client_came_for_long_or_a_check_passes() {
     let start = Instant::now();
-    let member = MemberState::new(CLIENT, 1, watch::Sender::new(0));
+    let member = MemberState::new(CLIENT, 1, Arc::new(Shared::new(watch::Sender::new(0))));
     let at = |seconds| start + Duration::from_secs(seconds);
     let fail = || (0..3).for_each(|second| member.suspect(at(second), &refused()));
     fail();
@@ -347,8 +349,8 @@ fn a_failure_is_forgotten_when_no_client_came_for_long_or_a_check_passes() {
     member.forget_failures(at(90));
     assert_eq!(member.failing(), None);
     fail();
-    member.set_health(Health::Down, "refused");
+    member.set_health(Health::Down, "refused", start);
     assert!(member.failing().is_some());
-    member.set_health(Health::Up, "");
+    member.set_health(Health::Up, "", start);
     assert_eq!(member.failing(), None);
 }

@@ -46,7 +46,7 @@ impl Proxy {
     /// Returns copies of the sockets of all open listeners, for another process. Nothing changes
     /// here.
     pub async fn sockets(&self) -> io::Result<Sockets> {
-        let _no_change_meanwhile = self.change.lock().await;
+        let _no_change_meanwhile = self.turns.all().await;
         let mut sockets = Sockets::new();
         for worker in self.workers.iter() {
             let copies = worker.ask(Command::Copy).await;
@@ -63,7 +63,7 @@ impl Proxy {
     pub async fn retire(&self, grace: Duration) {
         let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
         for id in ids {
-            let _one_at_a_time = self.change.lock().await;
+            let _one_at_a_time = self.turns.of(id).await;
             self.close_by(id, Command::Leave).await;
         }
         self.end(grace).await;

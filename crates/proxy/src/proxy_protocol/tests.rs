@@ -118,6 +118,88 @@ fn extensions_are_passed_over() {
     );
 }
 
+/// A header with these extensions.
+fn extended(extensions: &[u8]) -> Vec<u8> {
+    let mut bytes = header(ProxyProtocol::V2, TCP, "192.0.2.1:1", "192.0.2.2:2");
+    let length = u16::try_from(12 + extensions.len()).unwrap();
+    bytes[14..16].copy_from_slice(&length.to_be_bytes());
+    bytes.extend(extensions);
+    bytes
+}
+
+/// One extension.
+fn extension(kind: u8, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len()).unwrap().to_be_bytes();
+    [&[kind], &length[..], value].concat()
+}
+
+#[test]
+fn extensions_as_long_as_a_chain_of_certificates_are_passed_over() {
+    let bytes = extended(&extension(0x20, &vec![7; 15_000]));
+    let origin = client("192.0.2.1:1", "192.0.2.2:2");
+    assert_eq!(
+        Parsed::read(&bytes, TCP),
+        Parsed::Header(origin, bytes.len())
+    );
+    assert_eq!(
+        Parsed::read(&bytes[..bytes.len() - 1], TCP),
+        Parsed::Incomplete
+    );
+    let longest = extended(&extension(0x20, &vec![7; 16 * 1024 - 12 - 3]));
+    assert_eq!(
+        Parsed::read(&longest, TCP),
+        Parsed::Header(origin, MAX_HEADER)
+    );
+    // That it is too long shows before it is there.
+    let longer = extended(&extension(0x20, &vec![7; 16 * 1024 - 12 - 2]));
+    assert_eq!(Parsed::read(&longer[..16], TCP), Parsed::Invalid);
+}
+
+#[test]
+fn extensions_that_do_not_add_up_are_refused() {
+    let good = extension(0x05, b"xyz");
+    let cases: [&[u8]; 5] = [
+        &[0x05],
+        &[0x05, 0],
+        &[0x05, 0, 1],
+        &[0x05, 0xFF, 0xFF, 1, 2, 3],
+        &[&good[..], &[0x04, 0, 2, 0]].concat(),
+    ];
+    for extensions in cases {
+        assert_eq!(
+            Parsed::read(&extended(extensions), TCP),
+            Parsed::Invalid,
+            "{extensions:?}"
+        );
+    }
+    let empty = extended(&extension(0x04, b""));
+    assert!(matches!(Parsed::read(&empty, TCP), Parsed::Header(_, 31)));
+}
+
+#[test]
+fn a_checksum_must_be_right() {
+    assert_eq!(crc32c(b"123456789", 0..0), 0xE306_9283);
+    assert_eq!(crc32c(&[0xFF; 32], 0..32), 0x8A91_36AA);
+    let with = |sum: &[u8]| {
+        let (before, after) = (extension(0x05, b"id"), extension(0x04, &[0; 9]));
+        extended(&[before, extension(CHECKSUM, sum), after].concat())
+    };
+    let sum = crc32c(&with(&[0; 4]), 0..0).to_be_bytes();
+    let good = with(&sum);
+    assert!(matches!(Parsed::read(&good, TCP), Parsed::Header(_, length) if length == good.len()));
+    for at in [16, 24, 30, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        assert_eq!(Parsed::read(&bad, TCP), Parsed::Invalid, "at {at}");
+    }
+    for sum in [&sum[..3], &[&sum[..], &[0]].concat()] {
+        assert_eq!(Parsed::read(&with(sum), TCP), Parsed::Invalid);
+    }
+    // A header is looked through once.
+    let two = extended(&[extension(CHECKSUM, &[0; 4]), extension(CHECKSUM, &[0; 4])].concat());
+    assert_eq!(Parsed::read(&two, TCP), Parsed::Invalid);
+}
+
 #[test]
 fn what_is_no_header_is_refused_as_soon_as_it_can_be_told() {
     let cases: [&[u8]; 17] = [
@@ -136,7 +218,7 @@ fn what_is_no_header_is_refused_as_soon_as_it_can_be_told() {
         b"PROXY UDP4 192.0.2.1 192.0.2.2 1 2\r\n",
         b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n\n",
         b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c",
-        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x10\0",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x40\x01",
         b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x01x",
     ];
     for bytes in cases {

@@ -66,6 +66,20 @@ pub enum CertificateError {
         /// Where the certificate comes from.
         secret: String,
     },
+    /// Authorities that can't be used.
+    #[error("authorities {secret} are of no use: {problem}")]
+    Authorities {
+        /// Where they come from.
+        secret: String,
+        /// What is wrong with them.
+        problem: &'static str,
+    },
+    /// What is no name that a certificate can have.
+    #[error("{name:?} is no name that a member's certificate can have")]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// A listener that ends TLS was given no certificate at all.
     #[error("a listener that ends TLS needs a certificate")]
     None,
@@ -126,7 +140,7 @@ pub(super) fn load(
 }
 
 /// The problem without the text that has it: that text may be a key.
-fn problem(error: &pem::Error) -> &'static str {
+pub(super) fn problem(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section does not end",
         pem::Error::IllegalSectionStart { .. } => "a section does not begin as it should",

@@ -1,11 +1,12 @@
 //! TLS that ends at the load balancer: certificates become a rustls configuration that picks one of
-//! them by the name that the client asks for. Never talks to members, never logs nor prints a key.
+//! them by the name that the client asks for. Never logs nor prints a key.
 //!
 //! A change of certificates makes a new [`Termination`]; connections that are open keep the one that
 //! they began with. Session tickets outlive the change, so clients that come back resume.
 
 mod der;
 mod load;
+mod member;
 mod names;
 
 use std::fmt;
@@ -13,19 +14,25 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::listener::{Certificate, Certificates, Mode};
+use landfall_model::listener::{Certificate, Certificates, Listener, Mode, TlsPolicy, TlsVersion};
 use rustls::ServerConfig;
-use rustls::server::ProducesTickets;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsAcceptor;
+use rustls::server::{Acceptor, ProducesTickets};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub use self::der::CertificateFacts;
 pub use self::load::CertificateError;
+pub use self::member::{Inside, MemberStream, TowardMembers};
 use self::names::ByName;
 
 /// A client that has not finished its handshake by then is not going to, or is up to no good.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The record of a fatal alert `unrecognized_name` (RFC 8446 section 6, RFC 6066 section 3).
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+static ONLY_1_3: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 /// Which protocols are offered inside TLS (ALPN, RFC 7301).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +47,9 @@ pub enum Offer {
 pub struct Termination {
     certificates: Certificates,
     offer: Offer,
+    policy: TlsPolicy,
     tickets: Arc<dyn ProducesTickets>,
+    names: Arc<ByName>,
     config: Arc<ServerConfig>,
 }
 
@@ -50,6 +59,9 @@ pub enum HandshakeError {
     /// It took too long.
     #[error("no TLS handshake within {0:?}")]
     TimedOut(Duration),
+    /// It asked for no name, or for one that no certificate covers.
+    #[error("no certificate is for the name that the client asks for")]
+    UnknownName,
     /// Client and listener could not agree, or the client left.
     #[error("TLS handshake failed")]
     Failed(#[source] io::Error),
@@ -78,29 +90,32 @@ impl Offer {
 // === impl Termination ===
 
 impl Termination {
-    /// What a listener's mode needs; `None` for modes without TLS. Takes over from `before` all that
-    /// did not change.
-    pub fn of_mode(
-        mode: &Mode,
+    /// What a listener needs; `None` for modes without TLS. Takes over from `before` all that did
+    /// not
+    /// change.
+    pub fn of_listener(
+        listener: &Listener,
         before: Option<&Arc<Self>>,
     ) -> Result<Option<Arc<Self>>, CertificateError> {
-        let (certificates, offer) = match mode {
+        let (certificates, offer) = match &listener.mode {
             Mode::Stream | Mode::Http(_) => return Ok(None),
             Mode::Tls { certificates } => (certificates, Offer::Nothing),
             Mode::Https { certificates, .. } => (certificates, Offer::Http),
         };
-        Self::new(certificates, offer, before).map(Some)
+        Self::new(certificates, offer, listener.tls, before).map(Some)
     }
 
     /// Ends TLS with these certificates. Equal certificates give back `before` as it is.
     pub fn new(
         certificates: &Certificates,
         offer: Offer,
+        policy: TlsPolicy,
         before: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, CertificateError> {
         if let Some(before) = before
             && before.certificates == *certificates
             && before.offer == offer
+            && before.policy == policy
         {
             return Ok(before.clone());
         }
@@ -110,22 +125,24 @@ impl Termination {
             .iter()
             .map(|certificate| load::load(certificate, &provider));
         let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
-        let resolver = ByName::new(loaded).ok_or(CertificateError::None)?;
+        let names = Arc::new(ByName::new(loaded).ok_or(CertificateError::None)?);
         let tickets = match before {
             Some(before) => before.tickets.clone(),
             None => rustls::crypto::aws_lc_rs::Ticketer::new().map_err(CertificateError::Tls)?,
         };
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions(policy.minimum))
             .map_err(CertificateError::Tls)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(resolver));
+            .with_cert_resolver(names.clone());
         config.alpn_protocols = offer.protocols();
         config.ticketer = tickets.clone();
         Ok(Arc::new(Self {
             certificates: certificates.clone(),
             offer,
+            policy,
             tickets,
+            names,
             config: Arc::new(config),
         }))
     }
@@ -137,11 +154,46 @@ impl Termination {
         within: Duration,
     ) -> Result<TlsStream<S>, HandshakeError> {
         let within = within.min(MAX_HANDSHAKE);
-        let handshake = TlsAcceptor::from(self.config.clone()).accept(stream);
+        let handshake = async {
+            if self.policy.strict_names {
+                return self.accept_named(stream).await;
+            }
+            let handshake = TlsAcceptor::from(self.config.clone()).accept(stream);
+            handshake.await.map_err(HandshakeError::Failed)
+        };
         match tokio::time::timeout(within, handshake).await {
-            Ok(done) => done.map_err(HandshakeError::Failed),
+            Ok(done) => done,
             Err(_) => Err(HandshakeError::TimedOut(within)),
         }
+    }
+
+    /// As [`Self::accept`], for clients that ask for a name that a certificate covers.
+    async fn accept_named<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> Result<TlsStream<S>, HandshakeError> {
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
+        let mut begun = hello.await.map_err(HandshakeError::Failed)?;
+        let known = begun
+            .client_hello()
+            .server_name()
+            .is_some_and(|name| self.names.covers(name));
+        if !known {
+            // The client learns why, if it still listens.
+            let _ = begun.io.write_all(&UNRECOGNIZED_NAME).await;
+            let _ = begun.io.shutdown().await;
+            return Err(HandshakeError::UnknownName);
+        }
+        let handshake = begun.into_stream(self.config.clone());
+        handshake.await.map_err(HandshakeError::Failed)
+    }
+}
+
+/// The versions that are spoken.
+fn versions(minimum: TlsVersion) -> &'static [&'static rustls::SupportedProtocolVersion] {
+    match minimum {
+        TlsVersion::V12 => rustls::ALL_VERSIONS,
+        TlsVersion::V13 => ONLY_1_3,
     }
 }
 
@@ -154,5 +206,7 @@ impl fmt::Debug for Termination {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

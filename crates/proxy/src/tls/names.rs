@@ -44,20 +44,25 @@ impl ByName {
         })
     }
 
+    /// Whether a certificate is for this name.
+    pub(super) fn covers(&self, name: &str) -> bool {
+        self.named(name).next().is_some()
+    }
+
+    /// Those for a name.
+    fn named(&self, name: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        let exact = self.exact.get(&name).into_iter().flatten();
+        let suffix = name.split_once('.').map(|(_, suffix)| suffix);
+        let wildcard = suffix.and_then(|suffix| self.wildcard.get(suffix));
+        exact.chain(wildcard.into_iter().flatten())
+    }
+
     /// The certificate for a name: the first that covers it and whose key the client can verify, else
     /// the first of all that the client can verify, else the first.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
-        let named = name.and_then(|name| {
-            let name = name.to_ascii_lowercase();
-            let exact = self.exact.get(&name).into_iter().flatten();
-            let suffix = name.split_once('.').map(|(_, suffix)| suffix);
-            let wildcard = suffix.and_then(|suffix| self.wildcard.get(suffix));
-            exact
-                .chain(wildcard.into_iter().flatten())
-                .find(fits)
-                .cloned()
-        });
+        let named = name.and_then(|name| self.named(name).find(fits).cloned());
         named.or_else(|| self.all.iter().find(fits).or(self.all.first()).cloned())
     }
 }

@@ -90,7 +90,7 @@ fn certificates(all: impl IntoIterator<Item = Certificate>) -> Certificates {
 }
 
 fn terminate(all: impl IntoIterator<Item = Certificate>, offer: Offer) -> Arc<Termination> {
-    Termination::new(&certificates(all), offer, None).unwrap()
+    Termination::new(&certificates(all), offer, TlsPolicy::default(), None).unwrap()
 }
 
 type Ends = (
@@ -211,7 +211,13 @@ async fn a_reload_serves_the_new_certificate_and_leaves_open_connections_alone()
     let (mut server, mut user) = connect(&before, &client, "old.example").await.unwrap();
 
     let renewed = certificates([certificate(&["new.example"])]);
-    let after = Termination::new(&renewed, Offer::Nothing, Some(&before)).unwrap();
+    let after = Termination::new(
+        &renewed,
+        Offer::Nothing,
+        TlsPolicy::default(),
+        Some(&before),
+    )
+    .unwrap();
     drop(before);
     assert_eq!(
         presented(&after, &client, "new.example").await,
@@ -230,7 +236,13 @@ async fn a_client_resumes_its_session_across_a_reload() {
     let names = ["a.example"];
     let before = terminate([certificate(&names)], Offer::Nothing);
     let renewed = certificates([certificate(&names)]);
-    let after = Termination::new(&renewed, Offer::Nothing, Some(&before)).unwrap();
+    let after = Termination::new(
+        &renewed,
+        Offer::Nothing,
+        TlsPolicy::default(),
+        Some(&before),
+    )
+    .unwrap();
     let stranger = terminate([certificate(&names)], Offer::Nothing);
     let client = client(ECDSA, &[]);
     let handshake = async |termination: &Termination| {
@@ -249,10 +261,17 @@ async fn a_client_resumes_its_session_across_a_reload() {
 #[test]
 fn equal_certificates_are_not_loaded_again() {
     let all = certificates([certificate(&["a.example"])]);
-    let before = Termination::new(&all, Offer::Http, None).unwrap();
-    let same = Termination::new(&all.clone(), Offer::Http, Some(&before)).unwrap();
+    let before = Termination::new(&all, Offer::Http, TlsPolicy::default(), None).unwrap();
+    let same = Termination::new(
+        &all.clone(),
+        Offer::Http,
+        TlsPolicy::default(),
+        Some(&before),
+    )
+    .unwrap();
     assert!(Arc::ptr_eq(&before, &same));
-    let other = Termination::new(&all, Offer::Nothing, Some(&before)).unwrap();
+    let other =
+        Termination::new(&all, Offer::Nothing, TlsPolicy::default(), Some(&before)).unwrap();
     assert!(!Arc::ptr_eq(&before, &other));
 }
 
@@ -427,9 +446,19 @@ fn a_bad_certificate_is_refused_with_the_secret_and_the_field_to_look_at() {
             key.lines().nth(1).is_none_or(|line| !whole.contains(line)),
             "no secret: {whole}"
         );
-        let listener = Termination::new(&certificates([good.clone(), bad]), Offer::Http, None);
+        let listener = Termination::new(
+            &certificates([good.clone(), bad]),
+            Offer::Http,
+            TlsPolicy::default(),
+            None,
+        );
         assert_eq!(listener.unwrap_err().to_string(), error.to_string());
     }
-    let nothing = Termination::new(&Certificates::default(), Offer::Http, None);
+    let nothing = Termination::new(
+        &Certificates::default(),
+        Offer::Http,
+        TlsPolicy::default(),
+        None,
+    );
     assert!(matches!(nothing, Err(CertificateError::None)));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use landfall_proxy::counters::Refusal;
 
 use crate::scene::member::Puppet;
-use crate::scene::{Scene, Server, nobody, until};
+use crate::scene::{Client, Scene, Server, nobody, until};
 
 #[tokio::test]
 async fn without_a_member_the_client_is_told_to_come_back() {
@@ -299,4 +299,64 @@ async fn a_client_that_leaves_takes_its_exchange_along() {
     served.is_reset().await;
     let pool = scene.state.pool();
     until("the member is free again", || pool.members()[0].open() == 0).await;
+}
+
+/// How a client leaves.
+#[derive(Clone, Copy, Debug)]
+enum Exit {
+    Close,
+    Reset,
+}
+
+fn leave(mut client: Client, exit: Exit) {
+    if matches!(exit, Exit::Reset) {
+        client.stream().set_zero_linger().unwrap();
+    }
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_request_from_the_member() {
+    for exit in [Exit::Close, Exit::Reset] {
+        let mut member = Puppet::start().await;
+        let scene = Scene::start(&[member.address]).await;
+        // While the member thinks, and while it answers.
+        for begun in [false, true] {
+            let mut client = scene.client().await;
+            client
+                .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+                .await;
+            let mut served = member.accept().await;
+            served.request().await.unwrap();
+            if begun {
+                served
+                    .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+                    .await;
+                client.head().await;
+            }
+            leave(client, exit);
+            served.closed().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_again_before_it_is_answered_has_not_left() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut served = member.accept().await;
+    served.request().await.unwrap();
+    client.send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    for path in ["/1", "/2"] {
+        if path == "/2" {
+            let request = served.request().await.unwrap();
+            assert!(request.head.starts_with("GET /2 "), "{}", request.head);
+        }
+        served
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+        assert_eq!(client.response().await.text(), "ok");
+    }
 }

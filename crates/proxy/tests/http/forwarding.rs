@@ -335,3 +335,38 @@ async fn a_client_named_by_a_trusted_proxy_header_is_the_client() {
     assert_eq!(client.response().await.text(), expected);
     assert_eq!(client.get("/").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_client_that_is_not_believed_is_told_by_its_address_alone() {
+    let member = Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.mode = Mode::Http(Http {
+            forwarded_for: true,
+            trusted_hops: Some(0),
+            ..Http::default()
+        });
+    })
+    .await;
+    let mut client = scene.client().await;
+    client
+        .send(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n\
+             X-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\nX-Own: 1\r\n\r\n",
+        )
+        .await;
+    assert_eq!(
+        client.response().await.text(),
+        "GET / HTTP/1.1\nHost: a\nX-Own: 1\nX-Forwarded-For: 127.0.0.1\n\n"
+    );
+    let client = crate::scene::http2::Http2Client::connect(scene.address).await;
+    let request = http::Request::get("http://a/")
+        .header("x-forwarded-for", "6.6.6.6")
+        .header("forwarded", "for=6.6.6.6")
+        .header("x-forwarded-proto", "https")
+        .body(crate::scene::http2::nothing())
+        .unwrap();
+    assert_eq!(
+        client.ask(request).await.text(),
+        "GET / HTTP/1.1\nhost: a\nx-forwarded-for: 127.0.0.1\n\n"
+    );
+}

@@ -7,6 +7,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use landfall_model::listener::{Http, Listener, Mode, ProxyProtocol};
+use landfall_proxy::counters::Refusal;
 use tokio::task::JoinSet;
 
 use crate::scene::http2::{Http2Client, Http2Server, frames, get, nothing, post, text, whole};
@@ -200,7 +201,7 @@ async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
 }
 
 #[tokio::test]
-async fn many_requests_share_one_connection_to_a_member() {
+async fn many_requests_share_few_connections_to_a_member() {
     let member = Http2Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], http2).await;
     let client = std::sync::Arc::new(Http2Client::connect(scene.address).await);
@@ -220,8 +221,85 @@ async fn many_requests_share_one_connection_to_a_member() {
     while let Some(done) = asking.join_next().await {
         done.unwrap();
     }
-    assert_eq!((member.connections(), member.requests()), (1, 120));
+    assert!((1..=2).contains(&member.connections()));
+    assert_eq!(member.requests(), 120);
     until("all are over", || scene.state.pool().status()[0].open == 0).await;
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_hold_up_no_others() {
+    const SIZE: usize = 4_000_000;
+    let member = Http2Server::start(|_| async { Response::new(text(vec![b'x'; SIZE])) }).await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut sleepers = Vec::new();
+    for number in 0..40 {
+        let client = Http2Client::connect(scene.address).await;
+        let response = client.begin(get(&format!("/{number}"))).await.unwrap();
+        sleepers.push((client, response));
+    }
+    let client = Http2Client::connect(scene.address).await;
+    assert_eq!(client.ask(get("/")).await.body.len(), SIZE);
+    assert_eq!(scene.get("/").await.body.len(), SIZE);
+    drop(sleepers);
+}
+
+#[tokio::test]
+async fn a_member_that_takes_few_requests_at_once_gets_more_connections() {
+    for (allowed, wanted) in [(100, 4..=5), (10, 25..=27), (1, 250..=256)] {
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let member = Http2Server::start_allowing(Some(allowed), move |_| {
+            let mut gone = gone.clone();
+            async move {
+                gone.wait_for(|&gone| gone).await.unwrap();
+                Response::new(text("ok"))
+            }
+        })
+        .await;
+        let scene = Scene::start_with(&[member.address], http2).await;
+        let mut asking = JoinSet::new();
+        for _ in 0..5 {
+            let client = std::sync::Arc::new(Http2Client::connect(scene.address).await);
+            for _ in 0..50 {
+                let client = client.clone();
+                asking.spawn(async move { client.ask(get("/")).await.status });
+            }
+        }
+        // None waits for another's answer.
+        until("all have asked", || member.requests() == 250).await;
+        assert!(
+            wanted.contains(&member.connections()),
+            "{}",
+            member.connections()
+        );
+        go.send(true).unwrap();
+        while let Some(status) = asking.join_next().await {
+            assert_eq!(status.unwrap(), 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_beyond_the_bound_of_connections_are_refused_and_counted() {
+    let member = Http2Server::start_allowing(Some(1), |_| std::future::pending()).await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..4 {
+        let client = std::sync::Arc::new(Http2Client::connect(scene.address).await);
+        for _ in 0..64 {
+            let client = client.clone();
+            asking.spawn(async move { client.begin(get("/")).await.map(|_| ()) });
+        }
+    }
+    until("all have asked", || member.requests() == 256).await;
+    let response = scene.get("/").await;
+    assert_eq!(
+        (response.status, response.field("retry-after")),
+        (503, Some("5"))
+    );
+    let refused = scene.state.counters().totals().refused(Refusal::Limit);
+    assert_eq!(refused, 1);
+    // It is no failure of the member.
+    assert_eq!(scene.state.pool().status()[0].totals.connect_failures, 0);
 }
 
 #[tokio::test]
@@ -330,4 +408,30 @@ async fn a_client_that_waits_for_permission_gets_it() {
     let response = client.response().await;
     assert!(response.text().ends_with("\n\nbody"), "{}", response.text());
     assert!(!response.text().contains("expect"), "{}", response.text());
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_that_leaves_takes_its_request_from_the_member() {
+    let (begun, mut news) = tokio::sync::mpsc::channel(1);
+    let member = Http2Server::start(move |_| {
+        let begun = begun.clone();
+        async move {
+            // Dropped when the request is taken away.
+            let (_held, gone) = tokio::sync::oneshot::channel::<()>();
+            begun.send(gone).await.unwrap();
+            std::future::pending().await
+        }
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let gone = news.recv().await.unwrap();
+    drop(client);
+    let gone = tokio::time::timeout(crate::scene::PATIENCE, gone).await;
+    assert!(gone.expect("the request ends").is_err());
+    until("the member is free", || {
+        scene.state.pool().status()[0].open == 0
+    })
+    .await;
 }

@@ -8,10 +8,14 @@
 
 mod scene;
 
+mod access_log;
 mod failures;
 mod forwarding;
 mod framing;
 mod http2;
+mod http2_flow;
 mod http2_members;
 mod lifetime;
+mod member_limits;
+mod rates;
 mod reload;

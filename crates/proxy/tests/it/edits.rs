@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use landfall_model::Protocol;
 use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, Member, ProxyProtocol};
+use landfall_proxy::counters::Refusal;
 use landfall_proxy::{Applied, ListenerId};
 use tokio::task::JoinSet;
 
@@ -66,7 +67,7 @@ async fn no_connection_fails_while_listeners_and_pools_change() {
     let totals = scene.totals();
     assert_eq!(
         (totals.connections, totals.refused),
-        (LONG as u64 + SHORT, [0; 5])
+        (LONG as u64 + SHORT, [0; Refusal::ALL.len()])
     );
     assert!(edits >= 12, "only {edits} edits");
 }

@@ -280,7 +280,7 @@ async fn what_cannot_be_served_says_why() {
             ),
             (
                 "CertificateUnusable",
-                "127.0.0.1:443/TCP cannot end TLS".to_owned()
+                "127.0.0.1:443/TCP cannot speak TLS".to_owned()
             ),
         ]
     );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scene::{Manner, Scene, Server, echo, in_time, until};
@@ -31,7 +32,7 @@ async fn connections_beyond_the_limit_wait_until_another_ends() {
         in_time(client.read_exact(&mut room)).await.unwrap();
         assert_eq!(&room, b"a");
     }
-    assert_eq!(scene.totals().refused, [0; 5]);
+    assert_eq!(scene.totals().refused, [0; Refusal::ALL.len()]);
 }
 
 #[tokio::test]

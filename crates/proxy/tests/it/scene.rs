@@ -75,7 +75,7 @@ impl Scene {
         let config = ProxyConfig {
             workers: NonZeroUsize::new(2),
             flows_per_worker: NonZeroUsize::new(64),
-            beside: false,
+            ..ProxyConfig::default()
         };
         Self::start_on(
             Proxy::start(config).unwrap(),

@@ -16,13 +16,13 @@ use tokio_rustls::client::TlsStream;
 use crate::scene::{Manner, Scene, Server, connect, ended, in_time, until};
 
 /// A certificate, and a client that trusts nothing else.
-struct Trust {
+pub struct Trust {
     certificates: Certificates,
     connector: TlsConnector,
 }
 
 impl Trust {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let made = rcgen::generate_simple_self_signed(["web.test".to_owned()]).unwrap();
         let der = CertificateDer::from(made.cert.der().to_vec());
         let certificate = Certificate {
@@ -44,13 +44,13 @@ impl Trust {
         }
     }
 
-    fn mode(&self) -> Mode {
+    pub fn mode(&self) -> Mode {
         Mode::Tls {
             certificates: self.certificates.clone(),
         }
     }
 
-    async fn client(&self, address: SocketAddr) -> TlsStream<TcpStream> {
+    pub async fn client(&self, address: SocketAddr) -> TlsStream<TcpStream> {
         let stream = connect(address).await;
         let name = "web.test".try_into().unwrap();
         in_time(self.connector.connect(name, stream)).await.unwrap()
@@ -197,4 +197,47 @@ async fn silence_drain_times_and_broken_members_end_the_connection() {
     let told = in_time(client.read(&mut [0])).await;
     assert!(told.is_err(), "{told:?}");
     until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_member_did_not_take_in_time_does_not_look_whole() {
+    let short = Duration::from_millis(300);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let trust = Trust::new();
+    for drains in [false, true] {
+        let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+            listener.mode = trust.mode();
+            listener.drain = short;
+            if !drains {
+                listener.timeouts.member_data = short;
+            }
+        })
+        .await;
+        let mut client = trust.client(scene.address()).await;
+        let (mut member, _) = in_time(listener.accept()).await.unwrap();
+        // More than all buffers on the way hold.
+        let flood = async {
+            let block = vec![b'x'; 1 << 20];
+            while client.write_all(&block).await.is_ok() {}
+        };
+        let end = async {
+            if drains {
+                until("bytes wait", || scene.totals().bytes_in > 1 << 20).await;
+                scene
+                    .change(|listener| listener.pool.members.clear())
+                    .await
+                    .unwrap();
+            }
+            until("ended", || scene.status().open == 0).await;
+            let mut room = vec![0; 1 << 20];
+            loop {
+                match in_time(member.read(&mut room)).await {
+                    Ok(0) => panic!("it looks whole"),
+                    Ok(_) => {}
+                    Err(_) => break,
+                }
+            }
+        };
+        tokio::join!(flood, end);
+    }
 }

@@ -196,8 +196,9 @@ async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
     stranger.await.unwrap();
     second.0.send(b"b").await.unwrap();
     until("refused", || scene.refused(Refusal::Source) == 1).await;
-    // What is open stays open.
-    assert_eq!(client.ask(b"d").await, b"s:d");
+    // A client that was let in earlier is a stranger now, too.
+    client.0.send(b"d").await.unwrap();
+    until("refused", || scene.refused(Refusal::Source) == 2).await;
     scene
         .change(|listener| listener.pool.members.clear())
         .await
@@ -267,6 +268,12 @@ async fn a_trusted_peer_names_the_client_in_its_datagrams() {
     assert_eq!(peer.ask(&with(b"first")).await, b"s:first");
     assert_eq!(peer.ask(b"bare").await, b"s:bare");
     assert_eq!(peer.ask(&with(b"again")).await, b"s:again");
+    assert_eq!(scene.totals().connections, 1);
+    // Another client behind the same peer has a flow of its own, or is refused.
+    header[19] = 10;
+    let with = |text: &[u8]| [&header, text].concat();
+    assert_eq!(peer.ask(&with(b"another")).await, b"s:another");
+    assert_eq!((scene.totals().connections, scene.status().open), (2, 1));
     header[18] = 114;
     let stranger = Client::new(&scene).await;
     stranger

@@ -135,6 +135,7 @@ pub fn listener(
         mode: mode.to_owned(),
         problem: None,
         traffic,
+        measured: None,
         algorithm: Algorithm::RoundRobin,
         allowed: AllowedSources::All,
         connection_limit: None,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyProtocol};
 use landfall_model::rows::Family;
 use landfall_model::view::{
-    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MetricsView, PoolView,
-    ServiceView,
+    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MetricsView,
+    PoolView, ResourcesView, ServiceView, TimesView,
 };
 use landfall_model::{Code, ConditionType, IngressAddress, PlannedStep, Protocol, Reason};
 
@@ -245,6 +245,16 @@ pub fn metrics() -> MetricsView {
             seconds: 1.5,
         }],
         lost_log_lines: 0,
+        resources: Some(ResourcesView {
+            workers: 4,
+            descriptors: 310,
+            descriptor_limit: 20_000,
+            listener_sockets: 28,
+            flows: 12,
+            flow_limit: 14_000,
+            shortages: 2,
+            ..ResourcesView::default()
+        }),
     }
 }
 
@@ -278,6 +288,7 @@ fn web() -> ServiceView {
     };
     let http = ListenerView {
         monitor: Some(http_monitor()),
+        measured: Some(Box::new(measured())),
         ..listener(80, Protocol::Tcp, "http", members())
     };
     let https = ListenerView {
@@ -290,6 +301,23 @@ fn web() -> ServiceView {
         ..listener(443, Protocol::Tcp, "https", members())
     };
     with(service("shop/web", "192.0.2.1", 3), vec![http, https])
+}
+
+/// What a listener counts that has served requests, and streams before that.
+fn measured() -> MeasuredView {
+    let counts = |name: &str, count| [(name.to_owned(), count)].into();
+    let times = TimesView {
+        buckets: vec![(1_000, 40), (10_000, 9), (1_000_000, 2)],
+        sum: 750_000,
+        count: 52,
+    };
+    let names = ["connect", "connection", "first_byte", "request"];
+    MeasuredView {
+        responses: counts("2xx", 51),
+        refused: counts("no_member", 1),
+        local_failures: counts("ports", 2),
+        times: names.map(|name| (name, times.clone())).into(),
+    }
 }
 
 fn dns() -> ServiceView {

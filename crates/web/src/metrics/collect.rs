@@ -9,14 +9,15 @@ use std::time::Duration;
 use landfall_model::reason::Reason;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{
-    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MemberView, MetricsView,
-    ServiceView, TrafficView,
+    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MemberView,
+    MetricsView, ServiceView, TimesView, TrafficView,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use super::Scope;
 use super::table::{self, Kind, Metric};
 
 /// What one scrape sees.
@@ -25,6 +26,7 @@ pub(super) struct Snapshot {
     pub(super) view: Arc<InstanceView>,
     pub(super) engine: MetricsView,
     pub(super) heartbeat_age: Duration,
+    pub(super) scope: Scope,
 }
 
 /// Label values in the order of the table.
@@ -32,6 +34,9 @@ type Labels = Vec<String>;
 
 /// A metric, and where a view has its number.
 type Counted<View> = (&'static Metric, fn(&View) -> u64);
+
+/// Where a view has numbers by name.
+type Named = fn(&MeasuredView) -> &BTreeMap<String, u64>;
 
 /// Writes metrics one after the other.
 struct Page<'a>(DescriptorEncoder<'a>);
@@ -59,7 +64,10 @@ impl Collector for Snapshot {
         self.instance(&mut page)?;
         self.services(&mut page)?;
         self.listeners(&mut page)?;
-        self.members(&mut page)?;
+        self.measured(&mut page)?;
+        if self.scope.members {
+            self.members(&mut page)?;
+        }
         self.pools(&mut page)?;
         self.engine(&mut page)
     }
@@ -147,26 +155,51 @@ impl Snapshot {
             (&table::LISTENER_RECEIVED, |traffic| traffic.bytes_in),
             (&table::LISTENER_SENT, |traffic| traffic.bytes_out),
         ];
-        for (metric, count) in counted {
-            page.series(
-                metric,
-                all().map(|(service, listener)| {
-                    (of_listener(service, listener), count(&listener.traffic))
-                }),
-            )?;
+        let traffic =
+            all().map(|(service, listener)| (of_listener(service, listener), &listener.traffic));
+        page.table(&counted, traffic.collect())
+    }
+
+    fn measured(&self, page: &mut Page<'_>) -> fmt::Result {
+        let all = || {
+            self.view.services.iter().flat_map(|service| {
+                let listeners = service.listeners.iter();
+                listeners.filter_map(move |listener| {
+                    let measured = listener.measured.as_deref()?;
+                    Some((of_listener(service, listener), measured))
+                })
+            })
+        };
+        let counted: [(&Metric, Named); 3] = [
+            (&table::LISTENER_RESPONSES, |it| &it.responses),
+            (&table::LISTENER_REFUSED, |it| &it.refused),
+            (&table::LISTENER_LOCAL, |it| &it.local_failures),
+        ];
+        for (metric, counts) in counted {
+            let series = all().flat_map(|(labels, measured)| {
+                counts(measured).iter().map(move |(name, count)| {
+                    let labels = labels.iter().chain(iter::once(name));
+                    (labels.cloned().collect(), *count)
+                })
+            });
+            page.series(metric, series)?;
+        }
+        if !self.scope.histograms {
+            return Ok(());
+        }
+        for (metric, name) in [
+            (&table::LISTENER_CONNECT, "connect"),
+            (&table::LISTENER_CONNECTION, "connection"),
+            (&table::LISTENER_FIRST_BYTE, "first_byte"),
+            (&table::LISTENER_REQUEST, "request"),
+        ] {
+            let times = all().filter_map(|(labels, it)| Some((labels, it.times.get(name)?)));
+            page.histograms(metric, times)?;
         }
         Ok(())
     }
 
     fn members(&self, page: &mut Page<'_>) -> fmt::Result {
-        let all = || {
-            self.view.services.iter().flat_map(|service| {
-                service.listeners.iter().flat_map(move |listener| {
-                    let members = listener.members.iter();
-                    members.map(move |member| (service, listener, member))
-                })
-            })
-        };
         let counted: [Counted<MemberView>; 5] = [
             (&table::MEMBER_UP, |member| {
                 u64::from(member.health.serves())
@@ -178,17 +211,18 @@ impl Snapshot {
             (&table::MEMBER_FAILED, |member| member.traffic.failed),
             (&table::MEMBER_TURNS, |member| member.traffic.health_changes),
         ];
-        for (metric, count) in counted {
-            page.series(
-                metric,
-                all().map(|(service, listener, member)| {
-                    let mut labels = of_listener(service, listener);
+        let mut rows = Vec::new();
+        for service in &self.view.services {
+            for listener in &service.listeners {
+                let labels = of_listener(service, listener);
+                for member in &listener.members {
+                    let mut labels = labels.clone();
                     labels.push(member.address.to_string());
-                    (labels, count(member))
-                }),
-            )?;
+                    rows.push((labels, member));
+                }
+            }
         }
-        Ok(())
+        page.table(&counted, rows)
     }
 
     fn pools(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -230,6 +264,21 @@ impl Snapshot {
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)?;
+        if let Some(resources) = &self.engine.resources {
+            for (metric, value) in [
+                (&table::WORKERS, resources.workers),
+                (&table::DESCRIPTORS, resources.descriptors),
+                (&table::DESCRIPTOR_LIMIT, resources.descriptor_limit),
+                (&table::LISTENER_SOCKETS, resources.listener_sockets),
+                (&table::FLOWS, resources.flows),
+                (&table::FLOW_LIMIT, resources.flow_limit),
+                (&table::SHORTAGES, resources.shortages),
+                (&table::OVERLOADED, u64::from(resources.overloaded)),
+                (&table::ACCESS_LOG_LOST, resources.lost_access_log_lines),
+            ] {
+                page.one(metric, value)?;
+            }
+        }
         page.one(&table::LOG_LOST, self.engine.lost_log_lines)
     }
 
@@ -297,15 +346,37 @@ impl Page<'_> {
         }
         self.describe(metric, |mut encoder| {
             for (values, value) in &sums {
-                if values.is_empty() {
-                    number(&mut encoder, metric.kind, *value)?;
-                } else {
-                    let labels = named(metric, values);
-                    number(&mut encoder.encode_family(&labels)?, metric.kind, *value)?;
-                }
+                sample(&mut encoder, metric, values, *value)?;
             }
             Ok(())
         })
+    }
+
+    /// Writes several metrics that are about the same objects. Equal labels are added up, too.
+    fn table<View>(
+        &mut self,
+        metrics: &[Counted<View>],
+        mut rows: Vec<(Labels, &View)>,
+    ) -> fmt::Result {
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (metric, count) in metrics {
+            self.describe(metric, |mut encoder| {
+                for same in rows.chunk_by(|(one, _), (other, _)| one == other) {
+                    let Some((labels, _)) = same.first() else {
+                        continue;
+                    };
+                    let counts = same.iter().map(|(_, view)| count(view));
+                    sample(
+                        &mut encoder,
+                        metric,
+                        labels,
+                        counts.fold(0, u64::saturating_add),
+                    )?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Series of a metric that adds up time. Labels have to differ.
@@ -348,6 +419,39 @@ impl Page<'_> {
         })
     }
 
+    /// Histograms of one metric. Those with equal labels are added up.
+    fn histograms<'v>(
+        &mut self,
+        metric: &Metric,
+        series: impl Iterator<Item = (Labels, &'v TimesView)>,
+    ) -> fmt::Result {
+        let mut sums = BTreeMap::<Labels, TimesView>::new();
+        for (labels, times) in series {
+            sums.entry(labels).or_default().add(times);
+        }
+        self.describe(metric, |mut encoder| {
+            for (values, times) in &sums {
+                let within: u64 = times.buckets.iter().map(|(_, count)| count).sum();
+                let above = (f64::INFINITY, times.count.saturating_sub(within));
+                let bounds = times.buckets.iter();
+                let buckets: Vec<_> = bounds
+                    .map(|&(bound, count)| (seconds(bound), count))
+                    .chain(iter::once(above))
+                    .collect();
+                let labels = named(metric, values);
+                encoder
+                    .encode_family(&labels)?
+                    .encode_histogram::<NoLabelSet>(
+                        seconds(times.sum),
+                        times.count,
+                        &buckets,
+                        None,
+                    )?;
+            }
+            Ok(())
+        })
+    }
+
     fn describe(
         &mut self,
         metric: &Metric,
@@ -367,14 +471,32 @@ impl Page<'_> {
     }
 }
 
-fn named(metric: &Metric, values: &[String]) -> Vec<(&'static str, String)> {
+/// Of microseconds.
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn named<'a>(metric: &Metric, values: &'a [String]) -> Vec<(&'static str, &'a str)> {
     debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
     metric
         .labels
         .iter()
         .copied()
-        .zip(values.iter().cloned())
+        .zip(values.iter().map(String::as_str))
         .collect()
+}
+
+fn sample(
+    encoder: &mut MetricEncoder<'_>,
+    metric: &Metric,
+    values: &[String],
+    value: u64,
+) -> fmt::Result {
+    if values.is_empty() {
+        return number(encoder, metric.kind, value);
+    }
+    let labels = named(metric, values);
+    number(&mut encoder.encode_family(&labels)?, metric.kind, value)
 }
 
 fn number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result {

@@ -5,6 +5,7 @@
 //! scrape belong together.
 
 mod collect;
+mod format;
 mod table;
 
 use std::sync::Arc;
@@ -13,12 +14,27 @@ use std::time::Duration;
 use landfall_model::view::{InstanceView, MetricsView};
 use prometheus_client::registry::Registry;
 
+pub use format::Format;
 pub use table::{ALL, Kind, Metric, reference};
 
-/// The media type of what [`encode`] writes.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What is written of all that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The series of single members, which are most of a large answer.
+    pub members: bool,
+    /// The histograms of listeners.
+    pub histograms: bool,
+}
 
-/// A snapshot as `OpenMetrics` text.
+impl Scope {
+    /// Everything.
+    pub const ALL: Self = Self {
+        members: true,
+        histograms: true,
+    };
+}
+
+/// Returns a snapshot as `OpenMetrics` text.
 ///
 /// # Errors
 /// Only when the text can't grow.
@@ -26,12 +42,14 @@ pub fn encode(
     view: Arc<InstanceView>,
     engine: MetricsView,
     heartbeat_age: Duration,
+    scope: Scope,
 ) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(collect::Snapshot {
         view,
         engine,
         heartbeat_age,
+        scope,
     }));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;

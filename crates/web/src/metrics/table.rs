@@ -91,6 +91,27 @@ metrics! {
     LISTENER_SENT = Counter "landfall_listener_sent" unit "bytes"
         ["namespace", "service", "listener"]
         "Bytes to clients.";
+    LISTENER_RESPONSES = Counter "landfall_listener_responses"
+        ["namespace", "service", "listener", "class"]
+        "HTTP responses by status class (1xx to 5xx), with those that Landfall gives itself.";
+    LISTENER_REFUSED = Counter "landfall_listener_refused"
+        ["namespace", "service", "listener", "reason"]
+        "What was turned away, by reason: no_member, limit, source, proxy_header, tls, share (of descriptors or ports), local (this machine fell short).";
+    LISTENER_LOCAL = Counter "landfall_listener_local_failures"
+        ["namespace", "service", "listener", "cause"]
+        "What failed on this machine and not at a member, by cause: descriptors, ports, memory, size, denied.";
+    LISTENER_CONNECT = Histogram "landfall_listener_connect_duration" unit "seconds"
+        ["namespace", "service", "listener"]
+        "How long connections of streams to their member took.";
+    LISTENER_CONNECTION = Histogram "landfall_listener_connection_duration" unit "seconds"
+        ["namespace", "service", "listener"]
+        "How long streams, and flows of UDP, lasted.";
+    LISTENER_FIRST_BYTE = Histogram "landfall_listener_first_byte_duration" unit "seconds"
+        ["namespace", "service", "listener"]
+        "From the head of an HTTP request to that of its response.";
+    LISTENER_REQUEST = Histogram "landfall_listener_request_duration" unit "seconds"
+        ["namespace", "service", "listener"]
+        "From the head of an HTTP request to the end of its response.";
     MEMBER_UP = Gauge "landfall_member_up" ["namespace", "service", "listener", "member"]
         "1 while the member gets new connections and can be reached.";
     MEMBER_OPEN = Gauge "landfall_member_connections_open"
@@ -130,6 +151,24 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "How long these requests took, together.";
+    WORKERS = Gauge "landfall_workers" []
+        "Threads that carry traffic.";
+    DESCRIPTORS = Gauge "landfall_descriptors_used" []
+        "File descriptors of connections and flows.";
+    DESCRIPTOR_LIMIT = Gauge "landfall_descriptors_limit" []
+        "How many file descriptors connections and flows may have at present.";
+    LISTENER_SOCKETS = Gauge "landfall_listener_sockets" []
+        "Sockets of listeners.";
+    FLOWS = Gauge "landfall_udp_flows" []
+        "UDP flows that are open.";
+    FLOW_LIMIT = Gauge "landfall_udp_flows_limit" []
+        "How many UDP flows may be open.";
+    SHORTAGES = Counter "landfall_shortages" []
+        "Refusals and failures for want of descriptors, ports or memory.";
+    OVERLOADED = Gauge "landfall_overloaded" []
+        "1 while descriptors or ports run short, and shortly after.";
+    ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
+        "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
 }
@@ -139,13 +178,21 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
-         `/metrics` on the admin address, in the OpenMetrics text format. Each answer renders one \
-         snapshot: numbers of one scrape belong together, and a series vanishes with the Service, \
-         listener, member or address pool that it is about.\n\n\
+         `/metrics` on the admin address. Each answer renders one snapshot: numbers of one scrape \
+         belong together, and a series vanishes with the Service, listener, member or address pool \
+         that it is about.\n\n\
+         The answer is OpenMetrics where the client asks for `application/openmetrics-text`, as \
+         Prometheus does, and else the text format of Prometheus (0.0.4). It is compressed where \
+         `Accept-Encoding` names `gzip`. `/metrics?members=false` leaves out the series of single \
+         members (those with the label `member`), which are most of a large answer; in Prometheus: \
+         `params: {members: [\"false\"]}`. `/metrics?histograms=false` does so with the histograms of \
+         listeners.\n\n\
          Labels: `namespace` and `service` name a Service, `listener` is a front port with its \
          protocol (`443/TCP`), `member` is the address and port that connections go to, `code` is \
          a reason's stable code. Counters of a listener or member start from 0 when it is first \
-         seen.\n\n\
+         seen. Series by `class`, `reason` or `cause`, and histograms, appear with the first event \
+         that they count. A time costs its listener two additions to memory of the worker's own, and no \
+         lock.\n\n\
          | metric | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for metric in ALL {
@@ -172,6 +219,7 @@ pub fn reference() -> String {
          | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
          | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a pool is down |\n\
          | `landfall_pool_available_addresses == 0` | the next Service gets no address from this pool |\n\
+         | `landfall_overloaded == 1` | clients and Services above their share of descriptors or ports are refused |\n\
          | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
     );
     page

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use landfall_model::view::InstanceView;
 use landfall_web::Options;
+use landfall_web::token::TokenFile;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +23,7 @@ pub const DEADLINE: Duration = Duration::from_secs(20);
 pub struct Served {
     pub stage: Arc<Stage>,
     pub address: SocketAddr,
+    token: Option<TokenFile>,
     cancel: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
@@ -38,12 +40,18 @@ pub struct Answer {
 
 impl Served {
     pub async fn new(scene: InstanceView) -> Self {
+        Self::with(scene, None).await
+    }
+
+    /// One that asks for a token.
+    pub async fn with(scene: InstanceView, token: Option<TokenFile>) -> Self {
         let stage = Stage::new(scene);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (address, cancel, task) = serve(&stage, any).await;
+        let (address, cancel, task) = serve(&stage, any, token.clone()).await;
         Self {
             stage,
             address,
+            token,
             cancel,
             task: Some(task),
         }
@@ -66,7 +74,7 @@ impl Served {
 
     /// Serves again at the same address.
     pub async fn start(&mut self) {
-        let (_, cancel, task) = serve(&self.stage, self.address).await;
+        let (_, cancel, task) = serve(&self.stage, self.address, self.token.clone()).await;
         self.cancel = cancel;
         self.task = Some(task);
     }
@@ -93,8 +101,13 @@ impl Served {
         self.say(&(request + "\r\n" + body)).await
     }
 
-    /// Sends the bytes as they are and reads until the end.
+    /// Sends the bytes as they are and reads an answer until the end.
     pub async fn say(&self, request: &str) -> Answer {
+        Answer::parse(&String::from_utf8_lossy(&self.bytes(request).await))
+    }
+
+    /// Sends the bytes as they are and returns what comes until the end.
+    pub async fn bytes(&self, request: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
@@ -103,7 +116,7 @@ impl Served {
             .await
             .expect("an answer in time")
             .unwrap();
-        Answer::parse(&String::from_utf8_lossy(&bytes))
+        bytes
     }
 }
 
@@ -116,12 +129,14 @@ impl Drop for Served {
 async fn serve(
     stage: &Arc<Stage>,
     address: SocketAddr,
+    token: Option<TokenFile>,
 ) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
     let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     let cancel = CancellationToken::new();
     let options = Options {
         names: landfall_web::guard::Names::new(["admin.example".to_owned()]),
+        token,
     };
     let serving = landfall_web::serve(listener, Arc::clone(stage), options, cancel.clone());
     (address, cancel, tokio::spawn(serving))

@@ -62,6 +62,29 @@ async fn half_a_request_does_not_keep_others_from_being_answered() {
 }
 
 #[tokio::test]
+async fn idle_connections_make_room_for_probes_and_people() {
+    let served = Served::new(scenes::empty()).await;
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    assert_eq!(served.get("/healthz").await.status, 200);
+    assert_eq!(served.get("/api/v1/instance").await.status, 200);
+    // Those that have been idle longest were ended, and the newest were not.
+    let mut byte = [0];
+    let ended = tokio::time::timeout(DEADLINE, idle[0].read(&mut byte));
+    assert_eq!(ended.await.unwrap().unwrap_or_default(), 0);
+    let newest = idle.last_mut().unwrap();
+    newest
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut part = [0; 15];
+    newest.read_exact(&mut part).await.unwrap();
+    assert_eq!(&part, b"HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_refused() {
     let served = Served::new(scenes::empty()).await;
     assert_eq!(served.say("\x16\x03\x01 hello\r\n\r\n").await.status, 400);

@@ -18,3 +18,4 @@ mod page;
 mod routes;
 #[path = "../../examples/stage/mod.rs"]
 mod stage;
+mod token;

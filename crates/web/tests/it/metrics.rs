@@ -1,12 +1,16 @@
 //! Metrics: the text, the table and the reference page agree.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 
-use landfall_web::metrics::{self, Kind};
+use landfall_web::metrics::{self, Format, Kind};
 
 use crate::harness::Served;
 use crate::stage::scenes;
+
+/// What Prometheus prefers.
+const OPEN_METRICS: &str = "Accept: application/openmetrics-text; version=1.0.0, text/plain; q=0.5";
 
 /// Names of the samples in a scrape.
 fn samples(text: &str) -> BTreeSet<String> {
@@ -19,8 +23,11 @@ fn samples(text: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn every_metric_of_the_table_is_written_and_no_other() {
     let served = Served::new(scenes::broken()).await;
-    let answer = served.get("/metrics").await;
-    assert_eq!(answer.header("content-type"), Some(metrics::CONTENT_TYPE));
+    let answer = served.ask("GET", "/metrics", &[OPEN_METRICS], "").await;
+    assert_eq!(
+        answer.header("content-type"),
+        Some(Format::OpenMetrics.content_type())
+    );
     let expected: BTreeSet<_> = metrics::ALL
         .iter()
         .flat_map(|metric| {
@@ -61,12 +68,118 @@ async fn the_numbers_are_those_of_the_view() {
         r#"landfall_reconcile_duration_seconds_bucket{le="0.01"} 49"#,
         r#"landfall_reconcile_duration_seconds_bucket{le="+Inf"} 52"#,
         "landfall_reconcile_duration_seconds_count 52",
+        r#"landfall_listener_responses_total{namespace="shop",service="web",listener="80/TCP",class="2xx"} 51"#,
+        r#"landfall_listener_refused_total{namespace="shop",service="web",listener="80/TCP",reason="no_member"} 1"#,
+        r#"landfall_listener_local_failures_total{namespace="shop",service="web",listener="80/TCP",cause="ports"} 2"#,
+        r#"landfall_listener_request_duration_seconds_bucket{le="0.01",namespace="shop",service="web",listener="80/TCP"} 49"#,
+        r#"landfall_listener_request_duration_seconds_bucket{le="+Inf",namespace="shop",service="web",listener="80/TCP"} 52"#,
+        r#"landfall_listener_request_duration_seconds_sum{namespace="shop",service="web",listener="80/TCP"} 0.75"#,
+        "landfall_descriptors_used 310",
+        "landfall_overloaded 0",
     ] {
         assert!(
             text.lines().any(|found| found == line),
             "{line} is not in\n{text}"
         );
     }
+}
+
+#[tokio::test]
+async fn tools_that_ask_for_no_format_get_the_text_format_of_prometheus() {
+    let served = Served::new(scenes::shop()).await;
+    let open = served.ask("GET", "/metrics", &[OPEN_METRICS], "").await;
+    for headers in [&[][..], &["Accept: */*"], &["Accept: text/plain"]] {
+        let answer = served.ask("GET", "/metrics", headers, "").await;
+        let kind = answer.header("content-type");
+        assert_eq!(kind, Some(Format::Text.content_type()), "{headers:?}");
+        assert_eq!(samples(&answer.body), samples(&open.body));
+        let types: BTreeSet<_> = answer
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        for name in samples(&answer.body) {
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .filter(|family| types.contains(family));
+            assert!(
+                family.is_some() || types.contains(&*name),
+                "{name} has no type"
+            );
+        }
+        assert!(!answer.body.contains("# EOF") && !answer.body.contains("# UNIT"));
+    }
+}
+
+#[tokio::test]
+async fn a_scrape_without_members_has_everything_else() {
+    let served = Served::new(scenes::shop()).await;
+    let all = served.get("/metrics").await.body;
+    let fewer = served.get("/metrics?members=false").await.body;
+    let names = |text: &str| -> BTreeSet<String> {
+        let mut names = samples(text);
+        names.retain(|name| !name.starts_with("landfall_member_"));
+        names
+    };
+    assert!(all.contains("member="), "{all}");
+    assert!(!fewer.contains("member="), "{fewer}");
+    assert_eq!(names(&fewer), names(&all));
+    let wrong = served.get("/metrics?members=2").await;
+    assert_eq!(wrong.status, 400);
+    assert!(
+        wrong.body.contains("members is either true or false"),
+        "{}",
+        wrong.body
+    );
+}
+
+#[tokio::test]
+async fn a_scrape_without_histograms_has_everything_else() {
+    let served = Served::new(scenes::shop()).await;
+    let all = served.get("/metrics").await.body;
+    let fewer = served.get("/metrics?histograms=false").await.body;
+    let names = |text: &str| -> BTreeSet<String> {
+        let mut names = samples(text);
+        let of_listener = |name: &str| name.starts_with("landfall_listener_");
+        names.retain(|name| !(of_listener(name) && name.contains("_duration_seconds")));
+        names
+    };
+    assert!(
+        all.contains("landfall_listener_request_duration_seconds_bucket"),
+        "{all}"
+    );
+    assert_eq!(samples(&fewer), names(&all));
+}
+
+#[tokio::test]
+async fn a_scrape_is_compressed_for_clients_that_take_it() {
+    let served = Served::new(scenes::many(500)).await;
+    let plain = served.get("/metrics").await;
+    assert_eq!(plain.header("content-encoding"), None);
+    // Version 1.0 has no chunks: the body is what follows the head.
+    let request = format!(
+        "GET /metrics HTTP/1.0\r\nHost: {}\r\nAccept-Encoding: gzip\r\n\r\n",
+        served.address
+    );
+    let answer = served.bytes(&request).await;
+    let end = answer
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n")
+        .unwrap();
+    let (head, packed) = answer.split_at(end + 4);
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(
+        packed.len() * 5 < plain.body.len(),
+        "{} bytes",
+        packed.len()
+    );
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed)
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(samples(&text), samples(&plain.body));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::machine;
 use super::scenario::Sizes;
 use crate::debian;
 
-/// Behind every listener.
+/// Behind every listener but that of the link.
 pub const MEMBERS: u8 = 8;
 
 /// What is asked for at a port.
@@ -20,16 +20,19 @@ pub enum Work {
     Bulk,
     /// HTTP/1.1 requests.
     Http,
+    /// Short messages over TCP, with one member behind a link.
+    Link,
 }
 
 impl Work {
-    pub const ALL: [Self; 3] = [Self::Small, Self::Bulk, Self::Http];
+    pub const ALL: [Self; 4] = [Self::Small, Self::Bulk, Self::Http, Self::Link];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
             Self::Bulk => "bulk",
             Self::Http => "http",
+            Self::Link => "link",
         }
     }
 
@@ -38,6 +41,7 @@ impl Work {
             Self::Small => 7001,
             Self::Bulk => 7002,
             Self::Http => 7003,
+            Self::Link => 7004,
         }
     }
 }
@@ -61,8 +65,13 @@ impl Addresses {
     }
 
     pub fn members(self, work: Work) -> impl Iterator<Item = SocketAddrV4> {
-        (1..=MEMBERS)
-            .map(move |last| SocketAddrV4::new(Ipv4Addr::new(127, 90, self.0, last), work.port()))
+        let (first, second, count) = match work {
+            Work::Small | Work::Bulk | Work::Http => (127, 90, MEMBERS),
+            Work::Link => (10, 91, 1),
+        };
+        (1..=count).map(move |last| {
+            SocketAddrV4::new(Ipv4Addr::new(first, second, self.0, last), work.port())
+        })
     }
 }
 
@@ -102,7 +111,7 @@ pub fn haproxy(
     if matches!(passing, Passing::Splice | Passing::SpliceThrough(_)) {
         out.push_str("  option splice-request\n  option splice-response\n");
     }
-    for work in Work::ALL {
+    for work in sizes.works() {
         write!(
             out,
             "\nlisten {}\n  bind {} backlog 4096\n",
@@ -152,7 +161,7 @@ pub fn nginx(
     if let Some(buffer) = buffer {
         writeln!(out, "  proxy_buffer_size {buffer};")?;
     }
-    for work in [Work::Small, Work::Bulk] {
+    for work in sizes.works().filter(|work| *work != Work::Http) {
         upstream(&mut out, addresses, work, "")?;
         writeln!(
             out,
@@ -195,14 +204,14 @@ fn upstream(out: &mut String, addresses: Addresses, work: Work, more: &str) -> s
 }
 
 /// Landfall: a manifest.
-pub fn landfall(addresses: Addresses) -> Result<String, std::fmt::Error> {
+pub fn landfall(addresses: Addresses, sizes: &Sizes) -> Result<String, std::fmt::Error> {
     let mut out = String::from(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: bench\n  annotations:\n    \
          landfall.dev/mode.http: http\n    landfall.dev/timeout-client-data: 10m\n    \
          landfall.dev/timeout-member-connect: 30s\n    \
          landfall.dev/timeout-member-data: 10m\n",
     );
-    for work in Work::ALL {
+    for work in sizes.works() {
         let members: Vec<_> = addresses
             .members(work)
             .map(|member| member.to_string())
@@ -215,7 +224,7 @@ pub fn landfall(addresses: Addresses) -> Result<String, std::fmt::Error> {
         )?;
     }
     out.push_str("spec:\n  type: LoadBalancer\n  ports:\n");
-    for work in Work::ALL {
+    for work in sizes.works() {
         writeln!(
             out,
             "  - name: {}\n    port: {}",
@@ -241,7 +250,7 @@ mod tests {
                 })
                 .collect::<std::collections::BTreeSet<_>>()
         };
-        assert_eq!(all(1).len(), 27);
+        assert_eq!(all(1).len(), 29);
         assert!(all(1).is_disjoint(&all(2)));
     }
 
@@ -270,13 +279,22 @@ mod tests {
 
     #[test]
     fn the_manifest_names_every_port_and_member() {
-        let manifest = landfall(Addresses(1)).unwrap();
+        let manifest = landfall(Addresses(1), &Sizes::FULL).unwrap();
         assert!(manifest.contains(
             "landfall.dev/endpoints.small: 127.90.1.1:7001, 127.90.1.2:7001, 127.90.1.3:7001, \
              127.90.1.4:7001, 127.90.1.5:7001, 127.90.1.6:7001, 127.90.1.7:7001, 127.90.1.8:7001\n"
         ));
         assert!(
             manifest.ends_with("  - name: http\n    port: 7003\n"),
+            "{manifest}"
+        );
+        let sizes = Sizes {
+            link: true,
+            ..Sizes::FULL
+        };
+        let manifest = landfall(Addresses(1), &sizes).unwrap();
+        assert!(
+            manifest.contains("landfall.dev/endpoints.link: 10.91.1.1:7004\n"),
             "{manifest}"
         );
     }

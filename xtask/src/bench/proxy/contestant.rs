@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::configs::{self, Addresses, Passing, Work};
+use super::configs::{self, Addresses, Passing};
 use super::load::{self, Talk};
 use super::machine::Machine;
 use super::process;
@@ -145,7 +145,7 @@ impl Contestant {
             worker: id,
             log,
         };
-        instance.wait_until_ready().await?;
+        instance.wait_until_ready(sizes).await?;
         Ok(instance)
     }
 
@@ -186,7 +186,7 @@ impl Contestant {
                 command
                     .arg("up")
                     .arg("-f")
-                    .arg(write("bench.yaml", configs::landfall(addresses)?)?);
+                    .arg(write("bench.yaml", configs::landfall(addresses, sizes)?)?);
                 command
                     .arg("--pool")
                     .arg(format!("{}/32", addresses.proxy()));
@@ -211,6 +211,17 @@ impl fmt::Display for Contestant {
 // === impl Programs ===
 
 impl Programs {
+    /// No programs: for reports of what was not measured.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self {
+            landfall: PathBuf::new(),
+            haproxy: PathBuf::new(),
+            nginx: PathBuf::new(),
+            versions: Vec::new(),
+        }
+    }
+
     /// Finds the programs that these contestants need.
     pub fn find(landfall: PathBuf, contestants: &[Contestant]) -> anyhow::Result<Self> {
         let peer = |name: &str| debian::find(name).with_context(|| format!("{name} is missing"));
@@ -275,9 +286,9 @@ impl Instance {
         Ok(())
     }
 
-    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+    async fn wait_until_ready(&mut self, sizes: &Sizes) -> anyhow::Result<()> {
         let begun = Instant::now();
-        for work in Work::ALL {
+        for work in sizes.works() {
             let target = self.addresses.listener(work);
             while let Err(error) = load::once(target, Talk::about(work)).await {
                 if let Some(status) = self.child.try_wait()? {

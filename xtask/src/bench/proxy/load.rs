@@ -50,7 +50,7 @@ pub struct Exchanges {
 impl Talk {
     pub fn about(work: Work) -> Self {
         match work {
-            Work::Small => Self::Tcp,
+            Work::Small | Work::Link => Self::Tcp,
             Work::Bulk => Self::Bulk,
             Work::Http => Self::Http,
         }
@@ -110,6 +110,62 @@ pub async fn connections(
     }
     all(clients, STUCK * 2).await?;
     Ok(begun.elapsed())
+}
+
+/// What became of new connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connections {
+    pub done: u64,
+    pub failed: u64,
+    /// The longest that one took, from its first packet to its answer.
+    pub slowest: Duration,
+    pub wall: Duration,
+}
+
+/// As [`connections`], for at most `within`; counts what fails instead of ending with it.
+pub async fn connections_within(
+    target: SocketAddrV4,
+    talk: Talk,
+    total: u64,
+    at_once: usize,
+    within: Duration,
+) -> anyhow::Result<Connections> {
+    let left = Arc::new(AtomicU64::new(total));
+    let begun = Instant::now();
+    let mut clients = JoinSet::new();
+    for _ in 0..at_once {
+        let left = Arc::clone(&left);
+        clients.spawn(async move {
+            let mut buffer = [0; 4096];
+            let mut mine = Connections::default();
+            let more = |count: u64| count.checked_sub(1);
+            while begun.elapsed() < within
+                && left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+                    .is_ok()
+            {
+                let begun = Instant::now();
+                let one = async {
+                    let mut stream = connect(target).await?;
+                    exchange(&mut stream, talk, &mut buffer).await
+                };
+                match timeout(within, one).await {
+                    Ok(Ok(())) => mine.done += 1,
+                    Ok(Err(_)) | Err(_) => mine.failed += 1,
+                }
+                mine.slowest = mine.slowest.max(begun.elapsed());
+            }
+            Ok(mine)
+        });
+    }
+    let mut sum = Connections::default();
+    for mine in all(clients, within * 2 + STUCK).await? {
+        sum.done += mine.done;
+        sum.failed += mine.failed;
+        sum.slowest = sum.slowest.max(mine.slowest);
+    }
+    sum.wall = begun.elapsed();
+    Ok(sum)
 }
 
 /// Exchanges on `kept` connections for a time: each the next one as soon as the last was answered,

@@ -93,7 +93,8 @@ impl Machine {
 /// How many files a process may have to open: an idle connection ends twice in this process, in a
 /// client and in a member, and twice in a proxy.
 pub fn files(idle: usize) -> u64 {
-    2 * idle as u64 + SPARE_FILES
+    // A proxy that keeps a reserve for itself and for other clients gives one client a part of all.
+    idle as u64 * 5 / 2 + SPARE_FILES
 }
 
 /// Raises the limit on open files as far as is wanted and allowed; answers how many idle
@@ -121,7 +122,7 @@ fn raise_files(idle: usize) -> usize {
         .current
         .unwrap_or(u64::MAX)
         .min(wanted);
-    usize::try_from(files.saturating_sub(SPARE_FILES) / 2).unwrap_or(idle)
+    usize::try_from(files.saturating_sub(SPARE_FILES) * 2 / 5).unwrap_or(idle)
 }
 
 /// The load averages, as the kernel prints them.

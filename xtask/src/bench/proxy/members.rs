@@ -12,7 +12,9 @@ use tokio::task::JoinSet;
 
 use super::configs::Work;
 use super::contestant::Contestant;
+use super::link::Far;
 use super::load::{REPLY, REQUEST};
+use super::scenario::Sizes;
 
 /// Larger than the caches near a core, so that bytes come from memory as they would from a network
 /// card.
@@ -27,7 +29,11 @@ xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 /// Starts the members of these proxies, in a runtime; they end when the answer is dropped.
-pub fn start(contestants: &[Contestant]) -> anyhow::Result<JoinSet<()>> {
+pub fn start(
+    contestants: &[Contestant],
+    sizes: &Sizes,
+    far: Option<&Far>,
+) -> anyhow::Result<JoinSet<()>> {
     let mut acceptors = JoinSet::new();
     let file = tempfile::tempfile()?;
     {
@@ -40,11 +46,14 @@ pub fn start(contestants: &[Contestant]) -> anyhow::Result<JoinSet<()>> {
     }
     let file = Arc::new(file);
     for contestant in contestants {
-        for work in Work::ALL {
+        for work in sizes.works() {
             for address in contestant.addresses().members(work) {
-                let listener = listen(address).with_context(|| {
-                    format!("{address} is taken: does another benchmark run on this machine?")
-                })?;
+                let listener = match (work, far) {
+                    (Work::Link, Some(far)) => TcpListener::from_std(far.listen(address)?)?,
+                    _ => listen(address).with_context(|| {
+                        format!("{address} is taken: does another benchmark run on this machine?")
+                    })?,
+                };
                 acceptors.spawn(accept(listener, work, Arc::clone(&file)));
             }
         }
@@ -68,7 +77,7 @@ async fn accept(listener: TcpListener, work: Work, file: Arc<std::fs::File>) {
                 // A connection that breaks shows at the client, which counts.
                 connections.spawn(async move {
                     let _ = match work {
-                        Work::Small => small(stream).await,
+                        Work::Small | Work::Link => small(stream).await,
                         Work::Bulk => bulk(stream, &file).await,
                         Work::Http => http(stream).await,
                     };

@@ -19,6 +19,16 @@ pub struct Report {
     rounds: u16,
     sizes: Sizes,
     rows: Vec<Row>,
+    failures: Vec<Failure>,
+}
+
+/// A proxy that did not do its work. It has no figures in that scenario: what it did before is no
+/// measure.
+#[derive(Debug, Serialize)]
+struct Failure {
+    scenario: Scenario,
+    contestant: Contestant,
+    reason: String,
 }
 
 /// One figure of one scenario, for every proxy, in the order of rounds.
@@ -46,7 +56,36 @@ impl Report {
             rounds,
             sizes,
             rows: Vec::new(),
+            failures: Vec::new(),
         }
+    }
+
+    /// Notes that a proxy failed in a scenario.
+    pub fn fail(&mut self, scenario: Scenario, contestant: Contestant, reason: &anyhow::Error) {
+        for row in &mut self.rows {
+            if row.scenario == scenario {
+                row.samples.remove(&contestant);
+            }
+        }
+        self.failures.push(Failure {
+            scenario,
+            contestant,
+            reason: format!("{reason:#}"),
+        });
+    }
+
+    /// Whether a proxy failed in a scenario.
+    pub fn has_failed(&self, scenario: Scenario, contestant: Contestant) -> bool {
+        self.failures
+            .iter()
+            .any(|failure| failure.scenario == scenario && failure.contestant == contestant)
+    }
+
+    /// The scenarios in which Landfall itself failed.
+    pub fn own_failures(&self) -> Vec<Scenario> {
+        let own = |failure: &&Failure| failure.contestant == Contestant::Landfall;
+        let failures = self.failures.iter().filter(own);
+        failures.map(|failure| failure.scenario).collect()
     }
 
     /// Takes a sample in.
@@ -164,23 +203,36 @@ impl fmt::Display for Report {
                 .iter()
                 .filter(|row| row.scenario == scenario)
                 .collect();
-            if !rows.is_empty() {
-                writeln!(
-                    out,
-                    "\n{scenario}: {}\n{}",
-                    scenario.title(&self.sizes),
-                    table(&rows)
-                )?;
+            let failures: Vec<_> = self
+                .failures
+                .iter()
+                .filter(|failure| failure.scenario == scenario)
+                .collect();
+            if rows.is_empty() && failures.is_empty() {
+                continue;
+            }
+            writeln!(
+                out,
+                "\n{scenario}: {}\n{}",
+                scenario.title(&self.sizes),
+                table(&rows, &failures)
+            )?;
+            for Failure {
+                contestant, reason, ..
+            } in failures
+            {
+                writeln!(out, "{contestant} failed: {reason}")?;
             }
         }
         Ok(())
     }
 }
 
-fn table(rows: &[&Row]) -> Table {
+fn table(rows: &[&Row], failures: &[&Failure]) -> Table {
+    let failed = |one: &Contestant| failures.iter().any(|failure| failure.contestant == *one);
     let contestants: Vec<Contestant> = Contestant::ALL
         .into_iter()
-        .filter(|one| rows.iter().any(|row| row.samples.contains_key(one)))
+        .filter(|one| failed(one) || rows.iter().any(|row| row.samples.contains_key(one)))
         .collect();
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -193,7 +245,16 @@ fn table(rows: &[&Row]) -> Table {
             row.samples
                 .get(one)
                 .and_then(|samples| Spread::of(samples))
-                .map_or_else(String::new, |spread| spread.to_string())
+                .map_or_else(
+                    || {
+                        if failed(one) {
+                            "failed".to_owned()
+                        } else {
+                            String::new()
+                        }
+                    },
+                    |spread| spread.to_string(),
+                )
         });
         let ratio = row.ratio().map_or_else(String::new, |(peer, spread)| {
             let wish = if row.figure.better() == Better::Higher {
@@ -311,5 +372,49 @@ mod tests {
             .to_string(),
             "1.00"
         );
+    }
+
+    fn report() -> Report {
+        let machine = Machine::prepare(0).unwrap();
+        let programs = Programs::none();
+        let mut report = Report::new(&machine, &programs, 2, Sizes::QUICK);
+        for round in [10.0, 20.0] {
+            for (one, factor) in [
+                (Contestant::Landfall, 1.0),
+                (Contestant::Haproxy, 2.0),
+                (Contestant::Nginx, 0.5),
+            ] {
+                report.add(Scenario::Memory, Figure::MemoryIdle, one, round * factor);
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn a_peer_that_failed_is_shown_as_failed_and_the_ratio_is_to_those_that_did_not() {
+        let mut report = report();
+        let reason = anyhow::anyhow!("too few connections").context("nginx failed at memory");
+        report.fail(Scenario::Memory, Contestant::Nginx, &reason);
+        let text = report.to_string();
+        assert!(text.contains("0.50 x haproxy; less is better"), "{text}");
+        assert!(text.contains("| failed |"), "{text}");
+        assert!(
+            text.contains("nginx failed: nginx failed at memory: too few connections\n"),
+            "{text}"
+        );
+        assert!(report.has_failed(Scenario::Memory, Contestant::Nginx));
+        assert!(!report.has_failed(Scenario::Bulk, Contestant::Nginx));
+        assert_eq!(report.own_failures(), []);
+    }
+
+    #[test]
+    fn what_landfall_failed_at_is_told_apart() {
+        let mut report = report();
+        let reason = anyhow::anyhow!("gone");
+        report.fail(Scenario::Bulk, Contestant::Landfall, &reason);
+        assert_eq!(report.own_failures(), [Scenario::Bulk]);
+        // A scenario of which there are no figures at all is in the report nevertheless.
+        let text = report.to_string();
+        assert!(text.contains("landfall failed: gone\n"), "{text}");
     }
 }

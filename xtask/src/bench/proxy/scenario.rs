@@ -32,6 +32,8 @@ pub enum Scenario {
     HttpPaced,
     /// Memory at rest, and with idle connections
     Memory,
+    /// TCP: as connect, to one member behind a link that is not loopback
+    Link,
 }
 
 /// One number.
@@ -42,6 +44,9 @@ pub enum Figure {
     GbitPerSecond,
     CpuPerConnection,
     ConnectionsPerSecond,
+    ConnectionsDone,
+    ConnectionsFailed,
+    Slowest,
     CpuPerRequest,
     RequestsPerSecond,
     LatencyP50,
@@ -60,6 +65,9 @@ pub enum Better {
     /// It only helps to read the others.
     Neither,
 }
+
+/// What one measurement came to.
+pub type Figures = Vec<(Figure, f64)>;
 
 /// How much work is done.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -80,12 +88,18 @@ pub struct Sizes {
     pub idle: usize,
     /// How often memory is measured; it hardly varies.
     pub fresh_rounds: u16,
+    /// New connections to the member behind the link: more than there are ports.
+    pub link_connections: u64,
+    /// Whether there is a link.
+    pub link: bool,
 }
 
 /// How long a proxy gets to close what its clients have closed, before its CPU time is read.
 const SETTLE: Duration = Duration::from_millis(200);
 /// How long idle connections idle before memory is read: longer than buffers of any proxy are kept.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long the connections over the link may take. The kernel keeps ports for a minute.
+const LINK: Duration = Duration::from_secs(40);
 
 impl Sizes {
     pub const FULL: Self = Self {
@@ -97,6 +111,8 @@ impl Sizes {
         rate: 2_000,
         idle: 10_000,
         fresh_rounds: 3,
+        link_connections: 34_000,
+        link: false,
     };
 
     pub const QUICK: Self = Self {
@@ -108,6 +124,8 @@ impl Sizes {
         rate: 500,
         idle: 200,
         fresh_rounds: 1,
+        link_connections: 500,
+        link: false,
     };
 
     /// What of this the machine's limit on open files allows; says so if it is less.
@@ -123,6 +141,14 @@ impl Sizes {
         self
     }
 
+    /// What is served.
+    pub fn works(&self) -> impl Iterator<Item = Work> {
+        let link = self.link;
+        Work::ALL
+            .into_iter()
+            .filter(move |work| link || *work != Work::Link)
+    }
+
     fn time(&self) -> Duration {
         Duration::from_millis(self.time_ms)
     }
@@ -136,7 +162,7 @@ impl Sizes {
 }
 
 impl Scenario {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Bulk,
         Self::Connect,
         Self::KeepAlive,
@@ -145,6 +171,7 @@ impl Scenario {
         Self::HttpKeepAlive,
         Self::HttpPaced,
         Self::Memory,
+        Self::Link,
     ];
 
     /// Whether a proxy in this configuration takes part.
@@ -154,7 +181,16 @@ impl Scenario {
 
     /// Whether every measurement wants a proxy that has done nothing yet.
     pub fn wants_fresh(self) -> bool {
-        self == Self::Memory
+        matches!(self, Self::Memory | Self::Link)
+    }
+
+    /// How many measurements with a new proxy say enough.
+    pub fn fresh_rounds(self, sizes: &Sizes) -> u16 {
+        match self {
+            // A second round would find the ports that the first has used up.
+            Self::Link => 1,
+            _ => sizes.fresh_rounds,
+        }
     }
 
     pub fn key(self) -> &'static str {
@@ -167,6 +203,7 @@ impl Scenario {
             Self::HttpKeepAlive => "http-keep-alive",
             Self::HttpPaced => "http-paced",
             Self::Memory => "memory",
+            Self::Link => "link",
         }
     }
 
@@ -213,6 +250,11 @@ impl Scenario {
                 )
             }
             Self::Memory => format!("fresh, and with {idle} idle TCP connections"),
+            Self::Link => format!(
+                "TCP, {} new connections to one member over a link, by {clients} clients, for at most {} s",
+                sizes.link_connections,
+                LINK.as_secs()
+            ),
         }
     }
 
@@ -222,11 +264,7 @@ impl Scenario {
     }
 
     /// Has one proxy do the work once.
-    pub async fn measure(
-        self,
-        instance: &Instance,
-        sizes: &Sizes,
-    ) -> anyhow::Result<Vec<(Figure, f64)>> {
+    pub async fn measure(self, instance: &Instance, sizes: &Sizes) -> anyhow::Result<Figures> {
         let measured = match self {
             Self::Bulk => bulk(instance, sizes).await,
             Self::Connect => connections(instance, Work::Small, sizes).await,
@@ -236,6 +274,7 @@ impl Scenario {
             Self::Paced => exchanges(instance, Work::Small, Some(sizes.rate), sizes).await,
             Self::HttpPaced => exchanges(instance, Work::Http, Some(sizes.rate), sizes).await,
             Self::Memory => memory(instance, sizes).await,
+            Self::Link => over_a_link(instance, sizes).await,
         };
         measured.with_context(|| {
             format!(
@@ -247,7 +286,7 @@ impl Scenario {
     }
 }
 
-async fn bulk(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figure, f64)>> {
+async fn bulk(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Figures> {
     let before = instance.cpu_seconds()?;
     let target = instance.addresses.listener(Work::Bulk);
     let (bytes, wall) = load::bulk(target, sizes.bulk_streams, sizes.time()).await?;
@@ -261,11 +300,7 @@ async fn bulk(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figure,
     ])
 }
 
-async fn connections(
-    instance: &Instance,
-    work: Work,
-    sizes: &Sizes,
-) -> anyhow::Result<Vec<(Figure, f64)>> {
+async fn connections(instance: &Instance, work: Work, sizes: &Sizes) -> anyhow::Result<Figures> {
     let before = instance.cpu_seconds()?;
     let target = instance.addresses.listener(work);
     let wall =
@@ -285,7 +320,7 @@ async fn exchanges(
     work: Work,
     rate: Option<u32>,
     sizes: &Sizes,
-) -> anyhow::Result<Vec<(Figure, f64)>> {
+) -> anyhow::Result<Figures> {
     let before = instance.cpu_seconds()?;
     let target = instance.addresses.listener(work);
     let done = load::exchanges(target, Talk::about(work), sizes.kept, rate, sizes.time()).await?;
@@ -307,7 +342,7 @@ async fn exchanges(
     Ok(figures)
 }
 
-async fn memory(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figure, f64)>> {
+async fn memory(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Figures> {
     const MIB: f64 = 1024.0 * 1024.0;
     let rest = instance.resident()?;
     let held = load::idle(instance.addresses.listener(Work::Small), sizes.idle).await?;
@@ -319,6 +354,26 @@ async fn memory(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Vec<(Figur
         (Figure::MemoryAtRest, rest / MIB),
         (Figure::MemoryIdle, full / MIB),
         (Figure::MemoryPerConnection, per_connection),
+    ])
+}
+
+async fn over_a_link(instance: &Instance, sizes: &Sizes) -> anyhow::Result<Figures> {
+    let before = instance.cpu_seconds()?;
+    let target = instance.addresses.listener(Work::Link);
+    let (total, clients) = (sizes.link_connections, sizes.clients);
+    let made = load::connections_within(target, Talk::Tcp, total, clients, LINK).await?;
+    tokio::time::sleep(SETTLE).await;
+    let cpu = instance.cpu_seconds()? - before;
+    let done = made.done.max(1) as f64;
+    Ok(vec![
+        (Figure::ConnectionsDone, made.done as f64),
+        (Figure::ConnectionsFailed, made.failed as f64),
+        (
+            Figure::ConnectionsPerSecond,
+            made.done as f64 / made.wall.as_secs_f64(),
+        ),
+        (Figure::Slowest, made.slowest.as_secs_f64() * 1e3),
+        (Figure::CpuPerConnection, cpu * 1e6 / done),
     ])
 }
 
@@ -339,15 +394,17 @@ impl Figure {
             Self::GbitPerCpuSecond
             | Self::GbitPerSecond
             | Self::ConnectionsPerSecond
+            | Self::ConnectionsDone
             | Self::RequestsPerSecond => Better::Higher,
             Self::CpuPerConnection
             | Self::CpuPerRequest
+            | Self::Slowest
             | Self::LatencyP50
             | Self::LatencyP99
             | Self::MemoryAtRest
             | Self::MemoryIdle
             | Self::MemoryPerConnection => Better::Lower,
-            Self::CpuShare => Better::Neither,
+            Self::CpuShare | Self::ConnectionsFailed => Better::Neither,
         }
     }
 }
@@ -359,6 +416,9 @@ impl fmt::Display for Figure {
             Self::GbitPerSecond => "Gbit/s",
             Self::CpuPerConnection => "CPU per connection, µs",
             Self::ConnectionsPerSecond => "connections/s",
+            Self::ConnectionsDone => "connections done",
+            Self::ConnectionsFailed => "connections failed",
+            Self::Slowest => "slowest, ms",
             Self::CpuPerRequest => "CPU per exchange, µs",
             Self::RequestsPerSecond => "exchanges/s",
             Self::LatencyP50 => "latency p50, µs",

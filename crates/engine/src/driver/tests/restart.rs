@@ -1,6 +1,7 @@
 //! What a process that starts believes of the Services that it finds, and what it leaves on them for
 //! the next one.
 
+use landfall_model::reach::MemberRules;
 use landfall_model::rows::{NamespaceRow, PoolOrigin};
 use landfall_model::status::{ACCEPTED_VERSION, HELD_ADDRESSES, INSTANCE};
 
@@ -99,6 +100,119 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
     .await;
     assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
     lab.stop().await;
+}
+
+/// The next process over the same Services, which lets them have so many ports, and annotations
+/// name these members.
+async fn restart_under(lab: Lab, ports: usize, named: &[&str]) -> Lab {
+    let rows = lab.source.rows.lock().unwrap().clone();
+    lab.stop().await;
+    let mut shelf = Shelf::new(9);
+    shelf.capabilities.limits.ports_per_service = ports;
+    shelf.capabilities.members = MemberRules {
+        annotations: Some(named.iter().map(|it| it.parse().unwrap()).collect()),
+        ..MemberRules::default()
+    };
+    let rows = rows.into_values().map(Arc::new).collect();
+    let lab = Lab::start_over(shelf, Classes::only("local"), rows, leads()).await;
+    lab.until_ready().await;
+    lab
+}
+
+/// Two ports to a named member.
+fn named_members() -> Arc<ServiceRow> {
+    let row = svc("a").named_port("one", 80).named_port("two", 81);
+    row.annotated("landfall.dev/endpoints", "10.0.0.5:8080")
+        .row()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_accepted_service_is_served_on_by_a_process_with_stricter_rules() {
+    for (ports, named, code) in [
+        (1, "10.0.0.0/24", Code::LimitReached),
+        (9, "10.9.0.0/24", Code::MemberNotAllowed),
+    ] {
+        let lab = programmed_with(vec![named_members()]).await;
+        assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+        let mut lab = restart_under(lab, ports, &[named]).await;
+        // The second process finds it recorded by the first.
+        for _ in 0..2 {
+            let row = row(&lab, "a");
+            assert_eq!(reason(&row, ConditionType::Accepted), (false, code));
+            assert!(reason(&row, ConditionType::Programmed).0);
+            assert!(holds(&lab.shelf, "a"));
+            assert!(lab.says("a", Code::ServingPreviousVersion));
+            let wish = |pages: &crate::book::Pages| pages.records[&key("a")].address.clone();
+            assert!(lab.handle.book.read(wish).is_some());
+            assert!(mark(&lab, "a", ACCEPTED_VERSION).is_some());
+            lab = restart_under(lab, ports, &[named]).await;
+        }
+        lab.stop().await;
+    }
+}
+
+fn accepted(observed: Option<i64>, status: bool) -> Condition {
+    Condition {
+        observed_generation: observed,
+        ..said(ConditionType::Accepted, status)
+    }
+}
+
+fn said(kind: ConditionType, status: bool) -> Condition {
+    Condition {
+        status,
+        ..Condition::met(kind, Code::Accepted, "all of it", Timestamp::UNIX_EPOCH)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_are_kept_for_those_that_served_and_for_no_others() {
+    let row = |name: &str, address: &str, programmed: bool| {
+        let row = svc(name).port(80).holding(address);
+        let condition = said(ConditionType::Programmed, programmed);
+        row.with(|row| row.status.conditions.push(condition)).row()
+    };
+    let rows = vec![row("a", "127.77.0.1", false), row("b", "127.77.0.2", true)];
+    let lab = Lab::start(9, rows).await;
+    lab.until_ready().await;
+    assert_eq!(*lab.shelf.kept.lock().unwrap(), [uid("b")]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_accepted_service_that_no_rule_makes_valid_is_not_recorded() {
+    let row = svc("a").port(80).annotated(MODE, "sideways");
+    let row = row.with(|row| row.status.conditions.push(accepted(None, true)));
+    let lab = Lab::start(9, vec![row.row()]).await;
+    refused(&lab, "a").await;
+    lab.until_ready().await;
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+    assert!(!lab.says("a", Code::ServingPreviousVersion));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stricter_rules_forgive_nothing_that_was_never_accepted() {
+    let never = [
+        None,
+        Some(accepted(Some(1), true)),
+        Some(accepted(Some(2), false)),
+    ];
+    for condition in never {
+        let mut row = ServiceRow::clone(&named_members());
+        row.generation = Some(2);
+        row.status.conditions.extend(condition);
+        let mut shelf = Shelf::new(9);
+        shelf.capabilities.limits.ports_per_service = 1;
+        let rows = vec![Arc::new(row)];
+        let lab = Lab::start_over(shelf, Classes::only("local"), rows, leads()).await;
+        lab.until_ready().await;
+        assert!(lab.says("a", Code::LimitReached));
+        assert!(!lab.says("a", Code::ServingPreviousVersion));
+        assert!(!holds(&lab.shelf, "a"));
+        assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+        lab.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

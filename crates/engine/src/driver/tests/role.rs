@@ -20,6 +20,16 @@ async fn settle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
+/// A replica whose provider holds something from before the engine.
+async fn inheriting(role: Role) -> (watch::Sender<Role>, Lab) {
+    let (role, followed) = watch::channel(role);
+    let classes = Classes::only("local");
+    let rows = vec![web("a")];
+    let lab = Lab::start_after(Shelf::new(9), Vec::new(), classes, rows, (followed, true)).await;
+    settle().await;
+    (role, lab)
+}
+
 /// A replica that leads and serves one Service.
 async fn leading() -> (watch::Sender<Role>, Lab) {
     let (role, followed) = watch::channel(FIRST);
@@ -150,6 +160,42 @@ async fn a_role_that_changes_twice_before_the_loop_looks_is_not_missed() {
     role.send_replace(SECOND);
     settle().await;
     assert_eq!(told(&lab), ["recall", "doubt true", "recall"]);
+    assert_eq!(held(&lab), 1);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_open_before_the_start_is_kept_until_another_replica_serves() {
+    let (role, lab) = inheriting(Role::Carrying).await;
+    assert_eq!(lab.writes(), [] as [&str; 0]);
+    assert_eq!(told(&lab), [] as [&str; 0]);
+    role.send_replace(Role::Standby);
+    settle().await;
+    assert_eq!(told(&lab), ["retire"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_open_before_the_start_is_looked_at_again_by_a_leader() {
+    let (role, lab) = inheriting(Role::Carrying).await;
+    role.send_replace(FIRST);
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(told(&lab), ["doubt true", "recall"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_open_before_the_start_goes_where_another_replica_serves_by_then() {
+    let (_role, lab) = inheriting(Role::Standby).await;
+    assert_eq!(told(&lab), ["retire"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_open_before_the_start_is_doubted_by_one_that_leads_by_then() {
+    let (_role, lab) = inheriting(FIRST).await;
+    assert_eq!(told(&lab), ["doubt true", "recall"]);
     assert_eq!(held(&lab), 1);
     lab.stop().await;
 }

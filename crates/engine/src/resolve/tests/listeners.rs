@@ -13,6 +13,30 @@ fn https() -> ServiceBuilder {
         .annotated("landfall.dev/tls-secret", "web-tls,other")
 }
 
+#[test]
+fn where_secrets_cant_be_read_only_the_ports_that_need_one_stay_closed() {
+    let service = svc("web")
+        .named_port("plain", 80)
+        .named_port("secure", 443)
+        .annotated("landfall.dev/mode.secure", "https")
+        .annotated("landfall.dev/tls-secret.secure", "web-tls");
+    let (wish, remarks) = wish_in(&world([Fact::SecretsUnavailable]), service.clone());
+    let ports: Vec<u16> = wish.listeners.iter().map(|it| it.key.port.get()).collect();
+    assert_eq!(ports, [80]);
+    let told = remarks
+        .iter()
+        .find(|it| it.code == Code::CertificateNotFound);
+    assert_eq!(told.map(|it| it.severity), Some(Severity::Warning));
+    let known = [Fact::SecretsUnavailable, Fact::Secret(secret("web-tls"))];
+    let (wish, remarks) = wish_in(&world(known), service);
+    assert_eq!(wish.listeners.len(), 2);
+    assert!(
+        remarks
+            .iter()
+            .all(|it| it.code != Code::CertificateNotFound)
+    );
+}
+
 fn with_secrets() -> World {
     world([
         Fact::Secret(secret("web-tls")),
@@ -108,6 +132,7 @@ fn http_adds_every_header_unless_told_otherwise() {
         forwarded_proto: true,
         forwarded_port: true,
         member_http2: false,
+        trusted_hops: None,
     };
     assert_eq!(http(web()), Some(all));
     assert_eq!(
@@ -118,6 +143,13 @@ fn http_adds_every_header_unless_told_otherwise() {
         http(web().annotated("landfall.dev/member-protocol", "http2")),
         Some(Http {
             member_http2: true,
+            ..all
+        })
+    );
+    assert_eq!(
+        http(web().annotated("landfall.dev/trusted-hops", "0")),
+        Some(Http {
+            trusted_hops: Some(0),
             ..all
         })
     );
@@ -406,6 +438,9 @@ fn a_monitor_is_what_was_asked_and_defaults_elsewhere() {
             max_retries: 2,
             max_retries_down: 4,
             port: Some(number(8081)),
+            tls: false,
+            host: None,
+            body: None,
         })
     );
 }

@@ -9,16 +9,28 @@ fn able(option: &str) -> ServiceBuilder {
     let service = svc("web").named_port("web", 443).udp_port("dns", 53);
     match option {
         "tls-secret" => service.annotated("landfall.dev/mode.web", "https"),
-        "forwarded-headers" | "member-protocol" => {
+        "forwarded-headers" | "member-protocol" | "trusted-hops" | "source-request-rate" => {
             service.annotated("landfall.dev/mode.web", "http")
         }
+        "member-queue" | "member-queue-timeout" => {
+            service.annotated("landfall.dev/member-connection-limit", "5")
+        }
+        "tls-minimum-version" | "tls-strict-names" => service
+            .annotated("landfall.dev/mode.web", "https")
+            .annotated("landfall.dev/tls-secret.web", "web-tls"),
+        "https-redirect" => service.annotated("landfall.dev/mode.web", "http"),
+        "member-ca-secret" => service.annotated("landfall.dev/member-tls", "verify"),
+        "member-server-name" | "member-client-secret" => {
+            service.annotated("landfall.dev/member-tls", "insecure")
+        }
+        "monitor-grpc-service" => service.annotated("landfall.dev/monitor.web", "grpc"),
         _ if option.starts_with("monitor-") => service.annotated("landfall.dev/monitor", "http"),
         _ => service,
     }
 }
 
 fn every_secret() -> World {
-    let names = ["web-tls", "wildcard-tls"];
+    let names = ["web-tls", "wildcard-tls", "members-ca", "client-tls"];
     world(names.map(|name| Fact::Secret(landfall_testkit::secret(name))))
 }
 
@@ -57,7 +69,7 @@ fn garbage_in_a_portable_option_is_an_error_of_this_service_only() {
     for dialect in DIALECTS.iter().filter(|dialect| dialect.per_port) {
         for row in dialect.rows {
             let key = format!("{}{}", dialect.prefix, row.name);
-            let garbage = if matches!(row.name, "sharing-key" | "address-pool") {
+            let garbage = if matches!(row.name, "sharing-key" | "address-pool" | "monitor-body") {
                 " "
             } else {
                 "?,="

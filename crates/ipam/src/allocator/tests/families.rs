@@ -3,8 +3,8 @@ use super::*;
 #[test]
 fn a_service_that_becomes_dual_stack_gains_the_other_family_in_its_pool() {
     let mut allocator = allocator([
-        pool("a", "10.0.0.0/24, fd00::/120"),
-        pool("0", "fe00::/120"),
+        pool("a", "10.0.0.0/24, fd00::-fd00::ff"),
+        pool("0", "fe00::-fe00::ff"),
     ]);
     allocator.give(&svc("web"));
     for request in [
@@ -27,7 +27,7 @@ fn a_service_that_becomes_dual_stack_gains_the_other_family_in_its_pool() {
 fn who_comes_to_require_both_moves_when_its_pool_has_but_one() {
     let mut allocator = allocator([
         pool("a", "10.0.0.0/24"),
-        pool("dual", "10.0.1.0/24, fd00::/120"),
+        pool("dual", "10.0.1.0/24, fd00::-fd00::ff"),
     ]);
     allocator.give(&svc("web"));
     let proposal = allocator.settle(&svc("web").require_dual()).unwrap();
@@ -46,7 +46,7 @@ fn who_comes_to_require_both_moves_when_its_pool_has_but_one() {
 
 #[test]
 fn a_service_that_becomes_single_stack_keeps_the_address_of_that_family() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     allocator.give(&svc("other").require_dual());
     allocator.give(&svc("web").require_dual());
     allocator.release(svc("other").uid());
@@ -65,7 +65,7 @@ fn a_service_that_becomes_single_stack_keeps_the_address_of_that_family() {
 
 #[test]
 fn who_prefers_both_and_loses_one_moves_to_another_dual_pool_if_there_is_one() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").prefer_dual(Family::V4);
     allocator.give(&request);
     let gone = Why::PoolShrunk {
@@ -87,7 +87,7 @@ fn who_prefers_both_and_loses_one_moves_to_another_dual_pool_if_there_is_one() {
 
     allocator.set_pools(pool_set([
         pool("a", "10.0.0.0/24"),
-        pool("dual", "10.0.1.0/24, fd01::/120"),
+        pool("dual", "10.0.1.0/24, fd01::-fd01::ff"),
     ]));
     let proposal = allocator.settle(&request).unwrap();
     assert_eq!(proposal.addresses, ips("10.0.1.0 fd01::"));
@@ -102,10 +102,10 @@ fn who_prefers_both_and_loses_one_moves_to_another_dual_pool_if_there_is_one() {
 
 #[test]
 fn of_a_pair_that_lost_one_address_the_other_stays_when_its_pool_can_replace_it() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").require_dual();
     allocator.give(&request);
-    allocator.set_pools(pool_set([pool("a", "10.0.0.0/24, fd01::/120")]));
+    allocator.set_pools(pool_set([pool("a", "10.0.0.0/24, fd01::-fd01::ff")]));
     let proposal = allocator.settle(&request).unwrap();
     assert_eq!(proposal.addresses, ips("10.0.0.0 fd01::"));
     assert!(matches!(
@@ -119,7 +119,7 @@ fn of_a_pair_that_lost_one_address_the_other_stays_when_its_pool_can_replace_it(
 
 #[test]
 fn who_requires_both_keeps_the_one_that_is_left_when_no_pool_has_both() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").require_dual();
     allocator.give(&request);
     allocator.set_pools(pool_set([pool("a", "10.0.0.0/24")]));
@@ -131,12 +131,12 @@ fn who_requires_both_keeps_the_one_that_is_left_when_no_pool_has_both() {
 
 #[test]
 fn when_its_pool_is_split_by_family_the_second_address_is_replaced() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").prefer_dual(Family::V6);
     allocator.give(&request);
     allocator.set_pools(pool_set([
         pool("four", "10.0.0.0/24"),
-        pool("six", "fd00::/120, 10.0.1.0/24"),
+        pool("six", "fd00::-fd00::ff, 10.0.1.0/24"),
     ]));
     let proposal = allocator.settle(&request).unwrap();
     assert_eq!(proposal.addresses, ips("10.0.1.0 fd00::"));
@@ -153,14 +153,14 @@ fn when_its_pool_is_split_by_family_the_second_address_is_replaced() {
 
 #[test]
 fn of_a_split_pair_the_address_in_the_pool_with_both_families_stays() {
-    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::/120")]);
+    let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").require_dual();
     allocator.give(&svc("other").require_dual());
     allocator.give(&request);
     allocator.release(svc("other").uid());
     allocator.set_pools(pool_set([
         pool("four", "10.0.0.0/24"),
-        pool("six", "fd00::/120, 10.0.1.0/24"),
+        pool("six", "fd00::-fd00::ff, 10.0.1.0/24"),
     ]));
     assert_eq!(allocator.give(&request), ips("10.0.1.0 fd00::1"));
 }
@@ -187,7 +187,7 @@ fn a_service_counts_its_own_address_among_those_it_can_have() {
 #[test]
 fn who_prefers_both_is_served_tier_by_tier() {
     let mut allocator = allocator([
-        pool("dual", "10.0.1.0/24, fd00::/120"),
+        pool("dual", "10.0.1.0/24, fd00::-fd00::ff"),
         pool("pinned", "10.0.0.0/24").namespace("default"),
     ]);
     let given = allocator.give(&svc("web").prefer_dual(Family::V6));

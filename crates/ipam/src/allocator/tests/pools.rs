@@ -86,3 +86,51 @@ fn without_a_place_to_go_an_address_outside_of_all_pools_is_given_up() {
     assert_eq!(proposal.unmet.unwrap().code(), Code::NoAddressOfFamily);
     assert_eq!(allocator.held(svc("web").uid()), None);
 }
+
+#[test]
+fn the_anycast_address_of_an_ipv6_prefix_is_for_who_asks_for_it() {
+    let six = |name: &str| Request {
+        families: WantedFamilies::Only(Family::V6),
+        ..svc(name)
+    };
+    let mut allocator = allocator([pool("a", "fd00:77::/126")]);
+    assert_eq!(allocator.counters()[0].available_ipv6, 3);
+    assert_eq!(allocator.give(&six("x")), ips("fd00:77::1"));
+    assert_eq!(
+        allocator.give(&six("asking").asks("fd00:77::")),
+        ips("fd00:77::")
+    );
+    allocator.give(&six("y"));
+    allocator.give(&six("z"));
+    assert_eq!(allocator.counters()[0].available_ipv6, 0);
+    assert_eq!(allocator.counters()[0].assigned_ipv6, 4);
+    // Given back, it is no one's again.
+    allocator.release(six("asking").uid());
+    assert!(allocator.propose(&six("late")).is_err());
+    // Who had it before keeps it.
+    let old = six("old");
+    let restored = allocator.restore(&Restore {
+        claimant: Arc::clone(&old.claimant),
+        addresses: vec![ip("fd00:77::")],
+        pool: None,
+        requested: Addresses::NONE,
+    });
+    assert_eq!(restored, []);
+    assert_eq!(allocator.settle(&old).unwrap().decision, Decision::Keep);
+}
+
+#[test]
+fn a_prefix_of_one_or_two_addresses_and_a_range_have_no_anycast_address() {
+    for (text, first) in [
+        ("fd00:77::4/128", "fd00:77::4"),
+        ("fd00:77::4/127", "fd00:77::4"),
+        ("fd00:77::4-fd00:77::9", "fd00:77::4"),
+    ] {
+        let mut allocator = allocator([pool("a", text)]);
+        let six = Request {
+            families: WantedFamilies::Only(Family::V6),
+            ..svc("x")
+        };
+        assert_eq!(allocator.give(&six), ips(first), "{text}");
+    }
+}

@@ -86,3 +86,98 @@ fn who_holds_alone_is_named_to_who_has_a_key() {
          \"k\""
     );
 }
+
+#[test]
+fn the_key_of_another_namespace_opens_nothing_and_tells_nothing() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/31")]);
+    let victim = svc("a/victim")
+        .key("s3cret")
+        .ports(&[80])
+        .local("app=vault");
+    allocator.give(&victim);
+    let asking = |name: &str| svc(name).asks("10.0.0.0").ports(&[81]).local("app=vault");
+    // With the right key, a wrong one and none, and with a port that clashes: one answer.
+    for request in [
+        asking("b/attacker").key("s3cret"),
+        asking("b/attacker").key("guess"),
+        asking("b/attacker"),
+        asking("b/attacker").key("s3cret").ports(&[80]),
+    ] {
+        let refusal = allocator.propose(&request).unwrap_err();
+        let address = ip("10.0.0.0");
+        assert_eq!(refusal, Refusal::AddressOfOthers { address });
+        let reason = format!("{:?}", refusal.reason());
+        for secret in ["s3cret", "victim", "vault"] {
+            assert!(!reason.contains(secret), "{reason}");
+        }
+    }
+    // Nor is it offered to who asks for none.
+    let other = svc("b/attacker")
+        .key("s3cret")
+        .ports(&[81])
+        .local("app=vault");
+    assert_eq!(allocator.give(&other), ips("10.0.0.1"));
+    // Within the namespace it is shared as ever.
+    let own = svc("a/other").key("s3cret").ports(&[81]).local("app=vault");
+    assert_eq!(allocator.give(&own), ips("10.0.0.0"));
+}
+
+#[test]
+fn a_pool_may_let_services_of_all_namespaces_share() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/30").across_namespaces()]);
+    allocator.give(&svc("a/x").key("k").ports(&[80]));
+    assert_eq!(
+        allocator.give(&svc("b/y").key("k").ports(&[81])),
+        ips("10.0.0.0")
+    );
+    let address = ip("10.0.0.0");
+    let clash = svc("b/z").key("k").ports(&[80]).asks("10.0.0.0");
+    assert_eq!(
+        allocator.propose(&clash).unwrap_err(),
+        Refusal::SharingWithOthersClashes { address }
+    );
+    let wrong = svc("c/z").key("guess").ports(&[82]).asks("10.0.0.0");
+    assert_eq!(
+        allocator.propose(&wrong).unwrap_err(),
+        Refusal::AddressOfOthers { address }
+    );
+    assert!(allocator.shared_by_exception(svc("a/x").uid()).is_empty());
+}
+
+#[test]
+fn who_shares_across_namespaces_from_before_stays_and_no_other_joins() {
+    let mut allocator = allocator([pool("a", "10.0.0.0/30")]);
+    let (x, y) = (
+        svc("a/x").key("k").ports(&[80]),
+        svc("b/y").key("k").ports(&[81]),
+    );
+    let restore = |request: &Request| Restore {
+        claimant: Arc::clone(&request.claimant),
+        addresses: vec![ip("10.0.0.0")],
+        pool: None,
+        requested: Addresses::NONE,
+    };
+    assert_eq!(allocator.restore_all(vec![restore(&x), restore(&y)]), []);
+    for request in [&x, &y] {
+        let proposal = allocator.settle(request).unwrap();
+        assert_eq!(proposal.decision, Decision::Keep);
+        assert_eq!(
+            allocator.shared_by_exception(request.uid()),
+            [ip("10.0.0.0")]
+        );
+    }
+    // A third of either namespace gets an address of its own, also once one of the two is gone.
+    assert_eq!(
+        allocator.give(&svc("b/z").key("k").ports(&[82])),
+        ips("10.0.0.1")
+    );
+    allocator.release(x.uid());
+    assert_eq!(
+        allocator.give(&svc("a/late").key("k").ports(&[83])),
+        ips("10.0.0.2")
+    );
+    assert!(allocator.shared_by_exception(y.uid()).is_empty());
+    // Who gave it up is as any other.
+    let back = svc("a/x").key("k").ports(&[80]).asks("10.0.0.0");
+    assert!(allocator.propose(&back).is_err());
+}

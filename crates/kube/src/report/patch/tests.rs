@@ -1,7 +1,8 @@
 use jiff::Timestamp;
 use landfall_model::Protocol;
 use landfall_model::reason::Reason;
-use landfall_model::status::{IngressAddress, PortStatus};
+use landfall_model::recorded::vouch;
+use landfall_model::status::{HELD_ADDRESSES, IngressAddress, PortStatus};
 
 use super::*;
 
@@ -17,6 +18,7 @@ fn live(ingress: Value, conditions: Vec<Condition>) -> Live {
         conditions,
         finalized: true,
         marks: BTreeMap::new(),
+        recorded: None,
     }
 }
 
@@ -222,7 +224,72 @@ fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted()
         json!({"state.landfall.dev/load-balancer": "new", "loadbalancer.openstack.org/load-balancer-id": null})
     );
     wanted.marks = there.marks.clone();
+    there.recorded = vouch("u", &there.marks);
     assert_eq!(status_patch("u", &there, &wanted), None);
+}
+
+fn marked(marks: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    marks.iter().map(owned).collect()
+}
+
+#[test]
+fn annotations_come_with_what_vouches_for_them_and_go_with_it_in_one_patch() {
+    let mut wanted = wanting(vec![], vec![addressed("x")]);
+    wanted.marks = marked(&[(HELD_ADDRESSES, "192.0.2.1")]);
+    let mut there = live(json!([]), vec![addressed("x")]);
+    let recorded = vouch("u", &wanted.marks).unwrap();
+    assert_eq!(
+        status_patch("u", &there, &wanted).unwrap(),
+        json!({
+            "metadata": {"uid": "u", "annotations": {(HELD_ADDRESSES): "192.0.2.1"}},
+            "status": {"conditions": [{
+                "type": "landfall.dev/Recorded", "status": "True", "reason": "Recorded",
+                "message": recorded, "lastTransitionTime": "1970-01-01T00:00:00Z"}]},
+        })
+    );
+    there.marks.clone_from(&wanted.marks);
+    there.recorded = Some(recorded);
+    assert_eq!(status_patch("u", &there, &wanted), None);
+    wanted.marks.clear();
+    assert_eq!(
+        status_patch("u", &there, &wanted).unwrap(),
+        json!({
+            "metadata": {"uid": "u", "annotations": {(HELD_ADDRESSES): null}},
+            "status": {"conditions": [{"$patch": "delete", "type": "landfall.dev/Recorded"}]},
+        })
+    );
+    // What was taken off by hand is not vouched for any longer either: it could be put back.
+    there.marks.clear();
+    assert!(status_patch("u", &there, &wanted).is_some());
+}
+
+#[test]
+fn an_answer_of_the_api_server_is_believed_as_far_as_it_is_vouched_for() {
+    let marks = marked(&[(HELD_ADDRESSES, "192.0.2.1"), (INSTANCE, "edge")]);
+    let answer = |recorded: Option<String>| {
+        let conditions: Vec<Value> = recorded
+            .iter()
+            .map(|it| json!({"type": "landfall.dev/Recorded", "status": "True", "message": it}))
+            .collect();
+        let object = json!({
+            "metadata": {"name": "web", "uid": "u", "annotations": marks},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+            "status": {"conditions": conditions},
+        });
+        let service: wire::Service = serde_json::from_value(object).unwrap();
+        let row = service.clone().into_admitted_row();
+        let live = Live::of_answer(service);
+        assert_eq!(live.marks, row.status.marks);
+        assert_eq!(live.recorded.as_deref(), row.recorded.as_deref());
+        live
+    };
+    let vouched = answer(vouch("u", &marks));
+    assert_eq!(vouched.marks, marks);
+    assert!(vouched.recorded.is_some());
+    let instance = marked(&[(INSTANCE, "edge")]);
+    assert_eq!(answer(None).marks, instance);
+    assert_eq!(answer(vouch("another", &marks)).marks, instance);
 }
 
 #[test]

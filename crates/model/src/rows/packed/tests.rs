@@ -60,6 +60,7 @@ fn unusual() -> ServiceRow {
     }));
     row.created = Timestamp::new(-7, -5).ok();
     row.resource_version = Some("not-a-number".into());
+    row.recorded = Some("addresses=sha256:00".into());
     row.annotations = texts(&[("landfall.dev/drain", "5s"), ("x", "")]);
     row.affinity = Some(Duration::new(5, 7));
     row.finalized = true;

@@ -9,7 +9,10 @@ use super::*;
 use crate::listener::Protocol;
 use crate::reason::Code;
 use crate::rows::{Family, FamilyPolicy, ServicePort, TargetPort};
-use crate::status::{Condition, ConditionType, INSTANCE, IngressAddress, ServiceStatus};
+use crate::status::{
+    ACCEPTED_VERSION, Condition, ConditionType, HELD_ADDRESSES, INSTANCE, IngressAddress,
+    LOAD_BALANCER_ID, RECORD, ServiceStatus,
+};
 use crate::wire::{service_list, service_to_json};
 
 fn read(value: Value) -> Result<ServiceRow, Vec<Reason>> {
@@ -48,6 +51,7 @@ fn minimal() -> ServiceRow {
         uid: Uid::new("u1"),
         generation: None,
         resource_version: None,
+        recorded: None,
         created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
@@ -463,6 +467,62 @@ fn our_annotations_are_printed_and_read_back_as_part_of_the_status_only() {
     let json = service_to_json(&row, &row.status);
     assert_eq!(json["metadata"]["annotations"], json!({(INSTANCE): "edge"}));
     assert_eq!(read(json), Ok(row));
+}
+
+#[test]
+fn annotations_of_an_admitted_service_are_believed_only_where_the_status_vouches_for_them() {
+    let read = |json: &Value| {
+        let service = serde_json::from_value::<Service>(json.clone()).unwrap();
+        service.into_admitted_row()
+    };
+    let mut row = minimal();
+    row.status.marks = [
+        (INSTANCE, "edge"),
+        (HELD_ADDRESSES, "192.0.2.1"),
+        (ACCEPTED_VERSION, "{}"),
+        (RECORD, "v1 x"),
+        (LOAD_BALANCER_ID, "lb-1"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let json = service_to_json(&row, &row.status);
+    let vouched = read(&json);
+    assert_eq!(vouched.status.marks, row.status.marks);
+    assert!(vouched.recorded.is_some());
+    assert_eq!(
+        vouched.status.conditions,
+        [],
+        "it says nothing of the Service"
+    );
+
+    let forged = |change: &dyn Fn(&mut Value)| {
+        let mut json = json.clone();
+        change(&mut json);
+        let row = read(&json);
+        assert!(
+            row.annotations
+                .keys()
+                .all(|key| !key.starts_with(STATE_DOMAIN))
+        );
+        row.status.marks.into_keys().collect::<Vec<_>>()
+    };
+    let no_status = forged(&|json| json["status"] = json!({}));
+    assert_eq!(
+        no_status,
+        [INSTANCE],
+        "a load balancer's id is the user's without a record"
+    );
+    assert_eq!(
+        forged(&|json| json["metadata"]["uid"] = json!("u2")),
+        [INSTANCE]
+    );
+    let address = |json: &mut Value| json["metadata"]["annotations"][HELD_ADDRESSES] = json!("::1");
+    assert_eq!(
+        forged(&address),
+        [LOAD_BALANCER_ID, ACCEPTED_VERSION, INSTANCE, RECORD]
+    );
+    let untrue = |json: &mut Value| json["status"]["conditions"][0]["status"] = json!("False");
+    assert_eq!(forged(&untrue), [INSTANCE]);
 }
 
 #[test]

@@ -13,10 +13,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
 use super::body::{Decoder, Kind};
+use super::exchange::poll_gone;
 use super::head::Version;
 use super::request::RequestFacts;
 use super::response::{ResponseStyle, write_response};
 use super::{Connection, Then};
+use crate::access_log;
 use crate::dial::MAX_TRIES;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, Impatience, RequestContent};
@@ -57,24 +59,35 @@ impl<S: ClientStream> Connection<S> {
         settings: Settings,
     ) -> Then {
         let (mut upload, mut content) = Upload::new(facts, settings.timeouts);
+        let progress = content.progress();
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
-            let pool = self.front.listener().pool();
-            let Some(lease) = pool.pick(self.inbound.client, &tried) else {
-                break;
+            let lease = match self.member(&tried, facts).await {
+                Some(Ok(lease)) => lease,
+                Some(Err(why)) if tried.is_empty() => {
+                    refusal = why.into();
+                    break;
+                }
+                Some(Err(_)) => break,
+                None => return Then::Abort,
             };
             let member = lease.address();
             tried.push(member);
+            self.record.asks(member);
             let (introduce, within) = (settings.introduce, settings.timeouts.member_connect);
             let links = match introduce {
                 Some(_) => self.own_links.get_or_insert_default(),
                 None => self.front.links(),
             };
-            let link = match links.get(member, within, introduce, &self.inbound).await {
+            // The client's place has a descriptor for it, so that it may do without one more.
+            let hold = || Ok(self.front.listener().account().extra(None).ok());
+            let tls = self.front.toward_members();
+            let get = links.get(member, within, introduce, tls.as_ref(), &self.inbound, hold);
+            let link = match get.await {
                 Ok(link) => link,
                 Err(error) => {
-                    refusal = self.front.connect_failed(&lease, &error);
+                    refusal = self.front.no_link(&lease, &error);
                     continue;
                 }
             };
@@ -86,17 +99,25 @@ impl<S: ClientStream> Connection<S> {
                 poll_fn(|context| {
                     let uploaded = upload.poll(&mut self.client, &mut self.input, context);
                     match uploaded {
-                        Poll::Ready(Err(failed)) => Poll::Ready(Err(failed)),
-                        Poll::Ready(Ok(())) | Poll::Pending => {
-                            sending.as_mut().poll(context).map(Ok)
-                        }
+                        Poll::Ready(Err(failed)) => return Poll::Ready(Err(failed)),
+                        Poll::Ready(Ok(())) | Poll::Pending => {}
                     }
+                    if let ready @ Poll::Ready(_) = sending.as_mut().poll(context) {
+                        return ready.map(Ok);
+                    }
+                    if !upload.is_done() {
+                        return Poll::Pending;
+                    }
+                    poll_gone(&self.front, &mut self.client, &mut self.input, context)
+                        .map(|()| Err(BodyFailed::Client))
                 })
                 .await
             };
             match sent {
                 Ok(Sent::Response(response)) => {
-                    return self.pass_on(response, upload, facts, settings).await;
+                    let then = self.pass_on(response, upload, facts, settings).await;
+                    self.record.passed(progress.bytes(), 0);
+                    return then;
                 }
                 Ok(Sent::Unsent(back)) => {
                     refusal = Refusal::MemberFailed;
@@ -112,6 +133,10 @@ impl<S: ClientStream> Connection<S> {
                 Err(BodyFailed::ClientTimeout) => {
                     refusal = Refusal::ClientTimeout;
                     break;
+                }
+                Err(_) if upload.is_done() => {
+                    self.record.ends(access_log::CLIENT_ABORT);
+                    return Then::Abort;
                 }
                 Err(_) => {
                     refusal = Refusal::Malformed("the body is broken");
@@ -131,7 +156,7 @@ impl<S: ClientStream> Connection<S> {
     ) -> Then {
         let (parts, body) = response.into_parts();
         let status = parts.status.as_u16();
-        self.front.responded(status);
+        self.record.responded(&self.front, status);
         let bodiless = facts.is_head || matches!(status, 204 | 304);
         let counted = parts.headers.contains_key(http::header::CONTENT_LENGTH);
         let chunked = !bodiless && !counted && facts.version == Version::Http11;
@@ -158,11 +183,21 @@ impl<S: ClientStream> Connection<S> {
         let passed = poll_fn(|context| {
             // What becomes of the rest of the request no longer matters for the response.
             let _ = upload.poll(&mut self.client, &mut self.input, context);
-            download.poll(&mut self.client, context)
+            let polled = download.poll(&mut self.client, context);
+            if polled.is_ready() || !upload.is_done() {
+                return polled;
+            }
+            poll_gone(&self.front, &mut self.client, &mut self.input, context)
+                .map(|()| Err(BodyFailed::Client))
         })
         .await;
         let counters = self.front.listener().counters().mine();
         counters.passed(0, download.written);
+        self.record.passed(0, download.written);
+        match passed {
+            Ok(()) => self.record.ends_well(),
+            Err(failed) => self.record.ends(failed.as_str()),
+        }
         match passed {
             Ok(()) if keep_alive => Then::Continue,
             Ok(()) if upload.is_done() => Then::Close,

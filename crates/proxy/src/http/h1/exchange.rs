@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use landfall_model::listener::Timeouts;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::Then;
@@ -16,12 +15,15 @@ use super::head::{Room, Version};
 use super::request::RequestFacts;
 use super::response::{ResponseFacts, ResponseHead, ResponseStyle};
 use super::transfer::{Broken, End, Recode, Transfer};
+use crate::access_log;
 use crate::http::MAX_HEAD;
 use crate::http::buffer::Buffer;
 use crate::http::front::{ClientStream, Front};
+use crate::http::record::Record;
 use crate::http::refusal::Refusal;
 use crate::http::watchdog::{Side, Watchdog};
 use crate::pool::Lease;
+use crate::tls::MemberStream;
 
 /// An exchange that takes longer listens for the end of its member's drain time. Most are over before
 /// and need not enter themselves in a list that all workers share.
@@ -36,12 +38,12 @@ pub(super) enum Answered {
     /// The client has the response.
     Whole {
         /// The connection to the member, where it can be used again.
-        member: Option<TcpStream>,
+        member: Option<MemberStream>,
         then: Then,
     },
     /// The member switched protocols.
     Switched {
-        member: TcpStream,
+        member: MemberStream,
         /// Bytes that came after the head of the response.
         early: Buffer,
     },
@@ -59,13 +61,13 @@ pub(super) enum Failure {
     },
     /// Nothing has gone to the client, which is told this.
     Refused(Refusal),
-    /// The client has a part of the response, or is gone.
-    Broken,
+    /// The client has a part of the response, or is gone. Why, for the access log.
+    Broken(access_log::End),
 }
 
 /// An exchange under way.
 pub(super) struct Exchange {
-    member: TcpStream,
+    member: MemberStream,
     from_member: Buffer,
     request: RequestFacts,
     timeouts: Timeouts,
@@ -75,6 +77,8 @@ pub(super) struct Exchange {
     down: Down,
     /// Storage for the head of the response.
     spare: Vec<u8>,
+    /// Of the request, as it goes to the member.
+    head_length: u64,
     started: Instant,
     client: Side,
     server: Side,
@@ -91,6 +95,7 @@ pub(super) struct Scene<'s, S> {
     pub(super) client: &'s mut S,
     pub(super) input: &'s mut Buffer,
     pub(super) watchdog: &'s mut Watchdog,
+    pub(super) record: &'s mut Record,
 }
 
 /// Storage of the heads of the request and of the response.
@@ -124,12 +129,24 @@ struct Tally {
     from_member: u64,
 }
 
+// === impl Failure ===
+
+impl Failure {
+    /// A response broke while it was passed on.
+    fn of_response(broken: &Broken) -> Self {
+        Self::Broken(match broken {
+            Broken::Write(_) => access_log::CLIENT_ABORT,
+            Broken::Body(_) | Broken::Read(_) | Broken::Ended => access_log::MEMBER_FAILED,
+        })
+    }
+}
+
 // === impl Exchange ===
 
 impl Exchange {
     /// Sends the head in `heads`, then the body that the request announces.
     pub(super) fn new(
-        member: TcpStream,
+        member: MemberStream,
         request: RequestFacts,
         timeouts: Timeouts,
         heads: Heads,
@@ -140,6 +157,7 @@ impl Exchange {
             from_member: Buffer::default(),
             request,
             timeouts,
+            head_length: heads.0.len() as u64,
             up: Transfer::new(heads.0, request.framing, Recode::Raw),
             up_failed: false,
             down: Down::Head,
@@ -160,8 +178,11 @@ impl Exchange {
     ) -> Result<Finish, Failure> {
         let mut cut = pin!(scene.lease.cut());
         poll_fn(|context| {
-            let result = self.poll(&mut scene, context);
-            self.count(&scene, result.is_ready());
+            let mut result = self.poll(&mut scene, context);
+            if result.is_pending() && self.poll_abort(&mut scene, context).is_ready() {
+                result = Poll::Ready(Err(Failure::Broken(access_log::CLIENT_ABORT)));
+            }
+            self.count(&mut scene, result.is_ready());
             match result {
                 Poll::Pending => self
                     .poll_clock(scene.watchdog, cut.as_mut(), context)
@@ -202,11 +223,16 @@ impl Exchange {
         self.poll_up(scene, context)?;
         loop {
             match &mut self.down {
-                Down::Head => ready!(self.poll_head(scene.front, context))?,
+                Down::Head => {
+                    ready!(self.poll_head(scene.front, scene.record, context))?;
+                    if let Down::Body { response, .. } = &self.down {
+                        scene.lease.answered(response.status);
+                    }
+                }
                 Down::Interim(transfer) => {
                     let (member, input) = (&mut self.member, &mut self.from_member);
                     ready!(transfer.poll(member, input, scene.client, context))
-                        .map_err(|_| Failure::Broken)?;
+                        .map_err(|broken| Failure::of_response(&broken))?;
                     self.interim_written += transfer.written();
                     if let Down::Interim(transfer) = std::mem::replace(&mut self.down, Down::Head) {
                         self.spare = transfer.into_head();
@@ -219,7 +245,7 @@ impl Exchange {
                 } => {
                     let (member, input) = (&mut self.member, &mut self.from_member);
                     ready!(transfer.poll(member, input, scene.client, context))
-                        .map_err(|_| Failure::Broken)?;
+                        .map_err(|broken| Failure::of_response(&broken))?;
                     if response.status == 101 {
                         return Poll::Ready(Ok(Finish::Switched));
                     }
@@ -254,15 +280,32 @@ impl Exchange {
                 return Err(Failure::Refused(Refusal::Malformed("the body is broken")));
             }
             Poll::Ready(Err(Broken::Body(_) | Broken::Read(_) | Broken::Ended)) => {
-                return Err(Failure::Broken);
+                return Err(Failure::Broken(access_log::CLIENT_ABORT));
             }
         }
         Ok(())
     }
 
-    fn poll_head(&mut self, front: &Front, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Ready when the client has left, after all of its request and before the end of the response.
+    fn poll_abort<S: ClientStream>(
+        &self,
+        scene: &mut Scene<'_, S>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if !self.up.is_done() {
+            return Poll::Pending;
+        }
+        poll_gone(scene.front, scene.client, scene.input, context)
+    }
+
+    fn poll_head(
+        &mut self,
+        front: &Front,
+        record: &mut Record,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
         loop {
-            if self.read_head(front)? {
+            if self.read_head(front, record)? {
                 return Poll::Ready(Ok(()));
             }
             match ready!(self.from_member.poll_fill(&mut self.member, context)) {
@@ -273,7 +316,7 @@ impl Exchange {
     }
 
     /// Reads the head of a response from what arrived, if it is all there, and begins to pass it on.
-    fn read_head(&mut self, front: &Front) -> Result<bool, Failure> {
+    fn read_head(&mut self, front: &Front, record: &mut Record) -> Result<bool, Failure> {
         let bytes = self.from_member.bytes();
         if bytes.is_empty() {
             return Ok(false);
@@ -302,7 +345,7 @@ impl Exchange {
             self.down = Down::Interim(Transfer::new(out, Framing::Empty, Recode::Raw));
             return Ok(true);
         }
-        front.responded(response.status);
+        record.responded(front, response.status);
         let (recode, known_end) = match (response.framing, version) {
             (Framing::UntilClose, Version::Http11) => (Recode::Enchunk, true),
             (Framing::UntilClose, Version::Http10) => (Recode::Raw, false),
@@ -392,7 +435,7 @@ impl Exchange {
 
     fn fail(&self, refusal: Refusal) -> Failure {
         if self.has_begun() {
-            Failure::Broken
+            Failure::Broken(refusal.as_str())
         } else {
             Failure::Refused(refusal)
         }
@@ -413,7 +456,7 @@ impl Exchange {
         }
     }
 
-    fn count<S>(&mut self, scene: &Scene<'_, S>, last: bool) {
+    fn count<S>(&mut self, scene: &mut Scene<'_, S>, last: bool) {
         let (now, before) = (self.tally(), self.counted);
         let upward = (now.from_client - before.from_client).max(now.to_member - before.to_member);
         let downward = (now.to_client - before.to_client).max(now.from_member - before.from_member);
@@ -429,5 +472,33 @@ impl Exchange {
             now.from_member - before.from_member,
         );
         self.counted = now;
+        if last {
+            // Of the request's body, some came with its head.
+            let body = now.to_member.saturating_sub(self.head_length);
+            scene.record.passed(body, now.to_client);
+        }
+    }
+}
+
+/// Ready when a client that waits for its response has closed or reset the connection. What else it
+/// says is kept for later.
+///
+/// A client that only closes its own half, which TCP cannot tell from one that has left, gets no
+/// response either: such clients are rare, those that leave are not, and nginx does the same.
+pub(super) fn poll_gone<S: ClientStream>(
+    front: &Front,
+    client: &mut S,
+    input: &mut Buffer,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    if !input.is_empty() {
+        return Poll::Pending;
+    }
+    match ready!(input.poll_fill(client, context)) {
+        Ok(0) | Err(_) => Poll::Ready(()),
+        Ok(count) => {
+            front.listener().counters().mine().passed(count as u64, 0);
+            Poll::Pending
+        }
     }
 }

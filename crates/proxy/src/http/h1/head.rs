@@ -13,11 +13,24 @@ use crate::http::refusal::Refusal;
 /// Most fields in a head.
 pub(in crate::http) const MAX_FIELDS: usize = 100;
 
+/// Most options in `Connection`: each may name a field, and each field is compared with each.
+pub(in crate::http) const MAX_OPTIONS: usize = 32;
+
 /// Room for the fields of one head.
 pub(in crate::http) struct Room<'b> {
     pub(super) fields: [MaybeUninit<Header<'b>>; MAX_FIELDS],
-    pub(super) kinds: [Field; MAX_FIELDS],
+    pub(super) marks: Marks<'b>,
 }
+
+/// Room for what there is to know about them.
+pub(super) struct Marks<'b> {
+    kinds: [Field; MAX_FIELDS],
+    options: [&'b [u8]; MAX_OPTIONS],
+}
+
+/// `Connection` has more than [`MAX_OPTIONS`] options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooManyOptions;
 
 /// HTTP/1.x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +43,8 @@ pub(in crate::http) enum Version {
 pub(super) struct Fields<'h, 'b> {
     pub(super) all: &'h [Header<'b>],
     pub(super) kinds: &'h [Field],
+    /// What stands in `Connection`.
+    options: &'h [&'b [u8]],
 }
 
 /// What `Connection` says.
@@ -46,7 +61,10 @@ impl Room<'_> {
     pub(in crate::http) fn new() -> Self {
         Self {
             fields: [const { MaybeUninit::uninit() }; MAX_FIELDS],
-            kinds: [Field::Other; MAX_FIELDS],
+            marks: Marks {
+                kinds: [Field::Other; MAX_FIELDS],
+                options: [&[]; MAX_OPTIONS],
+            },
         }
     }
 }
@@ -54,11 +72,25 @@ impl Room<'_> {
 // === impl Fields ===
 
 impl<'h, 'b> Fields<'h, 'b> {
-    pub(super) fn classify(all: &'h [Header<'b>], kinds: &'h mut [Field; MAX_FIELDS]) -> Self {
-        for (field, kind) in all.iter().zip(kinds.iter_mut()) {
+    pub(super) fn classify(
+        all: &'h [Header<'b>],
+        marks: &'h mut Marks<'b>,
+    ) -> Result<Self, TooManyOptions> {
+        let mut options = 0;
+        for (field, kind) in all.iter().zip(&mut marks.kinds) {
             *kind = Field::of(field.name.as_bytes());
+            if *kind == Field::Connection {
+                for option in list(field.value) {
+                    *marks.options.get_mut(options).ok_or(TooManyOptions)? = option;
+                    options += 1;
+                }
+            }
         }
-        Self { all, kinds }
+        Ok(Self {
+            all,
+            kinds: &marks.kinds,
+            options: marks.options.get(..options).unwrap_or_default(),
+        })
     }
 
     pub(super) fn of(&self, wanted: Field) -> impl Iterator<Item = &'h Header<'b>> {
@@ -76,10 +108,7 @@ impl<'h, 'b> Fields<'h, 'b> {
 
     pub(super) fn connection(&self) -> Connection {
         let mut connection = Connection::default();
-        for option in self
-            .of(Field::Connection)
-            .flat_map(|field| list(field.value))
-        {
+        for option in self.options {
             connection.close |= option.eq_ignore_ascii_case(b"close");
             connection.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
             connection.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
@@ -89,8 +118,8 @@ impl<'h, 'b> Fields<'h, 'b> {
 
     /// Whether `Connection` says that a field is for this hop only.
     pub(super) fn is_nominated(&self, name: &str) -> bool {
-        self.of(Field::Connection)
-            .flat_map(|field| list(field.value))
+        self.options
+            .iter()
             .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
 

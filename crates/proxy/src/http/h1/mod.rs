@@ -11,28 +11,32 @@ mod tunnel;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use self::exchange::{Answered, Exchange, Failure, Scene};
+use self::exchange::{Answered, Exchange, Failure, Scene, poll_gone};
 use self::head::Room;
 use self::request::{RequestFacts, RequestHead};
 use super::MAX_HEAD;
 use super::buffer::Buffer;
 use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
+use super::record::Record;
+use super::redirect::{self, Elsewhere};
 use super::refusal::Refusal;
-use super::upstream::{self, Idle, Links, Need};
+use super::upstream::{Idle, Links, Need, Own};
 use super::watchdog::Watchdog;
-use crate::dial::MAX_TRIES;
+use crate::access_log;
+use crate::dial::{self, MAX_TRIES};
 use crate::inbound::Inbound;
-use crate::pool::Lease;
+use crate::pool::{Lease, Unavailable};
+use crate::tls::{Inside, MemberStream};
 
 /// How long a client that was refused may go on sending before the connection is closed in its face:
 /// closing with unread bytes would be a reset, which can overtake and destroy the answer.
@@ -53,12 +57,16 @@ pub(super) struct Connection<S> {
     upward: Vec<u8>,
     downward: Vec<u8>,
     /// Connections to members that were told about this client.
-    own: Option<Idle>,
+    own: Option<Own>,
     own_links: Option<Links>,
     /// The request as an HTTP/2 member is to see it, where members speak that.
     for_http2: Option<Box<http::Request<()>>>,
+    /// The request that was read last was one too many for this long, in seconds.
+    excess: Option<NonZeroU32>,
     /// No request was read yet.
     is_first: bool,
+    /// What is measured of the present request.
+    record: Record,
 }
 
 /// How a client's connection ended.
@@ -72,6 +80,8 @@ pub(super) enum Ended {
 /// What comes next on a client's connection.
 enum Next {
     Request(RequestFacts),
+    /// The client is to ask elsewhere.
+    Redirect(RequestFacts, Box<Elsewhere>),
     Refuse(Refusal),
     /// Not HTTP/1 at all, but the beginning of HTTP/2.
     Http2,
@@ -108,7 +118,9 @@ impl<S: ClientStream> Connection<S> {
             own: None,
             own_links: None,
             for_http2: None,
+            excess: None,
             is_first: true,
+            record: Record::begin(None),
         }
     }
 
@@ -121,9 +133,24 @@ impl<S: ClientStream> Connection<S> {
             let then = match self.next(settings, closing.as_mut()).await {
                 Next::End => Then::Close,
                 Next::Http2 => return Ended::SpeaksHttp2,
-                Next::Refuse(refusal) => self.refuse(refusal, None, settings).await,
+                Next::Refuse(refusal) => {
+                    let note = self.front.listener().note(self.inbound.client);
+                    self.record = Record::begin(note);
+                    let then = Box::pin(self.refuse(refusal, None, settings)).await;
+                    self.record.over(&self.front);
+                    then
+                }
+                Next::Redirect(facts, elsewhere) => {
+                    let then = Box::pin(self.send_away(facts, &elsewhere, settings)).await;
+                    self.record.over(&self.front);
+                    then
+                }
                 // A box for each, so that connections that rest between requests are small.
-                Next::Request(facts) => Box::pin(self.answer(facts)).await,
+                Next::Request(facts) => {
+                    let then = Box::pin(self.answer(facts)).await;
+                    self.record.over(&self.front);
+                    then
+                }
             };
             match then {
                 Then::Continue => self.is_first = false,
@@ -143,7 +170,12 @@ impl<S: ClientStream> Connection<S> {
     async fn answer(&mut self, facts: RequestFacts) -> Then {
         // They may have changed while the client took its time.
         let settings = self.front.settings();
-        match self.for_http2.take() {
+        let for_http2 = self.for_http2.take();
+        if let Some(seconds) = self.excess.take() {
+            let refusal = Refusal::TooMany(seconds);
+            return self.refuse(refusal, Some(facts), settings).await;
+        }
+        match for_http2 {
             Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
             None => self.answer_over_http1(facts, settings).await,
         }
@@ -224,9 +256,35 @@ impl<S: ClientStream> Connection<S> {
                 return Some(Next::Refuse(Refusal::HeadTooLarge));
             }
             Ok(Some(head)) => {
-                let http = self.front.settings().http;
+                let mut note = self.front.listener().note(self.inbound.client);
+                if let Some(note) = &mut note {
+                    head.describe(note);
+                }
+                self.record = Record::begin(note);
+                self.record.passed(head.facts().length as u64, 0);
+                let Settings {
+                    http,
+                    request_rate,
+                    redirect,
+                    ..
+                } = self.front.settings();
+                if let Some(redirect) = redirect {
+                    let host = head.host().unwrap_or_default();
+                    let facts = head.facts();
+                    match redirect::elsewhere(redirect, host, head.target()) {
+                        Ok(elsewhere) => {
+                            self.input.consume(facts.length);
+                            return Some(Next::Redirect(facts, Box::new(elsewhere)));
+                        }
+                        Err(refusal) => return Some(Next::Refuse(refusal)),
+                    }
+                }
                 if self.forwarding.options() != http {
                     self.forwarding = forwarding(&self.front, &self.inbound);
+                }
+                if let Some(rate) = request_rate {
+                    let source = head.source(&self.forwarding);
+                    self.excess = self.front.admit(rate, source).err();
                 }
                 if http.member_http2 {
                     match head.to_http2(&self.forwarding) {
@@ -249,13 +307,14 @@ impl<S: ClientStream> Connection<S> {
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
-            let Some(lease) = self
-                .front
-                .listener()
-                .pool()
-                .pick(self.inbound.client, &tried)
-            else {
-                break;
+            let lease = match self.member(&tried, request).await {
+                Some(Ok(lease)) => lease,
+                Some(Err(why)) if tried.is_empty() => {
+                    refusal = why.into();
+                    break;
+                }
+                Some(Err(_)) => break,
+                None => return Then::Abort,
             };
             match self.answer_by(&lease, request, settings).await {
                 Ok(answered) => return self.after(answered, &lease, settings).await,
@@ -272,10 +331,39 @@ impl<S: ClientStream> Connection<S> {
                 Err(Failure::Refused(refusal)) => {
                     return self.refuse(refusal, Some(request), settings).await;
                 }
-                Err(Failure::Broken) => return Then::Abort,
+                Err(Failure::Broken(why)) => {
+                    self.record.ends(why);
+                    return Then::Abort;
+                }
             }
         }
         self.refuse(refusal, Some(request), settings).await
+    }
+
+    /// Chooses a member, for which the request may have to wait; `None`: its client left meanwhile.
+    async fn member(
+        &mut self,
+        tried: &[SocketAddr],
+        request: RequestFacts,
+    ) -> Option<Result<Lease, Unavailable>> {
+        let front = self.front.clone();
+        let pool = front.listener().pool();
+        match pool.try_pick(self.inbound.client, tried) {
+            Err(Unavailable::Full) if tried.is_empty() => {}
+            picked => return Some(picked),
+        }
+        let mut waits = pin!(pool.wait(self.inbound.client));
+        poll_fn(|context| {
+            if let Poll::Ready(picked) = waits.as_mut().poll(context) {
+                return Poll::Ready(Some(picked));
+            }
+            // What comes next may be its body.
+            if !request.framing.is_empty() {
+                return Poll::Pending;
+            }
+            poll_gone(&front, &mut self.client, &mut self.input, context).map(|()| None)
+        })
+        .await
     }
 
     /// Has one member answer, over a kept connection or a new one.
@@ -286,12 +374,14 @@ impl<S: ClientStream> Connection<S> {
         settings: Settings,
     ) -> Result<Answered, Failure> {
         let member = lease.address();
+        self.record.asks(member);
         let need = if request.may_be_repeated() {
             Need::Open
         } else {
             Need::SurelyOpen
         };
-        if let Some(stream) = self.idle(settings).take(member, need) {
+        let tls = self.front.toward_members();
+        if let Some(stream) = self.idle(settings).take(member, need, tls.as_ref()) {
             let answered = self.exchange(stream, lease, request, settings).await;
             match answered {
                 // The member closed the connection just when it was to be used: no failure of its own.
@@ -302,8 +392,18 @@ impl<S: ClientStream> Connection<S> {
             }
         }
         let within = settings.timeouts.member_connect;
-        match upstream::connect(member, within, settings.introduce, &self.inbound).await {
-            Ok(stream) => self.exchange(stream, lease, request, settings).await,
+        let tls = (tls.as_ref(), Inside::Http1);
+        match dial::reach(member, within, settings.introduce, tls, &self.inbound).await {
+            Ok(stream) => {
+                let answered = self.exchange(stream, lease, request, settings).await;
+                if let Err(Failure::Unanswered { refusal, .. } | Failure::Refused(refusal)) =
+                    answered
+                    && refusal.is_for_want_of_members()
+                {
+                    lease.unanswered();
+                }
+                answered
+            }
             Err(error) => {
                 let refusal = self.front.connect_failed(lease, &error);
                 Err(Failure::Unanswered {
@@ -316,7 +416,7 @@ impl<S: ClientStream> Connection<S> {
 
     async fn exchange(
         &mut self,
-        stream: TcpStream,
+        stream: MemberStream,
         lease: &Lease,
         request: RequestFacts,
         settings: Settings,
@@ -333,6 +433,7 @@ impl<S: ClientStream> Connection<S> {
             client: &mut self.client,
             input: &mut self.input,
             watchdog: &mut self.watchdog,
+            record: &mut self.record,
         };
         let finished = exchange.run(scene).await;
         let (result, heads) = exchange.into_result(finished);
@@ -343,10 +444,12 @@ impl<S: ClientStream> Connection<S> {
     async fn after(&mut self, answered: Answered, lease: &Lease, settings: Settings) -> Then {
         match answered {
             Answered::Whole { member, then } => {
+                self.record.ends_well();
                 if let Some(stream) = member {
                     match &self.own {
                         Some(own) if settings.introduce.is_some() => {
-                            own.put(lease.address(), stream);
+                            let account = self.front.listener().account();
+                            own.put(lease.address(), stream, account);
                         }
                         _ => self.front.keep(lease.address(), stream),
                     }
@@ -368,9 +471,12 @@ impl<S: ClientStream> Connection<S> {
                     .counters()
                     .mine()
                     .passed(passed.upward, passed.downward);
+                self.record.passed(passed.upward, passed.downward);
                 if passed.in_order {
+                    self.record.ends_well();
                     Then::Close
                 } else {
+                    self.record.ends(access_log::BROKEN);
                     Then::Abort
                 }
             }
@@ -380,7 +486,7 @@ impl<S: ClientStream> Connection<S> {
     /// Where connections for this request are kept.
     fn idle(&mut self, settings: Settings) -> &Idle {
         if settings.introduce.is_some() {
-            self.own.get_or_insert_default()
+            self.own.get_or_insert_default().idle()
         } else {
             self.front.idle()
         }
@@ -393,15 +499,40 @@ impl<S: ClientStream> Connection<S> {
         request: Option<RequestFacts>,
         settings: Settings,
     ) -> Then {
-        self.front.refused(refusal);
+        self.record.refused(&self.front, refusal);
+        let to_head = request.is_some_and(|request| request.is_head);
+        let write = |keep_alive, out: &mut Vec<u8>| refusal.write(to_head, keep_alive, out);
+        self.say(request, write, settings).await
+    }
+
+    /// Sends a client elsewhere with its request.
+    async fn send_away(
+        &mut self,
+        request: RequestFacts,
+        elsewhere: &Elsewhere,
+        settings: Settings,
+    ) -> Then {
+        self.record
+            .responded(&self.front, elsewhere.status.as_u16());
+        self.record.ends(access_log::OK);
+        let write = |keep_alive, out: &mut Vec<u8>| elsewhere.write(keep_alive, out);
+        self.say(Some(request), write, settings).await
+    }
+
+    /// Gives an answer from here.
+    async fn say(
+        &mut self,
+        request: Option<RequestFacts>,
+        write: impl FnOnce(bool, &mut Vec<u8>),
+        settings: Settings,
+    ) -> Then {
         let intact = request.is_some_and(|request| request.framing.is_empty());
         let keep_alive = intact
             && request.is_some_and(|request| request.keep_alive)
             && !self.front.is_draining();
-        let to_head = request.is_some_and(|request| request.is_head);
         let mut response = std::mem::take(&mut self.downward);
         response.clear();
-        refusal.write(to_head, keep_alive, &mut response);
+        write(keep_alive, &mut response);
         let work = async {
             self.client.write_all(&response).await?;
             self.client.flush().await
@@ -412,6 +543,7 @@ impl<S: ClientStream> Connection<S> {
             .counters()
             .mine()
             .passed(0, response.len() as u64);
+        self.record.passed(0, response.len() as u64);
         self.downward = response;
         match sent {
             Ok(Ok(())) if keep_alive => Then::Continue,

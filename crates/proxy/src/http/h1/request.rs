@@ -3,6 +3,7 @@
 
 use super::body::Framing;
 use super::head::{Fields, Room, Version, is_host, line, number};
+use crate::access_log::Note;
 use crate::http::fields::{Field, Forwarding, list};
 use crate::http::refusal::Refusal;
 
@@ -63,7 +64,8 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         } else {
             Version::Http11
         };
-        let fields = Fields::classify(request.headers, &mut room.kinds);
+        let fields = Fields::classify(request.headers, &mut room.marks)
+            .map_err(|_| Refusal::Malformed("the Connection field has too many options"))?;
         let (target, authority) = self::target(method, target)?;
         fields.check_host(version)?;
         let connection = fields.connection();
@@ -102,6 +104,45 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         self.facts
     }
 
+    /// The address that it is counted for.
+    pub(in crate::http) fn source(&self, forwarding: &Forwarding) -> std::net::IpAddr {
+        let earlier: Vec<&[u8]> = self
+            .fields
+            .of(Field::ForwardedFor)
+            .map(|field| field.value)
+            .collect();
+        forwarding.source(earlier.into_iter())
+    }
+
+    /// Notes what is asked for.
+    pub(in crate::http) fn describe(&self, note: &mut Note) {
+        let version = match self.facts.version {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        };
+        note.asked(version, (self.method, self.target), |name| {
+            if name == "host"
+                && let Some(authority) = self.authority
+            {
+                return Some(authority.as_bytes());
+            }
+            let mut all = self.fields.all.iter();
+            let found = all.find(|field| field.name.eq_ignore_ascii_case(name));
+            found.map(|field| field.value)
+        });
+    }
+
+    /// The host that is asked for, with its port if there is one.
+    pub(in crate::http) fn host(&self) -> Option<&'b [u8]> {
+        let field = || self.fields.of(Field::Host).next().map(|field| field.value);
+        self.authority.map(str::as_bytes).or_else(field)
+    }
+
+    /// Origin form, or `*`.
+    pub(in crate::http) fn target(&self) -> &'b str {
+        self.target
+    }
+
     /// Writes the head for an HTTP/1.1 member.
     pub(in crate::http) fn write(&self, forwarding: &Forwarding, out: &mut Vec<u8>) {
         for part in [self.method, " ", self.target, " HTTP/1.1\r\n"] {
@@ -126,12 +167,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         &self,
         forwarding: &Forwarding,
     ) -> Result<http::Request<()>, Refusal> {
-        let host = self.fields.of(Field::Host).next().map(|field| field.value);
-        let authority = self
-            .authority
-            .map(str::as_bytes)
-            .or(host)
-            .unwrap_or_default();
+        let authority = self.host().unwrap_or_default();
         let mut uri = http::Uri::builder().scheme(http::uri::Scheme::HTTP);
         if !authority.is_empty() {
             uri = uri.authority(authority);
@@ -161,7 +197,8 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 headers.append(name, value);
             }
         });
-        for field in self.fields.of(Field::ForwardedFor) {
+        let earlier = self.fields.of(Field::ForwardedFor);
+        for field in earlier.filter(|_| forwarding.replaces(Field::ForwardedFor)) {
             if let Ok(value) = http::HeaderValue::from_bytes(field.value) {
                 headers.append("x-forwarded-for", value);
             }
@@ -180,7 +217,10 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 // Means nothing in HTTP/1.0 (RFC 9110 section 10.1.1).
                 Field::Expect => self.facts.version == Version::Http11,
                 Field::Connection | Field::TransferEncoding | Field::HopByHop => false,
-                Field::ForwardedFor | Field::ForwardedProto | Field::ForwardedPort => {
+                Field::ForwardedFor
+                | Field::ForwardedProto
+                | Field::ForwardedPort
+                | Field::Vouching => {
                     !forwarding.replaces(kind) && !self.fields.is_nominated(field.name)
                 }
                 Field::Other => !self.fields.is_nominated(field.name),
@@ -282,15 +322,19 @@ fn target<'b>(method: &str, target: &'b str) -> Result<(&'b str, Option<&'b str>
     if method == "CONNECT" {
         return Err(Refusal::Connect);
     }
+    let refused = Refusal::Malformed("the request target is broken");
+    // No target has a fragment (RFC 9112 section 3.2): where it begins, servers disagree.
+    if target.contains('#') {
+        return Err(refused);
+    }
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         return Ok((target, None));
     }
-    let refused = Refusal::Malformed("the request target is broken");
     let (scheme, rest) = target.split_once("://").ok_or(refused)?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(refused);
     }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.is_empty() || !is_host(authority.as_bytes()) {
         return Err(refused);

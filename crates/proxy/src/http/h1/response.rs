@@ -2,7 +2,7 @@
 //! proxy must know, and written again for the client. Pure.
 
 use super::body::Framing;
-use super::head::{Fields, MAX_FIELDS, Room, Version, line};
+use super::head::{Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line};
 use super::request::RequestFacts;
 use crate::http::fields::Field;
 
@@ -42,6 +42,8 @@ pub(in crate::http) enum BadResponse {
     Head,
     #[error("the head of the response has more than {MAX_FIELDS} fields")]
     TooManyFields,
+    #[error("the response's Connection field has more than {MAX_OPTIONS} options")]
+    TooManyOptions,
     #[error("the response's length can't be told for sure")]
     Framing,
     #[error("the response switches protocols without being asked to")]
@@ -79,7 +81,8 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         } else {
             Version::Http11
         };
-        let fields = Fields::classify(response.headers, &mut room.kinds);
+        let fields = Fields::classify(response.headers, &mut room.marks)
+            .map_err(|_| BadResponse::TooManyOptions)?;
         if status == 101 && !request.upgrade {
             return Err(BadResponse::Unasked);
         }
@@ -138,6 +141,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
                 | Field::ForwardedFor
                 | Field::ForwardedProto
                 | Field::ForwardedPort
+                | Field::Vouching
                 | Field::Other => !self.fields.is_nominated(field.name),
             };
             if passes {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::Framing;
@@ -15,6 +14,7 @@ use super::transfer::{Recode, Transfer};
 use crate::http::buffer::Buffer;
 use crate::http::watchdog::Watchdog;
 use crate::pool::Lease;
+use crate::tls::MemberStream;
 
 /// What passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct Way {
 /// Passes bytes between a client and a member, each with what was read from it before.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     (client, from_client): (&mut S, &mut Buffer),
-    (mut member, mut from_member): (TcpStream, Buffer),
+    (mut member, mut from_member): (MemberStream, Buffer),
     watchdog: &mut Watchdog,
     lease: &Lease,
     patience: Duration,

@@ -12,16 +12,20 @@ use hyper::body::Incoming;
 use super::over_http1::{NoResponse, OverHttp1};
 use super::response::{ResponseBody, Source};
 use super::{Busy, Client};
-use crate::dial::MAX_TRIES;
+use crate::budget::Extra;
+use crate::dial::{self, MAX_TRIES};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::fields::strip_hop_by_hop;
 use crate::http::front::Settings;
 use crate::http::h1::head::is_host;
 use crate::http::h1::request::{RequestFacts, write_request};
 use crate::http::over_http2::{self, Sent};
+use crate::http::record::Record;
+use crate::http::redirect;
 use crate::http::refusal::Refusal;
-use crate::http::upstream::{self, Need};
+use crate::http::upstream::{Need, NoLink};
 use crate::pool::Lease;
+use crate::tls::{Inside, MemberStream};
 
 /// Why one member gave no answer.
 struct Unanswered {
@@ -36,6 +40,8 @@ struct Errand {
     parts: Parts,
     authority: String,
     settings: Settings,
+    /// No other request of the client was under way when it began.
+    alone: bool,
 }
 
 /// Answers a request.
@@ -43,36 +49,52 @@ pub(super) async fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let busy = Busy::new(client.clone());
     let front = client.front.clone();
     let settings = front.settings();
     let (parts, body) = request.into_parts();
     let content =
         RequestContent::http2(body, settings.timeouts.client_data, client.streams.clone());
+    let mut busy = Busy::new(client.clone(), &parts, &content);
     let answer = match prepare(&client, parts, settings) {
+        Ok((parts, authority)) if settings.redirect.is_some() => {
+            send_away(&parts, &authority, settings)
+        }
         Ok((parts, authority)) => {
             let errand = Errand {
                 client,
                 parts,
                 authority,
                 settings,
+                alone: busy.alone,
             };
-            errand.run(content).await
+            errand.run(content, &mut busy.record).await
         }
         Err(refusal) => Err(refusal),
     };
     let response = match answer {
         Ok(response) => {
-            front.responded(response.status().as_u16());
+            busy.record.responded(&front, response.status().as_u16());
             response
         }
         Err(refusal) => {
-            front.refused(refusal);
+            busy.record.refused(&front, refusal);
             let response = refusal.response();
             response.map(|text| Source::Text(Bytes::from(text)))
         }
     };
     response.map(|source| ResponseBody::new(source, busy))
+}
+
+/// Sends the client elsewhere with its request, where that is configured.
+fn send_away(
+    parts: &Parts,
+    authority: &str,
+    settings: Settings,
+) -> Result<Response<Source>, Refusal> {
+    let redirect = settings.redirect.ok_or(Refusal::NoMember)?;
+    let target = parts.uri.path_and_query().map_or("*", |path| path.as_str());
+    let elsewhere = redirect::elsewhere(redirect, authority.as_bytes(), target)?;
+    Ok(elsewhere.response().map(Source::Text))
 }
 
 /// Makes the head what a member is to see.
@@ -97,24 +119,56 @@ fn prepare(
     if !is_host(authority.as_bytes()) {
         return Err(Refusal::Malformed("the authority is broken"));
     }
+    let target = parts.uri.path_and_query().map_or("", |path| path.as_str());
+    // As over HTTP/1 (RFC 9113 section 8.3.1). A fragment is gone by now.
+    let is_target = target.starts_with('/') || (target == "*" && parts.method == Method::OPTIONS);
+    if !is_target {
+        return Err(Refusal::Malformed("the request target is broken"));
+    }
     strip_hop_by_hop(&mut parts.headers, settings.http.member_http2);
     parts.headers.remove(header::HOST);
-    client.forwarding(settings).insert(&mut parts.headers);
+    let forwarding = client.forwarding(settings);
+    if let Some(rate) = settings.request_rate {
+        let earlier = parts.headers.get_all("x-forwarded-for").iter();
+        let source = forwarding.source(earlier.map(http::HeaderValue::as_bytes));
+        client.front.admit(rate, source).map_err(Refusal::TooMany)?;
+    }
+    forwarding.strip(&mut parts.headers);
+    forwarding.insert(&mut parts.headers);
     Ok((parts, authority))
+}
+
+// === impl Unanswered ===
+
+impl Unanswered {
+    /// What another member would not change.
+    fn at_once(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            content: None,
+        }
+    }
 }
 
 // === impl Errand ===
 
 impl Errand {
-    async fn run(self, mut content: RequestContent) -> Result<Response<Source>, Refusal> {
+    async fn run(
+        self,
+        mut content: RequestContent,
+        record: &mut Record,
+    ) -> Result<Response<Source>, Refusal> {
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
             let pool = self.client.front.listener().pool();
-            let Some(lease) = pool.pick(self.client.inbound.client, &tried) else {
-                break;
+            let lease = match pool.take(self.client.inbound.client, &tried).await {
+                Ok(lease) => lease,
+                Err(why) if tried.is_empty() => return Err(why.into()),
+                Err(_) => break,
             };
             let member = lease.address();
+            record.asks(member);
             let asked = if self.settings.http.member_http2 {
                 self.ask_over_http2(lease, content).await
             } else {
@@ -147,14 +201,24 @@ impl Errand {
         } else {
             Need::SurelyOpen
         };
-        let kept = self.client.idle(self.settings).take(member, need);
-        let (lease, content) = match kept {
-            None => (lease, content),
-            Some(stream) => match self.exchange(lease, stream, content).await {
+        // Asked first: what is refused shall not use up connections that are kept.
+        let hold = match self.client.hold(self.alone) {
+            Ok(hold) => hold,
+            Err(refusal) => return Err(Unanswered::at_once(refusal)),
+        };
+        let tls = self.client.front.toward_members();
+        let idle = self.client.idle(self.settings);
+        let kept = idle.take(member, need, tls.as_ref());
+        let (lease, hold, content) = match kept {
+            None => (lease, hold, content),
+            Some(stream) => match self.exchange(lease, (stream, hold), content).await {
                 Ok(response) => return Ok(response),
                 // The member closed the connection just when it was to be used: no failure of its own.
                 Err((unanswered, lease)) => match unanswered.content {
-                    Some(content) => (lease, content),
+                    Some(content) => match self.client.hold(self.alone) {
+                        Ok(hold) => (lease, hold, content),
+                        Err(refusal) => return Err(Unanswered::at_once(refusal)),
+                    },
                     None => return Err(unanswered),
                 },
             },
@@ -163,11 +227,18 @@ impl Errand {
             self.settings.introduce,
             self.settings.timeouts.member_connect,
         );
-        match upstream::connect(member, within, introduce, &self.client.inbound).await {
-            Ok(stream) => self
-                .exchange(lease, stream, content)
-                .await
-                .map_err(|(why, _)| why),
+        let (tls, inbound) = ((tls.as_ref(), Inside::Http1), &self.client.inbound);
+        match dial::reach(member, within, introduce, tls, inbound).await {
+            Ok(stream) => {
+                self.exchange(lease, (stream, hold), content)
+                    .await
+                    .map_err(|(why, lease)| {
+                        if why.refusal.is_for_want_of_members() {
+                            lease.unanswered();
+                        }
+                        why
+                    })
+            }
             Err(error) => Err(self.unreachable(&lease, &error, content)),
         }
     }
@@ -175,7 +246,7 @@ impl Errand {
     async fn exchange(
         &self,
         lease: Lease,
-        stream: tokio::net::TcpStream,
+        stream: (MemberStream, Option<Extra>),
         content: RequestContent,
     ) -> Result<Response<Source>, (Unanswered, Lease)> {
         lease.connected();
@@ -212,12 +283,21 @@ impl Errand {
             self.settings.timeouts.member_connect,
         );
         let links = self.client.links(self.settings);
-        let link = match links
-            .get(member, within, introduce, &self.client.inbound)
-            .await
-        {
+        let tls = self.client.front.toward_members();
+        let hold = || self.client.hold(self.alone).map_err(|_| NoLink::Share);
+        let inbound = &self.client.inbound;
+        let get = links.get(member, within, introduce, tls.as_ref(), inbound, hold);
+        let link = match get.await {
             Ok(link) => link,
-            Err(error) => return Err(self.unreachable(&lease, &error, content)),
+            Err(why) => {
+                return Err(match self.client.front.no_link(&lease, &why) {
+                    Refusal::Share => Unanswered::at_once(Refusal::Share),
+                    refusal => Unanswered {
+                        refusal,
+                        content: Some(content),
+                    },
+                });
+            }
         };
         self.client.front.linked();
         lease.connected();

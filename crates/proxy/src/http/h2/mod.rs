@@ -2,38 +2,49 @@
 
 mod answer;
 mod over_http1;
+mod pace;
 mod response;
+mod share;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::request::Parts;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use self::pace::{Looks, Seen, Streams};
+use self::share::ReadShare;
 use super::MAX_HEAD;
 use super::buffer::Buffer;
+use super::content::{Progress, RequestContent};
 use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
-use super::spawner::Spawner;
-use super::upstream::{Idle, Links};
+use super::record::Record;
+use super::refusal::Refusal;
+use super::upstream::{Idle, Links, Own};
 use super::watchdog::Watchdog;
+use crate::access_log;
+use crate::budget::Extra;
 use crate::inbound::Inbound;
+use crate::tls::MemberStream;
 
-/// Requests that one client may have open at once: bounds what it can ask of members and memory. What
-/// RFC 9113 section 6.5.2 names as the least is 100; browsers open no more than that.
-const MAX_STREAMS: u32 = 200;
+/// Requests that one client may have open at once, and with that its connections to members: bounds
+/// what it can ask of members and memory. What RFC 9113 section 6.5.2 names as the least is 100;
+/// browsers open no more than that.
+const MAX_STREAMS: u32 = 100;
 
 /// Streams that a client opened and reset before they were looked at. More in a row than anybody cancels
 /// in earnest end the connection (CVE-2023-44487, rapid reset).
@@ -69,22 +80,33 @@ struct Client {
     streams: TaskTracker,
     forwarding: Mutex<Arc<Forwarding>>,
     /// Connections to members that were told about this client.
-    own_idle: Idle,
+    own_idle: Own,
     own_links: Links,
     /// Requests under way, and requests ever begun.
     busy: AtomicUsize,
     begun: AtomicU64,
+    /// Bytes that went to the client, and whether more would not fit.
+    written: AtomicU64,
+    clogged: AtomicBool,
 }
 
 /// Counts a request as under way until dropped.
 #[derive(Debug)]
-struct Busy(Arc<Client>);
+struct Busy {
+    client: Arc<Client>,
+    /// Whether none was when it began: the client's place has a descriptor for one member.
+    alone: bool,
+    record: Record,
+    /// How far its content has come, where that is noted.
+    progress: Option<Arc<Progress>>,
+}
 
 /// The client's connection, with what was read from it before, and counted.
 struct Wire<S> {
     client: S,
     early: Buffer,
-    front: Arc<Front>,
+    shared: Arc<Client>,
+    share: ReadShare,
 }
 
 /// Serves a client until its connection ends. `early` was read from it already.
@@ -101,8 +123,9 @@ pub(super) async fn run<S: ClientStream>(
         let client = asked.clone();
         async move { Ok::<_, Infallible>(answer::answer(client, request).await) }
     });
-    let streams = shared.streams.clone();
-    let mut builder = Builder::new(Spawner::new(streams.clone()));
+    let tasks = shared.streams.clone();
+    let streams = Streams::new(tasks.clone());
+    let mut builder = Builder::new(streams.clone());
     builder
         .timer(TokioTimer::new())
         .auto_date_header(false)
@@ -118,7 +141,8 @@ pub(super) async fn run<S: ClientStream>(
     let wire = Wire {
         client,
         early,
-        front: front.clone(),
+        shared: shared.clone(),
+        share: ReadShare::default(),
     };
     {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
@@ -126,6 +150,7 @@ pub(super) async fn run<S: ClientStream>(
         let mut watchdog = Watchdog::default();
         let mut idle = (u64::MAX, Instant::now());
         let mut ending: Option<Instant> = None;
+        let mut looks = Looks::new(idle.1);
         poll_fn(|context| {
             loop {
                 if let Poll::Ready(ended) = connection.as_mut().poll(context) {
@@ -148,12 +173,28 @@ pub(super) async fn run<S: ClientStream>(
                     ending = Some(now);
                     continue;
                 }
-                let patience = match ending {
-                    Some(_) => LINGER,
-                    None => front.settings().timeouts.client_data,
+                let timeout = front.settings().timeouts.client_data;
+                let wire = (
+                    shared.written.load(Ordering::Relaxed),
+                    shared.clogged.load(Ordering::Relaxed),
+                );
+                let look = match streams.look(&mut looks, wire, timeout, now) {
+                    Seen::Nothing => None,
+                    Seen::Waiting(next) => Some(next),
+                    Seen::Stuck => {
+                        tracing::debug!(client = %inbound.client, "responses are not taken");
+                        return Poll::Ready(());
+                    }
                 };
-                let deadline = ending.unwrap_or(idle.1).max(idle.1) + patience;
-                match (watchdog.poll(deadline, context), ending) {
+                let pause = if ending.is_some() { LINGER } else { timeout };
+                let end = ending.unwrap_or(idle.1).max(idle.1) + pause;
+                if let Some(look) = look.filter(|&look| look < end || busy) {
+                    match watchdog.poll(look, context) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(()) => continue,
+                    }
+                }
+                match (watchdog.poll(end, context), ending) {
                     (Poll::Pending, _) => return Poll::Pending,
                     // The end of a request need not have woken this task: so it looks now and then.
                     (Poll::Ready(()), _) if busy => {}
@@ -167,8 +208,8 @@ pub(super) async fn run<S: ClientStream>(
         })
         .await;
     }
-    streams.close();
-    streams.wait().await;
+    tasks.close();
+    tasks.wait().await;
 }
 
 // === impl Client ===
@@ -181,10 +222,12 @@ impl Client {
             inbound,
             streams: TaskTracker::new(),
             forwarding: Mutex::new(forwarding),
-            own_idle: Idle::default(),
+            own_idle: Own::default(),
             own_links: Links::default(),
             busy: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            clogged: AtomicBool::new(false),
         }
     }
 
@@ -202,7 +245,7 @@ impl Client {
 
     fn idle(&self, settings: Settings) -> &Idle {
         if settings.introduce.is_some() {
-            &self.own_idle
+            self.own_idle.idle()
         } else {
             self.front.idle()
         }
@@ -216,10 +259,22 @@ impl Client {
         }
     }
 
+    /// Takes a descriptor for a connection to a member. The first request at a time needs none.
+    fn hold(&self, alone: bool) -> Result<Option<Extra>, Refusal> {
+        if alone {
+            return Ok(None);
+        }
+        let extra = self
+            .front
+            .extra(&self.inbound, (self.own_idle.idle(), &self.own_links));
+        extra.map(Some).ok_or(Refusal::Share)
+    }
+
     /// Keeps a connection to a member for the next request.
-    fn keep(&self, member: SocketAddr, stream: TcpStream) {
+    fn keep(&self, member: SocketAddr, stream: MemberStream) {
         if self.front.settings().introduce.is_some() {
-            self.own_idle.put(member, stream);
+            let account = self.front.listener().account();
+            self.own_idle.put(member, stream, account);
         } else {
             self.front.keep(member, stream);
         }
@@ -234,16 +289,37 @@ fn forwarding(front: &Front, inbound: &Inbound, settings: Settings) -> Forwardin
 // === impl Busy ===
 
 impl Busy {
-    fn new(client: Arc<Client>) -> Self {
-        client.busy.fetch_add(1, Ordering::Relaxed);
+    fn new(client: Arc<Client>, asked: &Parts, content: &RequestContent) -> Self {
+        let alone = client.busy.fetch_add(1, Ordering::Relaxed) == 0;
         client.begun.fetch_add(1, Ordering::Relaxed);
-        Self(client)
+        let mut note = client.front.listener().note(client.inbound.client);
+        let progress = note.as_mut().map(|note| {
+            let target = asked.uri.path_and_query().map_or("", |path| path.as_str());
+            note.asked("HTTP/2.0", (asked.method.as_str(), target), |name| {
+                let authority = asked.uri.authority().filter(|_| name == "host");
+                let authority = authority.map(|authority| authority.as_str().as_bytes());
+                authority.or_else(|| asked.headers.get(name).map(HeaderValue::as_bytes))
+            });
+            // Streams that end without a word of their own were reset, or lost their connection.
+            note.facts().end = access_log::CLIENT_ABORT;
+            content.progress()
+        });
+        Self {
+            client,
+            alone,
+            record: Record::begin(note),
+            progress,
+        }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        self.client.busy.fetch_sub(1, Ordering::Relaxed);
+        if let Some(progress) = &self.progress {
+            self.record.passed(progress.bytes(), 0);
+        }
+        self.record.over(&self.client.front);
     }
 }
 
@@ -262,26 +338,27 @@ impl<S: ClientStream> AsyncRead for Wire<S> {
             self.early.release();
             return Poll::Ready(Ok(()));
         }
+        ready!(self.share.poll(context));
         let before = room.filled().len();
         let polled = Pin::new(&mut self.client).poll_read(context, room);
         let count = room.filled().len() - before;
-        self.front
-            .listener()
-            .counters()
-            .mine()
-            .passed(count as u64, 0);
+        let counters = self.shared.front.listener().counters();
+        counters.mine().passed(count as u64, 0);
+        self.share.took(count);
         polled
     }
 }
 
 impl<S: ClientStream> Wire<S> {
     fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let clogged = &self.shared.clogged;
+        clogged.store(polled.is_pending(), Ordering::Relaxed);
         if let Poll::Ready(Ok(count)) = polled {
-            self.front
-                .listener()
-                .counters()
-                .mine()
-                .passed(0, count as u64);
+            let counters = self.shared.front.listener().counters();
+            counters.mine().passed(0, count as u64);
+            self.shared
+                .written
+                .fetch_add(count as u64, Ordering::Relaxed);
         }
         polled
     }

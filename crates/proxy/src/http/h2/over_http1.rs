@@ -13,10 +13,10 @@ use http::{HeaderMap, Response};
 use hyper::body::{Body, Frame};
 use landfall_model::listener::Timeouts;
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::Client;
+use crate::budget::Extra;
 use crate::http::MAX_HEAD;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
@@ -26,6 +26,7 @@ use crate::http::h1::request::RequestFacts;
 use crate::http::h1::response::ResponseHead;
 use crate::http::watchdog::{Side, Watchdog};
 use crate::pool::Lease;
+use crate::tls::MemberStream;
 
 /// How often a long exchange looks whether its member's drain time is over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +37,9 @@ pub(super) struct OverHttp1 {
     client: Arc<Client>,
     lease: Lease,
     /// Gone once it is kept for the next request.
-    stream: Option<TcpStream>,
+    stream: Option<MemberStream>,
+    /// The hold on its descriptor.
+    hold: Option<Extra>,
     input: Buffer,
     upload: Upload,
     decoder: Decoder,
@@ -83,7 +86,7 @@ impl OverHttp1 {
     pub(super) fn new(
         client: Arc<Client>,
         lease: Lease,
-        stream: TcpStream,
+        (stream, hold): (MemberStream, Option<Extra>),
         head: Vec<u8>,
         content: RequestContent,
         framing: Framing,
@@ -94,6 +97,7 @@ impl OverHttp1 {
             client,
             lease,
             stream: Some(stream),
+            hold,
             input: Buffer::default(),
             upload: Upload {
                 content: (!content.is_empty()).then_some(content),
@@ -151,6 +155,7 @@ impl OverHttp1 {
                         let response = (facts.status >= 200).then(|| head.to_response());
                         self.input.consume(facts.length);
                         if let Some(response) = response {
+                            self.lease.answered(facts.status);
                             self.decoder = Decoder::new(facts.framing);
                             self.keep = facts.keep_alive;
                             self.finish();
@@ -222,6 +227,7 @@ impl OverHttp1 {
                 Poll::Ready(Ok(0)) if self.decoder.may_end() => {
                     self.ending = false;
                     self.stream = None;
+                    self.hold = None;
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(0) | Err(_)) => {
@@ -240,7 +246,10 @@ impl OverHttp1 {
         }
         self.count();
         let keep = self.keep && self.upload.is_done() && self.input.is_empty();
-        if let Some(stream) = self.stream.take()
+        let stream = self.stream.take();
+        // One that is kept has a hold of its own.
+        self.hold = None;
+        if let Some(stream) = stream
             && keep
         {
             self.client.keep(self.lease.address(), stream);
@@ -329,7 +338,7 @@ impl Upload {
     /// Sends all that can be sent at present. Fails only because of the client.
     fn poll(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut MemberStream,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), BodyFailed>> {
         loop {
@@ -379,7 +388,7 @@ impl Upload {
 
     fn poll_write(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut MemberStream,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
         loop {

@@ -1,21 +1,28 @@
 //! The body of a response to an HTTP/2 client, wherever it comes from.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
 use super::Busy;
 use super::over_http1::OverHttp1;
+use super::pace::{Pace, Paced};
 use crate::http::content::BodyFailed;
 use crate::http::over_http2::OverHttp2;
+
+/// Bytes of a response after which it does not end before the client has taken them: until then,
+/// its stream can be reset. A client of ordinary windows takes fewer without being asked again.
+const HELD_BACK: u64 = 64 * 1024;
 
 /// A body, and the word that its request is still under way.
 #[derive(Debug)]
 pub(super) struct ResponseBody {
     source: Source,
-    _busy: Busy,
+    pace: Arc<Pace>,
+    busy: Busy,
 }
 
 /// Where a body comes from.
@@ -33,17 +40,13 @@ impl ResponseBody {
     pub(super) fn new(source: Source, busy: Busy) -> Self {
         Self {
             source,
-            _busy: busy,
+            pace: Pace::current(),
+            busy,
         }
     }
-}
 
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = BodyFailed;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+    fn poll_source(
+        &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         match &mut self.source {
@@ -55,12 +58,51 @@ impl Body for ResponseBody {
             Source::Http2(body) => Pin::new(body).poll_frame(context),
         }
     }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // Then nothing asks for the next frame.
+        if self.is_end_stream() {
+            self.busy.record.ends_well();
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Paced;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
+        let this = &mut *self;
+        if let Some(frame) = ready!(this.poll_source(context)) {
+            match &frame {
+                Ok(frame) => {
+                    let length = frame.data_ref().map_or(0, Bytes::len);
+                    this.busy.record.passed(0, length as u64);
+                }
+                Err(failed) => this.busy.record.ends(failed.as_str()),
+            }
+            let pace = &this.pace;
+            let frame = frame.map(|frame| frame.map_data(|bytes| pace.hand_over(bytes)));
+            return Poll::Ready(Some(frame));
+        }
+        if this.pace.total() >= HELD_BACK {
+            ready!(this.pace.poll_sent(context));
+        }
+        this.busy.record.ends_well();
+        Poll::Ready(None)
+    }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
+        let ends = match &self.source {
             Source::Text(text) => text.is_empty(),
             Source::Http1(body) => body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
-        }
+        };
+        ends && self.pace.total() < HELD_BACK
     }
 }

@@ -1,22 +1,30 @@
-//! HTTP/2 connections to members (prior knowledge, RFC 9113 section 3.3): one per member, shared by many
-//! requests. Never sends a request itself.
+//! HTTP/2 connections to members (prior knowledge, RFC 9113 section 3.3), each shared by as many
+//! requests as the member allows and one connection serves well; further ones are made for more.
+//! Never sends a request itself.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use landfall_model::listener::ProxyProtocol;
-use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::sync::{Notify, OnceCell};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use super::MAX_IDLE_TIME;
+use crate::budget::Extra;
+use crate::dial;
 use crate::http::content::RequestContent;
-use crate::http::spawner::Spawner;
 use crate::inbound::Inbound;
+use crate::tls::{Inside, TowardMembers};
 
 /// A connection that carries requests is asked for a sign of life this often, so that a member that
 /// vanished does not hold them until their own time-outs.
@@ -25,11 +33,18 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long that sign may take.
 const PING_WITHIN: Duration = Duration::from_secs(10);
 
-/// Bytes that one response may be ahead of its client.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// Requests that one connection carries at once, if the member allows as many.
+const MAX_REQUESTS: usize = 64;
 
-/// The same for all responses of a connection together.
-const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
+/// Connections to one member. A bound on descriptors, not a target.
+const MAX_LINKS: usize = 256;
+
+/// Bytes that one response may be ahead of its client.
+const STREAM_WINDOW: u32 = 128 * 1024;
+
+/// The same for all responses of a connection together: there is room for each, so that clients
+/// that do not read hold up no others.
+const CONNECTION_WINDOW: u32 = MAX_REQUESTS as u32 * STREAM_WINDOW;
 
 /// Bytes of one request's body that may wait to be sent.
 const SEND_BUFFER: usize = 128 * 1024;
@@ -37,67 +52,157 @@ const SEND_BUFFER: usize = 128 * 1024;
 /// Connections by member.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Links {
-    cells: Mutex<HashMap<SocketAddr, Arc<OnceCell<Link>>>>,
+    lists: Mutex<HashMap<SocketAddr, Vec<Arc<Cell>>>>,
 }
 
-/// One connection. Lives as long as anybody holds it.
-#[derive(Clone, Debug)]
+/// A place for a request on one connection, held until the response is over.
+#[derive(Debug)]
 pub(in crate::http) struct Link {
     sender: SendRequest<RequestContent>,
-    _driver: Arc<AbortOnDropHandle<()>>,
+    place: Place,
+}
+
+/// Why there is no connection for a request.
+#[derive(Debug)]
+pub(in crate::http) enum NoLink {
+    /// The member could not be reached.
+    Failed(io::Error),
+    /// There are as many as there may be, and all are in use.
+    Full,
+    /// The Service has its share of descriptors.
+    Share,
+}
+
+/// One connection, or the try to make it.
+#[derive(Debug)]
+struct Cell {
+    /// How its connection is secured.
+    tls: Option<Arc<TowardMembers>>,
+    opened: OnceCell<Connection>,
+    /// Requests that hold a place, and how many may.
+    taken: AtomicUsize,
+    places: AtomicUsize,
+    /// When the last place was given back.
+    idle_since: Mutex<Instant>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<RequestContent>,
+    _driver: AbortOnDropHandle<()>,
+    _hold: Option<Extra>,
+}
+
+#[derive(Debug)]
+struct Place(Arc<Cell>);
+
+/// Runs the tasks of one connection, and tells whenever one has moved until the member's settings
+/// are there: nothing else does.
+#[derive(Clone, Debug)]
+struct Carrier {
+    tasks: TaskTracker,
+    moved: Arc<Notify>,
+    opening: Arc<AtomicBool>,
 }
 
 // === impl Links ===
 
 impl Links {
-    /// The connection to a member, made now if there is none. However many ask at the same time, one is
-    /// made.
+    /// A place on a connection to a member, which is made now if there is none with a free place.
+    /// However many ask at the same time, no more are made than are needed. `hold` is asked for the
+    /// descriptor of a new one.
     pub(in crate::http) async fn get(
         &self,
         member: SocketAddr,
         within: Duration,
         introduce: Option<ProxyProtocol>,
+        tls: Option<&Arc<TowardMembers>>,
         inbound: &Inbound,
-    ) -> io::Result<Link> {
-        let cell = self.cell(member);
-        let link = cell.get_or_try_init(|| connect(member, within, introduce, inbound));
-        // Whoever waits for another's try must not then wait for as many tries as there are others.
-        match timeout(within, link).await {
-            Ok(link) => link.cloned(),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        hold: impl Fn() -> Result<Option<Extra>, NoLink>,
+    ) -> Result<Link, NoLink> {
+        let deadline = Instant::now() + within;
+        loop {
+            let place = self.reserve(member, tls).ok_or(NoLink::Full)?;
+            let cell = place.0.clone();
+            let connect = || async {
+                let hold = hold()?;
+                let connected = connect(member, within, introduce, inbound, &cell).await;
+                let (sender, driver) = connected.map_err(NoLink::Failed)?;
+                Ok(Connection {
+                    sender,
+                    _driver: driver,
+                    _hold: hold,
+                })
+            };
+            // One that waits for another's try must not then wait for as many as there are.
+            match timeout_at(deadline, cell.opened.get_or_try_init(connect)).await {
+                // The member may allow fewer requests than wait for the connection by now.
+                Ok(Ok(_)) if !place.fits() => {}
+                Ok(Ok(connection)) => {
+                    return Ok(Link {
+                        sender: connection.sender.clone(),
+                        place,
+                    });
+                }
+                Ok(Err(why)) => return Err(why),
+                Err(_) => return Err(NoLink::Failed(io::ErrorKind::TimedOut.into())),
+            }
         }
     }
 
-    /// Forgets connections that have ended and those to members that are not `usable`; requests under
-    /// way go on. Tells whether any are left.
+    /// Forgets connections that have ended, that no request has used for a while, and those to
+    /// members that are not `usable`; requests under way go on. Tells whether any are left.
     pub(in crate::http) fn sweep(&self, usable: impl Fn(SocketAddr) -> bool) -> bool {
-        let mut cells = self.cells();
-        cells.retain(|&member, cell| usable(member) && !is_over(cell));
-        !cells.is_empty()
+        let now = Instant::now();
+        let mut lists = self.lists();
+        lists.retain(|&member, cells| {
+            let usable = usable(member);
+            cells.retain(|cell| usable && !cell.is_over() && cell.idle_time(now) < MAX_IDLE_TIME);
+            !cells.is_empty()
+        });
+        !lists.is_empty()
+    }
+
+    /// Forgets connections that carry nothing at present. Returns whether there were any.
+    pub(in crate::http) fn close_idle(&self) -> bool {
+        let mut closed = false;
+        for cells in self.lists().values_mut() {
+            let before = cells.len();
+            cells.retain(|cell| cell.taken.load(Ordering::Relaxed) > 0);
+            closed |= cells.len() < before;
+        }
+        closed
     }
 
     /// Forgets everything; requests under way go on.
     pub(in crate::http) fn clear(&self) {
-        self.cells().clear();
+        self.lists().clear();
     }
 
-    fn cell(&self, member: SocketAddr) -> Arc<OnceCell<Link>> {
-        let mut cells = self.cells();
-        let cell = cells.entry(member).or_default();
-        if is_over(cell) {
-            *cell = Arc::default();
+    /// The first free place, so that connections that are not needed come to rest.
+    fn reserve(&self, member: SocketAddr, tls: Option<&Arc<TowardMembers>>) -> Option<Place> {
+        let mut lists = self.lists();
+        let cells = lists.entry(member).or_default();
+        cells.retain(|cell| !cell.is_over());
+        if let Some(place) = cells
+            .iter()
+            .filter(|it| it.is_by(tls))
+            .find_map(Cell::enter)
+        {
+            return Some(place);
         }
-        cell.clone()
+        if cells.len() >= MAX_LINKS {
+            return None;
+        }
+        let cell = Arc::new(Cell::new(tls.cloned()));
+        cells.push(cell.clone());
+        cell.enter()
     }
 
-    fn cells(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<OnceCell<Link>>>> {
+    fn lists(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<Arc<Cell>>>> {
         // Each operation leaves the map valid at every step.
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_over(cell: &OnceCell<Link>) -> bool {
-    cell.get().is_some_and(|link| link.sender.is_closed())
 }
 
 // === impl Link ===
@@ -107,6 +212,119 @@ impl Link {
     pub(in crate::http) fn sender(&self) -> SendRequest<RequestContent> {
         self.sender.clone()
     }
+
+    /// Whether the connection is over TLS.
+    pub(in crate::http) fn is_secure(&self) -> bool {
+        self.place.0.tls.is_some()
+    }
+}
+
+// === impl Cell ===
+
+impl Cell {
+    /// Whether it was made as connections are to be made now.
+    fn is_by(&self, tls: Option<&Arc<TowardMembers>>) -> bool {
+        match (&self.tls, tls) {
+            (None, None) => true,
+            (Some(mine), Some(tls)) => Arc::ptr_eq(mine, tls),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    fn new(tls: Option<Arc<TowardMembers>>) -> Self {
+        Self {
+            tls,
+            opened: OnceCell::new(),
+            taken: AtomicUsize::new(0),
+            places: AtomicUsize::new(MAX_REQUESTS),
+            idle_since: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn enter(self: &Arc<Self>) -> Option<Place> {
+        let places = self.places.load(Ordering::Relaxed);
+        let enter = |taken| (taken < places).then_some(taken + 1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let entered = self.taken.fetch_update(set, fetch, enter);
+        entered.ok().map(|_| Place(self.clone()))
+    }
+
+    /// Takes no more requests at once than the member does.
+    fn allow(&self, places: usize) {
+        self.places
+            .store(places.min(MAX_REQUESTS), Ordering::Relaxed);
+    }
+
+    /// Whether the connection has ended, or its making has failed.
+    fn is_over(&self) -> bool {
+        match self.opened.get() {
+            Some(connection) => connection.sender.is_closed(),
+            None => self.taken.load(Ordering::Relaxed) == 0,
+        }
+    }
+
+    /// How long it has carried nothing.
+    fn idle_time(&self, now: Instant) -> Duration {
+        if self.taken.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        now.duration_since(*self.idle_since())
+    }
+
+    fn idle_since(&self) -> MutexGuard<'_, Instant> {
+        self.idle_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Whether the connection carries no more requests than it may.
+    fn fits(&self) -> bool {
+        self.0.taken.load(Ordering::Relaxed) <= self.0.places.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.0.taken.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.0.idle_since() = Instant::now();
+        }
+    }
+}
+
+// === impl Carrier ===
+
+impl Carrier {
+    fn new() -> Self {
+        Self {
+            tasks: TaskTracker::new(),
+            moved: Arc::default(),
+            opening: Arc::new(AtomicBool::new(true)),
+        }
+    }
+}
+
+impl<F> Executor<F> for Carrier
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        let (moved, opening) = (self.moved.clone(), self.opening.clone());
+        self.tasks.spawn(async move {
+            let mut task = pin!(task);
+            poll_fn(|context| {
+                let polled = task.as_mut().poll(context);
+                if opening.load(Ordering::Relaxed) {
+                    moved.notify_one();
+                }
+                polled
+            })
+            .await;
+        });
+    }
 }
 
 async fn connect(
@@ -114,29 +332,56 @@ async fn connect(
     within: Duration,
     introduce: Option<ProxyProtocol>,
     inbound: &Inbound,
-) -> io::Result<Link> {
-    let stream = super::connect(member, within, introduce, inbound).await?;
-    let streams = TaskTracker::new();
-    let (sender, connection) = Builder::new(Spawner::new(streams.clone()))
+    cell: &Arc<Cell>,
+) -> io::Result<(SendRequest<RequestContent>, AbortOnDropHandle<()>)> {
+    let tls = (cell.tls.as_ref(), Inside::Http2);
+    let stream = dial::reach(member, within, introduce, tls, inbound).await?;
+    let carrier = Carrier::new();
+    let tasks = carrier.tasks.clone();
+    let (sender, mut connection) = Builder::new(carrier.clone())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_WITHIN)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        // No request goes out before the member has said how many it takes.
+        .initial_max_send_streams(0)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(crate::http::MAX_HEAD as u32)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
+    let places = loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                let closed = |()| io::ErrorKind::UnexpectedEof.into();
+                return Err(ended.map_or_else(io::Error::other, closed));
+            }
+            () = carrier.moved.notified() => {}
+        }
+        match connection.current_max_send_streams() {
+            0 => {}
+            places => break places,
+        }
+    };
+    carrier.opening.store(false, Ordering::Relaxed);
+    cell.allow(places);
+    let of = Arc::downgrade(cell);
     let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let ended = poll_fn(|context| {
+            let polled = Pin::new(&mut connection).poll(context);
+            if let Some(cell) = of.upgrade() {
+                cell.allow(connection.current_max_send_streams());
+            }
+            polled
+        });
+        if let Err(error) = ended.await {
             tracing::debug!(%member, %error, "HTTP/2 connection to a member ended");
         }
-        streams.close();
-        streams.wait().await;
+        drop(connection);
+        tasks.close();
+        tasks.wait().await;
     });
-    Ok(Link {
-        sender,
-        _driver: Arc::new(AbortOnDropHandle::new(driver)),
-    })
+    Ok((sender, AbortOnDropHandle::new(driver)))
 }

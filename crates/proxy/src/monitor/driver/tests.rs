@@ -103,7 +103,7 @@ impl Scene {
         };
         let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
         let stop = CancellationToken::new();
-        let monitors = Monitors::new(Handle::current(), stop.clone());
+        let monitors = Monitors::new(Handle::current(), stop.clone(), 8);
         monitors.watch(listener.clone());
         Self {
             listener,
@@ -111,6 +111,21 @@ impl Scene {
             monitors,
             stop,
         }
+    }
+
+    /// A listener of another Service, checked by the same monitors.
+    fn beside(&self, uid: &str, listener: &Listener) -> Arc<ListenerState> {
+        let mut id = self.listener.id();
+        id.key.port = NonZeroU16::MAX;
+        let config = ListenerConfig::new(id, listener).unwrap();
+        let owner = Owner {
+            uid: Uid::new(uid),
+            service: ServiceKey::new("other", "web"),
+        };
+        let (sender, _) = watch::channel(0);
+        let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
+        self.monitors.watch(listener.clone());
+        listener
     }
 
     fn apply(&self, listener: &Listener) {
@@ -388,4 +403,78 @@ async fn members_of_http2_are_asked_over_http2() {
             members[0].2 == "the answer is not HTTP/2"
         })
         .await;
+}
+
+#[tokio::test]
+async fn checks_that_never_end_do_not_hold_up_those_of_another_service() {
+    let everywhere = tokio::net::TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
+    let port = everywhere.local_addr().unwrap().port();
+    let endless: Vec<_> = (1..60)
+        .map(|last| SocketAddr::from(([127, 0, 0, last], port)))
+        .collect();
+    let monitor = Monitor {
+        timeout: Duration::from_secs(3600),
+        ..http("/")
+    };
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(monitor), &endless));
+    // All places that the Service may have are taken once so many were connected to.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(everywhere.accept().await.unwrap());
+    }
+    let good = Backend::start(200);
+    let other = scene.beside(
+        "uid-of-other/web",
+        &configuration(Protocol::Tcp, Some(http("/")), &[good.address]),
+    );
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while other.pool().status()[0].health != Health::Up {
+        assert!(Instant::now() < deadline, "not checked");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A member that answers only what a PROXY header comes ahead of. Returns what it got first.
+fn strict() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut got = Vec::new();
+            while !got.ends_with(b"close\r\n\r\n") {
+                let mut room = [0; 1024];
+                match stream.read(&mut room) {
+                    Ok(count) if count > 0 => got.extend_from_slice(&room[..count]),
+                    _ => break,
+                }
+            }
+            if got.starts_with(b"PROXY ") || got.starts_with(b"\r\n\r\n\0") {
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+            let _ = sender.send(got);
+        }
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn members_that_expect_a_proxy_header_get_one_from_monitors() {
+    use landfall_model::listener::ProxyProtocol;
+
+    let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    let versions = [
+        (ProxyProtocol::V1, &b"PROXY UNKNOWN\r\n"[..]),
+        (ProxyProtocol::V2, &local[..]),
+    ];
+    for (version, header) in versions {
+        let (address, heard) = strict();
+        let mut config = configuration(Protocol::Tcp, Some(http("/")), &[address]);
+        config.pool.proxy_protocol = Some(version);
+        let scene = Scene::start(&config);
+        scene.until_health(&[Health::Up]).await;
+        let expected = [header, b"GET / HTTP/1.1\r\n"].concat();
+        assert!(heard.recv().unwrap().starts_with(&expected), "{version:?}");
+    }
 }

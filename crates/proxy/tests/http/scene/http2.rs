@@ -156,6 +156,17 @@ impl Http2Server {
     where
         F: Future<Output = Response<TestBody>> + Send + 'static,
     {
+        Self::start_allowing(None, serve).await
+    }
+
+    /// The same, with so many requests at once on each connection.
+    pub async fn start_allowing<F>(
+        allowed: Option<u32>,
+        serve: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Response<TestBody>> + Send + 'static,
+    {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -173,7 +184,12 @@ impl Http2Server {
                     async move { Ok::<_, Infallible>(answer.await) }
                 });
                 serving.spawn(async move {
-                    let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    let mut builder =
+                        hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    if let Some(allowed) = allowed {
+                        builder.max_concurrent_streams(allowed);
+                    }
+                    let _ = builder
                         .auto_date_header(false)
                         .serve_connection(TokioIo::new(stream), service)
                         .await;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Http, Listener, Member, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
+use landfall_proxy::access_log::AccessLog;
 use landfall_proxy::{Applied, ListenError, ListenerId, ListenerState, Owner, Proxy, ProxyConfig};
 
 pub use self::client::{Client, Response};
@@ -34,6 +35,7 @@ pub const EVERYTHING: Http = Http {
     forwarded_proto: true,
     forwarded_port: true,
     member_http2: false,
+    trusted_hops: None,
 };
 
 impl Scene {
@@ -44,10 +46,21 @@ impl Scene {
 
     /// A listener with options.
     pub async fn start_with(members: &[SocketAddr], change: impl FnOnce(&mut Listener)) -> Self {
+        Self::start_logging(None, members, change).await
+    }
+
+    /// A listener with options and an access log.
+    pub async fn start_logging(
+        access_log: Option<Arc<AccessLog>>,
+        members: &[SocketAddr],
+        change: impl FnOnce(&mut Listener),
+    ) -> Self {
         let config = ProxyConfig {
+            files: None,
             workers: NonZeroUsize::new(1),
             flows_per_worker: NonZeroUsize::new(1),
             beside: false,
+            access_log,
         };
         let proxy = Proxy::start(config).unwrap();
         let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);

@@ -10,12 +10,14 @@ const NOTHING: Http = Http {
     forwarded_proto: false,
     forwarded_port: false,
     member_http2: false,
+    trusted_hops: None,
 };
 const EVERYTHING: Http = Http {
     forwarded_for: true,
     forwarded_proto: true,
     forwarded_port: true,
     member_http2: false,
+    trusted_hops: None,
 };
 
 fn forwarding(http: Http) -> Forwarding {
@@ -154,6 +156,37 @@ fn targets_are_taken_in_the_forms_that_a_gateway_meets() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn a_target_with_a_fragment_is_refused() {
+    for target in ["/a#b", "/#", "/a?b#c", "http://a/b#c", "http://a#/", "*#"] {
+        for method in ["GET", "OPTIONS"] {
+            assert_eq!(
+                refused(&format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n")),
+                Refusal::Malformed("the request target is broken"),
+                "{method} {target}"
+            );
+        }
+    }
+}
+
+#[test]
+fn connection_names_no_more_fields_than_can_be_looked_for() {
+    let head = |options: usize| {
+        let options: Vec<_> = (0..options).map(|number| format!("x-{number}")).collect();
+        format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\nConnection: {}\r\nX-31: 1\r\n\r\n",
+            ", ".repeat(2000),
+            options.join(",")
+        )
+    };
+    let (_, out) = request(NOTHING, &head(32)).unwrap();
+    assert_eq!(out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(
+        refused(&head(33)),
+        Refusal::Malformed("the Connection field has too many options")
+    );
 }
 
 #[test]
@@ -346,6 +379,25 @@ fn a_request_for_an_http2_member_has_its_host_in_the_authority() {
             "x-kept: 1",
         ]
     );
+}
+
+#[test]
+fn what_others_said_of_the_client_reaches_an_http2_member_once() {
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+    for (http, wanted) in [(NOTHING, "192.0.2.1"), (EVERYTHING, "192.0.2.1, 192.0.2.7")] {
+        let mut room = Room::new();
+        let head = RequestHead::read(head, &mut room).unwrap().unwrap();
+        let client = "192.0.2.7:5000".parse().unwrap();
+        let request = head
+            .to_http2(&Forwarding::new(http, client, false, 80))
+            .unwrap();
+        let values: Vec<_> = request
+            .headers()
+            .get_all("x-forwarded-for")
+            .iter()
+            .collect();
+        assert_eq!(values, [wanted]);
+    }
 }
 
 #[test]

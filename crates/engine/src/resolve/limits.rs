@@ -1,0 +1,97 @@
+//! How much one Service may ask for. A version that asks for more is refused; one that was accepted
+//! earlier, under other limits, is served as it was.
+
+use std::collections::BTreeSet;
+
+use landfall_model::dialect::{Given, PortOptions, Reading};
+use landfall_model::{Code, Listener, Reason};
+
+use super::Scene;
+use super::findings::Findings;
+
+/// Judges what a Service asks for by itself.
+pub(super) fn judge(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+    if scene.previous {
+        return;
+    }
+    let limits = &scene.capabilities.limits;
+    let ports = scene.service.ports.len();
+    if ports > limits.ports_per_service {
+        let most = limits.ports_per_service;
+        findings.push(
+            Reason::error(
+                Code::LimitReached,
+                format!("the Service has {ports} ports, and may have {most}"),
+            )
+            .at("spec.ports")
+            .value(ports.to_string())
+            .remedy(
+                "spread the ports over several Services, which may share an address, or ask the \
+                 operator for a higher limits.portsPerService in landfall.yaml",
+            ),
+        );
+    }
+    let secrets: BTreeSet<_> = scene.options.secrets().collect();
+    if secrets.len() > limits.certificates_per_service {
+        let (named, most) = (secrets.len(), limits.certificates_per_service);
+        let reason = Reason::error(
+            Code::LimitReached,
+            format!("the Service names {named} Secrets with certificates, and may name {most}"),
+        )
+        .remedy(
+            "name fewer, such as a certificate for several names, or ask the operator for a higher \
+             limits.certificatesPerService in landfall.yaml",
+        );
+        let place = reading.given.iter().find(|it| it.option == "tls-secret");
+        let annotation = place.map_or("", |given| given.annotation.as_str());
+        findings.push(findings.at(reason, annotation));
+    }
+}
+
+/// Bounds the members of all listeners together. Of an annotation, more are an error; of
+/// EndpointSlices, those beyond the share of a port are left out.
+pub(super) fn bound_members(
+    scene: &Scene<'_>,
+    listeners: &mut [Listener],
+    findings: &mut Findings<'_>,
+) {
+    let most = scene.capabilities.limits.members_per_service;
+    let count: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
+    if count <= most {
+        return;
+    }
+    let remedy = "let fewer endpoints serve, or ask the operator for a higher \
+                  limits.membersPerService in landfall.yaml";
+    if let Some(given) = named(&scene.options.common, scene)
+        && !scene.previous
+    {
+        let reason = Reason::error(
+            Code::LimitReached,
+            format!("the ports of the Service have {count} members, and may have {most}"),
+        )
+        .remedy(remedy);
+        findings.push(findings.at(reason, &given));
+        return;
+    }
+    let share = (most / listeners.len().max(1)).max(1);
+    for listener in &mut *listeners {
+        listener.pool.members.truncate(share);
+    }
+    let left: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
+    let reason = Reason::warning(
+        Code::LimitReached,
+        format!(
+            "of {count} members of all ports {} are left out: a Service may have {most}",
+            count - left
+        ),
+    );
+    findings.push(reason.remedy(remedy));
+}
+
+/// The annotation that names members, if one does.
+fn named(common: &PortOptions, scene: &Scene<'_>) -> Option<String> {
+    let annotation = |given: &Option<Given<_>>| given.as_ref().map(|it| it.annotation.clone());
+    let mut ports = scene.service.ports.iter();
+    annotation(&common.endpoints)
+        .or_else(|| ports.find_map(|port| annotation(&scene.options.own(port).endpoints)))
+}

@@ -1,0 +1,157 @@
+//! Members that may be none.
+
+use std::sync::Arc;
+
+use landfall_model::Member;
+use landfall_model::reach::{MemberRules, Setting};
+use landfall_model::rows::PoolRow;
+use landfall_testkit::slice;
+
+use super::*;
+
+const ENDPOINTS: &str = "landfall.dev/endpoints";
+
+fn in_cluster(annotations: &[&str]) -> Capabilities {
+    let listed = annotations.iter().map(|text| text.parse().unwrap());
+    Capabilities {
+        members: MemberRules {
+            setting: Setting::Cluster,
+            annotations: (!annotations.is_empty()).then(|| listed.collect()),
+            ..MemberRules::default()
+        },
+        ..one_machine()
+    }
+}
+
+fn pool(name: &str, addresses: &[&str]) -> Fact {
+    Fact::Pool(Arc::new(PoolRow {
+        name: name.to_owned(),
+        addresses: addresses.iter().map(|&text| text.to_owned()).collect(),
+        auto_assign: true,
+        ..PoolRow::default()
+    }))
+}
+
+fn with_pool(mut world: World) -> World {
+    world.apply(pool("public", &["192.0.2.0/29", "192.0.2.20-192.0.2.30"]));
+    assert_eq!(world.settle_pools(None), []);
+    world
+}
+
+fn members(intent: &Intent) -> Vec<String> {
+    let wish = intent.load_balancer.as_ref().unwrap();
+    let members = wish.listeners[0].pool.members.iter();
+    members
+        .map(|member: &Member| member.address.to_string())
+        .collect()
+}
+
+fn of_code(reasons: &[Reason]) -> Vec<&Reason> {
+    let found = reasons
+        .iter()
+        .filter(|it| it.code == Code::MemberNotAllowed);
+    found.collect()
+}
+
+#[test]
+fn in_a_cluster_an_annotation_names_no_members_unless_the_operator_lets_it() {
+    let service = || web().annotated(ENDPOINTS, "10.1.0.1:80");
+    let refused = resolve(&service().row(), &World::default(), &in_cluster(&[])).unwrap_err();
+    let expected = Reason::error(
+        Code::MemberNotAllowed,
+        "10.1.0.1 is named by an annotation, and annotations of a cluster name no members unless \
+         its operator lets them",
+    )
+    .at_annotation(ENDPOINTS)
+    .value("10.1.0.1:80")
+    .remedy(
+        "use a selector or EndpointSlices, or ask the operator for members.annotations of the \
+         instance in landfall.yaml",
+    );
+    assert_eq!(of_code(&refused), [&expected]);
+
+    let allowed = in_cluster(&["10.1.0.0/16"]);
+    let intent = resolve(&service().row(), &World::default(), &allowed).unwrap();
+    assert_eq!(members(&intent), ["10.1.0.1:80"]);
+    let outside = web().annotated(ENDPOINTS, "10.1.0.1:80, 10.2.0.1:80, 10.2.0.2:80");
+    let refused = resolve(&outside.row(), &World::default(), &allowed).unwrap_err();
+    assert_eq!(
+        of_code(&refused)[0].message,
+        "10.2.0.1 is in none of the prefixes that the operator lets be members, and 1 more \
+         addresses can't be members either"
+    );
+}
+
+#[test]
+fn a_service_that_points_at_an_address_of_a_pool_is_refused() {
+    let world = with_pool(World::default());
+    for target in ["192.0.2.1:80", "192.0.2.25:443", "[::ffff:192.0.2.25]:443"] {
+        let service = web().annotated(ENDPOINTS, target);
+        let refused = resolve(&service.row(), &world, &one_machine()).unwrap_err();
+        assert_eq!(of_code(&refused).len(), 1, "{target}: {refused:?}");
+        assert_eq!(refused[0].severity, Severity::Error);
+    }
+    let beside = web().annotated(ENDPOINTS, "192.0.2.9:80, 127.0.0.1:81");
+    let intent = resolve(&beside.row(), &world, &one_machine()).unwrap();
+    assert_eq!(members(&intent), ["127.0.0.1:81", "192.0.2.9:80"]);
+}
+
+#[test]
+fn an_endpoint_of_a_slice_that_may_be_no_member_is_left_out_and_the_others_serve() {
+    let world = with_pool(slices([slice("web")
+        .port("", 8080)
+        .ready("169.254.169.254")
+        .ready("127.0.0.1")
+        .ready("192.0.2.1")
+        .ready("10.0.0.1")]));
+    let intent = resolve(&web().row(), &world, &in_cluster(&[])).unwrap();
+    assert_eq!(members(&intent), ["10.0.0.1:8080"]);
+    let told = of_code(&intent.remarks);
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].severity, Severity::Warning);
+    assert_eq!(
+        told[0].message,
+        "127.0.0.1 is a loopback address, which no member may have, and 2 more addresses can't be \
+         members either"
+    );
+    let left_out = intent.load_balancer.unwrap().left_out;
+    let left_out: Vec<(&str, Code)> = left_out
+        .iter()
+        .map(|it| (it.endpoint.as_str(), it.reason.code))
+        .collect();
+    let barred = ["127.0.0.1", "169.254.169.254", "192.0.2.1"];
+    assert_eq!(left_out, barred.map(|it| (it, Code::MemberNotAllowed)));
+    // On one machine, loopback is where members are.
+    let intent = resolve(&web().row(), &world, &one_machine()).unwrap();
+    assert_eq!(members(&intent), ["10.0.0.1:8080", "127.0.0.1:8080"]);
+}
+
+#[test]
+fn a_version_that_was_accepted_earlier_is_served_without_what_may_be_no_member_any_more() {
+    let world = with_pool(World::default());
+    let service = web()
+        .annotated(ENDPOINTS, "192.0.2.1:80, 10.0.0.1:80")
+        .row();
+    assert!(resolve(&service, &world, &one_machine()).is_err());
+    let intent = resolve_previous(&service, &[], &world, &one_machine()).unwrap();
+    assert_eq!(members(&intent), ["10.0.0.1:80"]);
+    assert_eq!(of_code(&intent.remarks)[0].severity, Severity::Warning);
+}
+
+#[test]
+fn addresses_of_a_pool_that_can_not_be_read_any_more_stay_ours() {
+    let mut world = with_pool(World::default());
+    let old: std::net::IpAddr = "192.0.2.25".parse().unwrap();
+    world.apply(pool("public", &["192.0.2.0/29", "192.0.2.20-192.0.2.3x"]));
+    world.settle_pools(None);
+    assert!(world.in_a_pool(old));
+    world.apply(pool("public", &["198.51.100.0/29"]));
+    world.settle_pools(None);
+    assert!(!world.in_a_pool(old));
+    let new: std::net::IpAddr = "198.51.100.1".parse().unwrap();
+    assert!(world.in_a_pool(new));
+    // Without any pool, Services keep what they have.
+    world.apply(Fact::PoolGone("public".to_owned()));
+    world.settle_pools(None);
+    assert!(world.in_a_pool(new));
+}

@@ -1,0 +1,505 @@
+//! Two tenants of one cluster: everything that one can write, against everything that the other
+//! relies on.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, DEADLINE, LOOK, address, condition, only, without_annotations};
+use crate::network::{Range, inside};
+use crate::replica::Replica;
+use crate::traffic::{Backend, answered_by, ask, http};
+
+/// What the victim keeps to itself.
+const SECRETS: [&str; 3] = ["s3cret-key", "victim-web", "app=vault"];
+
+/// What keeps annotations from tenants.
+const POLICY: &str = include_str!("../../../../deploy/admission.yaml");
+
+/// How long an edit of the victim may take.
+const EDIT: Duration = Duration::from_secs(2);
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
+/// A Service with its annotations, ports, and whatever else its spec has.
+fn service(name: &str, annotations: &[(&str, String)], ports: &[u16], spec: &str) -> String {
+    let mut text = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    \
+         example.org/of: test\n"
+    );
+    for (key, value) in annotations {
+        let _ = writeln!(text, "    {key}: {value:?}");
+    }
+    let _ = write!(text, "spec:\n  type: LoadBalancer\n{spec}  ports:\n");
+    for port in ports {
+        let _ = writeln!(text, "  - {{name: p{port}, port: {port}}}");
+    }
+    text
+}
+
+fn slice(service: &str, port: u16, addresses: &[&str]) -> String {
+    let mut text = format!(
+        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
+         name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n\
+         ports: [{{name: p{port}, port: 8000}}]\nendpoints:\n"
+    );
+    for address in addresses {
+        let _ = writeln!(text, "- {{addresses: [{address}]}}");
+    }
+    text
+}
+
+/// What the attacker writes: each of its means against each thing of the victim that it can name.
+fn attacks(held: &str, admin: SocketAddr) -> Vec<(String, String)> {
+    let own = |name: &str| format!("landfall.dev/{name}");
+    let mut attacks = Vec::new();
+    let targets = [
+        format!("{held}:8080"),
+        format!("[::ffff:{held}]:8080"),
+        "127.0.0.1:22".to_owned(),
+        "[::1]:22".to_owned(),
+        "169.254.169.254:80".to_owned(),
+        "10.77.0.11:8000".to_owned(),
+        admin.to_string(),
+    ];
+    for target in targets {
+        let annotations = [(own("endpoints"), target.clone())];
+        let annotations = annotations
+            .each_ref()
+            .map(|(key, value)| (key.as_str(), value.clone()));
+        let text = service("attack", &annotations, &[8080], "");
+        attacks.push((format!("endpoints {target}"), text));
+    }
+    for key in ["s3cret-key", "guess", ""] {
+        for port in [8080, 8081] {
+            for asks in [true, false] {
+                let (sharing, addresses) = (own("sharing-key"), own("addresses"));
+                let mut annotations = Vec::new();
+                if !key.is_empty() {
+                    annotations.push((sharing.as_str(), key.to_owned()));
+                }
+                if asks {
+                    annotations.push((addresses.as_str(), held.to_owned()));
+                }
+                let text = service(
+                    "attack",
+                    &annotations,
+                    &[port],
+                    "  selector: {app: vault}\n",
+                );
+                attacks.push((
+                    format!("share by {key:?}, port {port}, asking {asks}"),
+                    text,
+                ));
+            }
+        }
+    }
+    let field = format!("  loadBalancerIP: {held}\n");
+    attacks.push((
+        "loadBalancerIP".to_owned(),
+        service("attack", &[], &[8080], &field),
+    ));
+    for addresses in [
+        &[held][..],
+        &["10.77.200.1", "10.77.200.2"],
+        &["240.0.0.1"],
+        &["255.255.255.255"],
+    ] {
+        let text = [
+            service("attack", &[], &[8080], ""),
+            slice("attack", 8080, addresses),
+        ];
+        attacks.push((format!("slice {addresses:?}"), text.concat()));
+    }
+    let [there, back] = ["10.77.200.9", "10.77.200.10"];
+    let mut round = String::new();
+    for (name, own, other) in [("attack", there, back), ("back", back, there)] {
+        let addresses = [("landfall.dev/addresses", own.to_owned())];
+        round += &service(name, &addresses, &[8080], "");
+        round += &slice(name, 8080, &[other]);
+    }
+    attacks.push(("two Services that name each other".to_owned(), round));
+    let many: String = (0..60)
+        .map(|number| service(&format!("many-{number}"), &[], &[8080], ""))
+        .collect();
+    attacks.push(("60 Services".to_owned(), many));
+    for secret in ["victim-cert", "victim/victim-cert"] {
+        let annotations = [
+            (own("mode"), "tls".to_owned()),
+            (own("tls-secret"), secret.to_owned()),
+        ];
+        let annotations = annotations
+            .each_ref()
+            .map(|(key, value)| (key.as_str(), value.clone()));
+        let text = service("attack", &annotations, &[8080], "");
+        attacks.push((format!("the Secret {secret}"), text));
+    }
+    let ports: Vec<u16> = (20_000..20_900).collect();
+    attacks.push(("900 ports".to_owned(), service("attack", &[], &ports, "")));
+    let mut checks = String::new();
+    let monitor = [
+        (own("monitor"), "http".to_owned()),
+        (own("monitor-delay"), "1h".to_owned()),
+        (own("monitor-timeout"), "1h".to_owned()),
+    ];
+    let monitor = monitor
+        .each_ref()
+        .map(|(key, value)| (key.as_str(), value.clone()));
+    for number in 0..10 {
+        let name = format!("check-{number}");
+        checks += &service(&name, &monitor, &[8080], "");
+        checks += &slice(&name, 8080, &["10.77.0.11"]);
+    }
+    attacks.push(("endless checks".to_owned(), checks));
+    let secrets = (0..16).map(|port| {
+        let names: Vec<String> = (0..64).map(|name| format!("s-{port}-{name}")).collect();
+        (
+            own(&format!("tls-secret.p{}", 8000 + port)),
+            names.join(","),
+        )
+    });
+    let mode = (own("mode"), "tls".to_owned());
+    let secrets: Vec<(String, String)> = secrets.chain([mode]).collect();
+    let secrets: Vec<(&str, String)> = secrets
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    let ports: Vec<u16> = (8000..8016).collect();
+    attacks.push((
+        "1,024 Secrets".to_owned(),
+        service("attack", &secrets, &ports, ""),
+    ));
+    attacks
+}
+
+/// What is told in the attacker's namespace.
+async fn told(bed: &Bed) -> String {
+    let mut told = String::new();
+    for kind in ["services", "events.events.k8s.io"] {
+        let list = bed.run(&["get", kind, "-o", "json"]).await;
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        for item in list["items"].as_array().unwrap() {
+            let _ = writeln!(told, "{} {}", item["status"], item["note"]);
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
+    let test = "tenants::as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it";
+    if !inside(test).await {
+        return;
+    }
+    let bed = Bed::open("attacker").await;
+    let victim = bed.cluster.namespace("victim").await.unwrap();
+    let _one = Backend::start("one", at("10.77.0.11", 8000)).await;
+    let admin = Range::claim().admin(1);
+    let config = without_annotations("10.77.200.0/28");
+    let replica = Replica::alone(&bed, admin, &config).await;
+    let in_victim = async |arguments: &[&str], input: &str| {
+        let all = [&["-n", victim.as_str()], arguments].concat();
+        bed.kubectl().run_with(&all, input).await.unwrap()
+    };
+    let shared = [
+        ("landfall.dev/sharing-key", "s3cret-key".to_owned()),
+        ("landfall.dev/monitor", "tcp".to_owned()),
+        ("landfall.dev/monitor-delay", "500ms".to_owned()),
+        ("landfall.dev/monitor-timeout", "500ms".to_owned()),
+        ("landfall.dev/monitor-max-retries-down", "1".to_owned()),
+    ];
+    let web = service(
+        "victim-web",
+        &shared,
+        &[8080],
+        "  externalTrafficPolicy: Cluster\n",
+    );
+    let web = [
+        web,
+        slice("victim-web", 8080, &["10.77.0.11", "10.77.0.12"]),
+    ]
+    .concat();
+    in_victim(&["apply", "-f", "-"], &web).await;
+    let programmed = "--for=condition=landfall.dev/Programmed";
+    in_victim(
+        &["wait", "--timeout=60s", programmed, "service/victim-web"],
+        "",
+    )
+    .await;
+    let read = async || {
+        let json = in_victim(&["get", "service", "victim-web", "-o", "json"], "").await;
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()
+    };
+    let held = address(&read().await).unwrap().to_owned();
+    let mut port = 8080;
+    answered_by(at(&held, port), &["one"]).await;
+
+    for (what, manifest) in attacks(&held, admin) {
+        // What the API server refuses does no harm either.
+        let arguments = ["-n", bed.namespace.as_str(), "apply", "-f", "-"];
+        let _ = bed.kubectl().run_with(&arguments, &manifest).await;
+        settled(&bed, &what).await;
+        // Traffic, also while the attacker's clients are at work.
+        let ((), attacker) = tokio::join!(answered_by(at(&held, port), &["one"]), clients(&bed));
+        for answer in attacker {
+            assert_ne!(
+                answer, "one",
+                "{what}: the attacker's address leads to the victim"
+            );
+        }
+        // Health: a member that comes gets its turns, and one that dies no more of them.
+        let other = Backend::start("two", at("10.77.0.12", 8000)).await;
+        answered_by(at(&held, port), &["one", "two"]).await;
+        drop(other);
+        answered_by(at(&held, port), &["one"]).await;
+        // An edit: the port that clients use. What slows all edits down slows the third down, too.
+        let mut took = Vec::new();
+        while took.len() < 3 && took.iter().all(|took| *took >= EDIT) {
+            port = if port == 8080 { 9090 } else { 8080 };
+            let patch =
+                format!(r#"[{{"op": "replace", "path": "/spec/ports/0/port", "value": {port}}}]"#);
+            let began = Instant::now();
+            let edit = [
+                "patch",
+                "service",
+                "victim-web",
+                "--type=json",
+                "-p",
+                &patch,
+            ];
+            in_victim(&edit, "").await;
+            while ask(at(&held, port)).await.is_err() {
+                assert!(
+                    began.elapsed() < DEADLINE,
+                    "{what}: the edit is not followed"
+                );
+                tokio::time::sleep(LOOK).await;
+            }
+            took.push(began.elapsed());
+        }
+        assert!(
+            took.iter().any(|took| *took < EDIT),
+            "{what}: edits took {took:?}"
+        );
+        // Address and health.
+        assert_eq!(address(&read().await), Some(held.as_str()), "{what}");
+        assert_eq!(http(admin, "/healthz").await.unwrap().0, 200, "{what}");
+        // Secrecy.
+        let told = told(&bed).await;
+        for secret in SECRETS {
+            assert!(!told.contains(secret), "{what} tells {secret}: {told}");
+        }
+        let all = [
+            "delete",
+            "services,endpointslices",
+            "--all",
+            "--timeout=60s",
+        ];
+        bed.run(&all).await;
+    }
+    replica.stop().await;
+}
+
+/// A Service with a member, and with annotations that say what it asks for and, in our own words,
+/// that it holds an address and that a version of it was accepted.
+fn forging(name: &str, held: &str, class: &str, more: &[(&str, String)]) -> String {
+    let accepted = r#"{"annotations":{},"spec":{"type":"LoadBalancer","ports":[{"port":8080}]}}"#;
+    let annotations = [
+        ("landfall.dev/addresses", held.to_owned()),
+        ("landfall.dev/mode", "nonsense".to_owned()),
+        ("state.landfall.dev/addresses", held.to_owned()),
+        ("state.landfall.dev/accepted", accepted.to_owned()),
+    ];
+    service(name, &[&annotations, more].concat(), &[8080], class)
+}
+
+#[tokio::test]
+async fn annotations_in_our_own_words_take_no_address_neither_at_once_nor_after_a_restart() {
+    let bed = Bed::open("victim").await;
+    let attacker = bed.cluster.namespace("attacker").await.unwrap();
+    let apply = async |manifest: &str| {
+        let arguments = ["-n", attacker.as_str(), "apply", "-f", "-"];
+        bed.kubectl().run_with(&arguments, manifest).await.unwrap();
+    };
+    let range = Range::claim();
+    let _one = Backend::start("one", range.member(1)).await;
+    let config = only(&range.pool());
+    let members = ("landfall.dev/endpoints", range.member(1).to_string());
+    let replica = Replica::alone(&bed, range.admin(1), &config).await;
+
+    // Older than what it is after, and refused from the start.
+    let mode = [("landfall.dev/mode", "nonsense".to_owned())];
+    apply(&service("attack", &mode, &[8080], "")).await;
+    bed.apply(&service("web", std::slice::from_ref(&members), &[8080], ""))
+        .await;
+    bed.programmed(&["web"]).await;
+    let held = address(&bed.service("web").await).unwrap().to_owned();
+    let recorded = [
+        (
+            "state.landfall.dev/instance",
+            "an-instance-of-old".to_owned(),
+        ),
+        members.clone(),
+    ];
+    apply(&forging("attack", &held, "", &[])).await;
+    apply(&forging("older", &held, "", &recorded)).await;
+
+    // What the pool gives out next, asked for by the one to whom it is said to belong.
+    let next: std::net::Ipv4Addr = held.parse().unwrap();
+    let next = std::net::Ipv4Addr::from(u32::from(next) + 1).to_string();
+    let class = "  loadBalancerClass: landfall.dev/none\n";
+    apply(&forging("lost", &next, class, &[])).await;
+    let asking = [members, ("landfall.dev/addresses", next.clone())];
+    bed.apply(&service("later", &asking, &[8080], "")).await;
+    bed.programmed(&["later"]).await;
+    assert_eq!(address(&bed.service("later").await), Some(next.as_str()));
+
+    replica.kill().await;
+    let replica = Replica::alone(&bed, range.admin(1), &config).await;
+    for (name, held) in [("web", &held), ("later", &next)] {
+        assert_eq!(address(&bed.service(name).await), Some(held.as_str()));
+        answered_by(at(held, 8080), &["one"]).await;
+    }
+    for name in ["attack", "older", "lost"] {
+        let arguments = ["-n", attacker.as_str(), "service", name];
+        let service = bed.kubectl().get(&arguments).await.unwrap();
+        assert_eq!(address(&service), None, "{name}");
+    }
+    replica.stop().await;
+}
+
+#[tokio::test]
+async fn a_version_that_was_accepted_is_served_after_a_restart_as_the_status_vouches_for_it() {
+    let bed = Bed::open("invalid").await;
+    let range = Range::claim();
+    let _one = Backend::start("one", range.member(1)).await;
+    let config = only(&range.pool());
+    let members = ("landfall.dev/endpoints", range.member(1).to_string());
+    let replica = Replica::alone(&bed, range.admin(1), &config).await;
+    let valid = service("web", std::slice::from_ref(&members), &[8080], "");
+    bed.apply(&valid).await;
+    bed.programmed(&["web"]).await;
+    let mode = ("landfall.dev/mode", "nonsense".to_owned());
+    bed.apply(&service("web", &[members, mode], &[8080], ""))
+        .await;
+    let vouched = |service: &serde_json::Value| {
+        condition(service, "Recorded") == Some(("True".to_owned(), "Recorded".to_owned()))
+    };
+    let before = bed.until("web", "recorded", vouched).await;
+    let held = address(&before).unwrap().to_owned();
+    replica.kill().await;
+    let replica = Replica::alone(&bed, range.admin(1), &config).await;
+    answered_by(at(&held, 8080), &["one"]).await;
+    assert_eq!(bed.service("web").await, before, "nothing is written");
+    bed.apply(&valid).await;
+    let unvouched = |service: &serde_json::Value| condition(service, "Recorded").is_none();
+    let after = bed.until("web", "valid again", unvouched).await;
+    assert_eq!(address(&after), Some(held.as_str()));
+    replica.stop().await;
+}
+
+/// Waits until something was said of every Service of the attacker.
+async fn settled(bed: &Bed, what: &str) {
+    let began = Instant::now();
+    loop {
+        let list = bed.run(&["get", "services", "-o", "json"]).await;
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let items = list["items"].as_array().unwrap();
+        let said = |item: &serde_json::Value| item["status"]["conditions"].is_array();
+        if items.iter().all(said) {
+            return;
+        }
+        assert!(
+            began.elapsed() < DEADLINE,
+            "{what}: nothing is said of a Service"
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What the attacker's clients get at the attacker's addresses.
+async fn clients(bed: &Bed) -> Vec<String> {
+    let list = bed.run(&["get", "services", "-o", "json"]).await;
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let mut answers = Vec::new();
+    for item in list["items"].as_array().unwrap() {
+        let name = item["metadata"]["name"].as_str().unwrap();
+        // It points its checks at a member of the victim, which anybody on this network can reach.
+        if name.starts_with("check-") {
+            continue;
+        }
+        if let Some(held) = address(item) {
+            answers.extend(ask(at(held, 8080)).await);
+        }
+    }
+    answers
+}
+
+#[tokio::test]
+async fn the_admission_policy_keeps_reserved_annotations_from_namespaces_that_are_not_trusted() {
+    let bed = Bed::open("policed").await;
+    let kubectl = bed.kubectl();
+    let plain = service("plain", &[], &[80], "");
+    let named =
+        |name: &str, key: &str| service(name, &[(key, "10.0.0.1:80".to_owned())], &[80], "");
+    bed.apply(&named("old", "landfall.dev/endpoints")).await;
+    kubectl.apply(POLICY).await.unwrap();
+    let arguments = ["-n", bed.namespace.as_str(), "apply", "-f", "-"];
+    let refused = async |manifest: &str| {
+        let outcome = kubectl.run_with(&arguments, manifest).await;
+        outcome.err().map(|error| format!("{error:#}"))
+    };
+    // A policy takes a moment to come into force.
+    let began = Instant::now();
+    let probe = named("probe", "landfall.dev/endpoints");
+    let text = loop {
+        if let Some(text) = refused(&probe).await {
+            break text;
+        }
+        assert!(began.elapsed() < DEADLINE, "the policy is not in force");
+        bed.run(&["delete", "service", "probe"]).await;
+        tokio::time::sleep(LOOK).await;
+    };
+    assert!(
+        text.contains(
+            "only Services of namespaces with the label landfall.dev/trusted may have the \
+             annotation landfall.dev/endpoints"
+        ),
+        "{text}"
+    );
+    let of_port = named("probe", "landfall.dev/endpoints.p80");
+    assert!(refused(&of_port).await.is_some());
+    assert_eq!(refused(&plain).await, None);
+    let other = named("other", "landfall.dev/endpointsettings");
+    assert_eq!(refused(&other).await, None);
+    // What stands there stays, and the Service can be changed in other ways.
+    bed.run(&["label", "service", "old", "color=blue"]).await;
+    bed.run(&["annotate", "service", "old", "example.org/x=y"])
+        .await;
+    let more = [
+        "annotate",
+        "--overwrite",
+        "service",
+        "old",
+        "landfall.dev/endpoints=10.0.0.2:80",
+    ];
+    let all = [&["-n", bed.namespace.as_str()], &more[..]].concat();
+    assert!(kubectl.run(&all).await.is_err());
+    // Who runs the cluster trusts a namespace.
+    kubectl
+        .run(&[
+            "label",
+            "namespace",
+            &bed.namespace,
+            "landfall.dev/trusted=yes",
+        ])
+        .await
+        .unwrap();
+    let began = Instant::now();
+    while let Some(text) = refused(&probe).await {
+        assert!(began.elapsed() < DEADLINE, "{text}");
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,144 @@
+//! Clients that misuse one Service in every way that is known, beside Services of every kind.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use landfall_model::view::ServiceView;
+use tokio::task::JoinSet;
+
+use super::abuse::{Abuse, Misused};
+use super::victims::{Holding, Victims};
+use crate::client;
+use crate::lab::{DEADLINE, LOOK, Lab};
+use crate::shortage::limited_to;
+
+/// Few enough to be used up by each abuse.
+const FILES: u32 = 1024;
+
+/// Clients of each abuse,
+const CLIENTS: usize = 60;
+
+/// and of those that cost processor time, of which a program that was built for tests needs much.
+const BUSY_CLIENTS: usize = 10;
+
+/// Exchanges with each victim under each abuse.
+const EXCHANGES: usize = 3;
+
+/// More descriptors than before that may be kept for later: spare sockets and idle connections to
+/// members.
+const KEPT: usize = 64;
+
+/// More memory than before that may be kept, in KiB, after all of it.
+const KEPT_MEMORY: u64 = 64 * 1024;
+
+/// More lines than all of it may cost.
+const LINES: usize = 300;
+
+/// Clients that misuse a Service until this is dropped.
+fn misusing(abuse: Abuse, targets: super::abuse::Targets, from: &[IpAddr]) -> JoinSet<()> {
+    let mut clients = JoinSet::new();
+    let count = if abuse.is_busy() {
+        BUSY_CLIENTS
+    } else {
+        CLIENTS
+    };
+    for number in 0..count {
+        clients.spawn(abuse.go_on(targets, from[number % from.len()]));
+    }
+    clients
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_clients_do_to_one_service_clients_of_others_are_served() {
+    let mut lab = Lab::new();
+    let victims = Victims::set(&lab).await;
+    let misused = Misused::set(&lab, "misused", "2s").await;
+    victims.one_of_each(&lab);
+    lab.write("misused.yaml", misused.manifest());
+    lab.start_with(|command| limited_to(command, FILES)).await;
+    let targets = misused.targets(&lab, "misused").await;
+    let served = Victims::targets(&lab).await;
+    let own = lab.ranges.client(1);
+    let from: Vec<IpAddr> = (10..40).map(|last| lab.ranges.client(last)).collect();
+    for (kind, target) in &served {
+        victims.exchange(*kind, own, *target).await.unwrap();
+    }
+    let before = Holding::of(lab.pid());
+
+    for abuse in Abuse::ALL {
+        let mut clients = misusing(abuse, targets, &from);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for _ in 0..EXCHANGES {
+            for (kind, target) in &served {
+                let outcome = victims.exchange(*kind, own, *target).await;
+                assert_eq!(outcome, Ok(()), "{abuse:?} against {kind:?}");
+            }
+            let health = client::http(lab.admin(), "/healthz").await.unwrap();
+            assert_eq!(health.status, 200, "{abuse:?}");
+        }
+        let most = Holding::of(lab.pid());
+        eprintln!("{abuse:?}: {most:?}");
+        assert!(most.files < FILES as usize - 100, "{abuse:?}: {most:?}");
+        clients.shutdown().await;
+        // All is given back, at the latest when what was idle has ended.
+        let began = Instant::now();
+        while Holding::of(lab.pid()).files > before.files + KEPT {
+            let now = Holding::of(lab.pid());
+            assert!(began.elapsed() < DEADLINE, "{abuse:?}: {now:?}, {before:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    let after = Holding::of(lab.pid());
+    assert!(
+        after.resident < before.resident + KEPT_MEMORY,
+        "{after:?}, before {before:?}"
+    );
+    let none_open = |service: &ServiceView| service.listeners.iter().all(|it| it.traffic.open == 0);
+    lab.until("rude/misused", "has no client", none_open).await;
+    let log = lab.log();
+    assert!(log.len() < LINES, "{} lines", log.len());
+    let of_library = log.iter().filter(|line| line.to_string().contains("recv_"));
+    assert_eq!(
+        of_library.count(),
+        0,
+        "a client makes the HTTP/2 library log"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn six_clients_whose_windows_never_open_leave_descriptors_to_others() {
+    let mut lab = Lab::new();
+    let victims = Victims::set(&lab).await;
+    // They may stay as long as they want.
+    let misused = Misused::set(&lab, "misused", "10m").await;
+    victims.one_of_each(&lab);
+    lab.write("misused.yaml", misused.manifest());
+    lab.start_with(|command| limited_to(command, FILES)).await;
+    let targets = misused.targets(&lab, "misused").await;
+    let served = Victims::targets(&lab).await;
+    let own = lab.ranges.client(1);
+    let mut clients = JoinSet::new();
+    for last in 10..16 {
+        clients.spawn(Abuse::ClosedWindows.go_on(targets, lab.ranges.client(last)));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..EXCHANGES {
+        for (kind, target) in &served {
+            let outcome = victims.exchange(*kind, own, *target).await;
+            assert_eq!(outcome, Ok(()), "{kind:?}");
+        }
+        lab.text("/healthz").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_to_the_admin_endpoint_keep_no_probe_and_no_person_out() {
+    let lab = Lab::new().started().await;
+    let mut idle = Vec::new();
+    for _ in 0..400 {
+        idle.push(client::connect(lab.admin()).await.unwrap());
+    }
+    for path in ["/healthz", "/readyz", "/metrics", "/api/v1/instance"] {
+        lab.text(path).await;
+    }
+}

@@ -1,0 +1,381 @@
+//! Which addresses may be members. A load balancer stands where its users don't: what it reaches,
+//! whoever may write a Service reaches through it.
+//!
+//! Pure. What is our own (addresses of pools) is known to the World, not here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+
+/// What an instance lets be members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberRules {
+    /// Whose words the Services are.
+    pub setting: Setting,
+    /// Prefixes that annotations may name. `None`: any on one machine, none in a cluster.
+    pub annotations: Option<Vec<IpNet>>,
+    /// Prefixes that EndpointSlices may name. `None`: any.
+    pub slices: Option<Vec<IpNet>>,
+    /// Where our own admin endpoint answers.
+    pub admin: Option<SocketAddr>,
+}
+
+/// Who writes the Services that an instance serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Setting {
+    /// The operator of the machine, into files.
+    #[default]
+    Machine,
+    /// Users of a cluster, who may not reach what its nodes reach.
+    Cluster,
+}
+
+/// What names a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// An annotation of the Service.
+    Annotation,
+    /// An EndpointSlice.
+    Slice,
+}
+
+/// Why an address can't be a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Barred {
+    /// It is no address of a host, or one that only this machine's own programs should reach.
+    Kind(&'static str),
+    /// Our own admin endpoint answers there.
+    Admin,
+    /// It is in an address pool, so that a listener of ours may be there.
+    Pool,
+    /// Annotations of a cluster name members only where the operator lets them.
+    AnnotationsOff,
+    /// The prefixes that the operator gave do not cover it.
+    NotListed,
+}
+
+const LOOPBACK: &str = "a loopback address";
+const METADATA: &str = "a metadata service of a cloud";
+
+/// Metadata services and agents of clouds outside of link-local addresses.
+const METADATA_V4: [Ipv4Addr; 2] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+// === impl MemberRules ===
+
+impl MemberRules {
+    /// Judges a member. `ours` says whether an address is in one of our pools.
+    ///
+    /// # Errors
+    /// Why it can't be one.
+    pub fn judge(
+        &self,
+        member: SocketAddr,
+        by: NamedBy,
+        ours: impl Fn(IpAddr) -> bool,
+    ) -> Result<(), Barred> {
+        let address = member.ip().to_canonical();
+        let hidden = embedded(address).map(IpAddr::V4);
+        let listed = match by {
+            NamedBy::Annotation => &self.annotations,
+            NamedBy::Slice => &self.slices,
+        };
+        // What is reached by way of a translated address is judged as if it stood there itself.
+        for address in [Some(address), hidden].into_iter().flatten() {
+            match kind(address) {
+                Some(LOOPBACK) if self.lets_loopback(address, listed.as_deref()) => {}
+                Some(kind) => return Err(Barred::Kind(kind)),
+                None => {}
+            }
+            if ours(address) {
+                return Err(Barred::Pool);
+            }
+            if self.is_admin(SocketAddr::new(address, member.port())) {
+                return Err(Barred::Admin);
+            }
+        }
+        match listed {
+            Some(listed) if covers(listed, address) => Ok(()),
+            Some(_) => Err(Barred::NotListed),
+            None if by == NamedBy::Annotation && self.setting == Setting::Cluster => {
+                Err(Barred::AnnotationsOff)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// In a cluster, a prefix that covers more than loopback says nothing of it.
+    fn lets_loopback(&self, address: IpAddr, listed: Option<&[IpNet]>) -> bool {
+        let named = |net: &IpNet| kind(net.network()) == Some(LOOPBACK) && net.contains(&address);
+        match self.setting {
+            Setting::Machine => true,
+            Setting::Cluster => listed.is_some_and(|listed| listed.iter().any(named)),
+        }
+    }
+
+    fn is_admin(&self, member: SocketAddr) -> bool {
+        let Some(admin) = self.admin else {
+            return false;
+        };
+        let everywhere = admin.ip().is_unspecified() && member.ip().is_loopback();
+        admin.port() == member.port() && (everywhere || admin.ip().to_canonical() == member.ip())
+    }
+}
+
+fn covers(listed: &[IpNet], address: IpAddr) -> bool {
+    listed.iter().any(|net| net.contains(&address))
+}
+
+/// What an address is that is no member's, or loopback.
+fn kind(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(v4) => match v4.octets() {
+            [0, ..] => Some("an unspecified address"),
+            [127, ..] => Some(LOOPBACK),
+            [169, 254, ..] => Some("a link-local address"),
+            [224..=239, ..] => Some("a multicast address"),
+            [255, 255, 255, 255] => Some("the broadcast address"),
+            [240..=255, ..] => Some("a reserved address"),
+            _ => METADATA_V4.contains(&v4).then_some(METADATA),
+        },
+        IpAddr::V6(v6) => match v6.segments() {
+            _ if v6.is_unspecified() => Some("an unspecified address"),
+            _ if v6.is_loopback() => Some(LOOPBACK),
+            [0xfe80..=0xfebf, ..] => Some("a link-local address"),
+            [0xff00..=0xffff, ..] => Some("a multicast address"),
+            _ => METADATA_V6.contains(&v6).then_some(METADATA),
+        },
+    }
+}
+
+/// The IPv4 address that routers, tunnels or the kernel may make of an IPv6 address.
+fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else {
+        return None;
+    };
+    let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match v6.segments() {
+        // `::1` and `::` are judged as what they are.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        // IPv4-compatible, mapped, translated (SIIT), and NAT64 by the well-known and local
+        // prefixes.
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        // 6to4.
+        | [0x2002, high, low, ..] => Some(of(high, low)),
+        // Teredo hides the client's address by turning its bits.
+        [0x2001, 0, _, _, _, _, high, low] => Some(of(!high, !low)),
+        _ => None,
+    }
+}
+
+// === impl Barred ===
+
+impl Barred {
+    /// Why, as the end of a sentence about the address.
+    pub fn why(self) -> String {
+        match self {
+            Self::Kind(kind) => format!("is {kind}, which no member may have"),
+            Self::Admin => "is the admin endpoint of this process".to_owned(),
+            Self::Pool => {
+                "is in an address pool, and traffic of a load balancer must not come back to one"
+                    .to_owned()
+            }
+            Self::AnnotationsOff => {
+                "is named by an annotation, and annotations of a cluster name no members unless \
+                 its operator lets them"
+                    .to_owned()
+            }
+            Self::NotListed => {
+                "is in none of the prefixes that the operator lets be members".to_owned()
+            }
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Kind(_) => "name the address of a pod, or of a host that clients may reach",
+            Self::Admin | Self::Pool => {
+                "name the members behind it themselves, by their own addresses"
+            }
+            Self::AnnotationsOff => {
+                "use a selector or EndpointSlices, or ask the operator for members.annotations of \
+                 the instance in landfall.yaml"
+            }
+            Self::NotListed => {
+                "name a member within them, or ask the operator for members of the instance in \
+                 landfall.yaml"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(rules: &MemberRules, by: NamedBy, member: &str) -> Result<(), Barred> {
+        let pool: IpNet = "192.0.2.0/24".parse().unwrap();
+        let member = member
+            .parse()
+            .unwrap_or_else(|_| SocketAddr::new(member.parse().unwrap(), 80));
+        rules.judge(member, by, |address| pool.contains(&address))
+    }
+
+    fn nets(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn cluster() -> MemberRules {
+        MemberRules {
+            setting: Setting::Cluster,
+            ..MemberRules::default()
+        }
+    }
+
+    /// Addresses that can't be members, however they are written.
+    const NEVER: [&str; 24] = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "169.254.169.254",
+        "169.254.0.1",
+        "100.100.100.200",
+        "168.63.129.16",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "fe80::1",
+        "febf::1",
+        "ff02::1",
+        "fd00:ec2::254",
+        "::ffff:169.254.169.254",
+        "::169.254.169.254",
+        "::ffff:0:169.254.169.254",
+        "64:ff9b::169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "2001:0:4136:e378:8000:63bf:5601:5601",
+        "192.0.2.7",
+        "::ffff:192.0.2.7",
+    ];
+
+    #[test]
+    fn what_is_no_host_or_our_own_is_never_a_member() {
+        let all = Some(nets(&["0.0.0.0/0", "::/0"]));
+        let lists = MemberRules {
+            annotations: all.clone(),
+            slices: all,
+            ..cluster()
+        };
+        for rules in [MemberRules::default(), cluster(), lists] {
+            for by in [NamedBy::Annotation, NamedBy::Slice] {
+                for address in NEVER {
+                    let judged = judge(&rules, by, address);
+                    let barred = matches!(judged, Err(Barred::Kind(_) | Barred::Pool));
+                    assert!(barred, "{address}: {judged:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn loopback_is_for_one_machine_or_for_who_lists_it_by_itself() {
+        let forms = [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::ffff:127.0.0.1",
+            "::1",
+            "64:ff9b::7f00:1",
+        ];
+        for address in forms {
+            for by in [NamedBy::Annotation, NamedBy::Slice] {
+                assert_eq!(
+                    judge(&MemberRules::default(), by, address),
+                    Ok(()),
+                    "{address}"
+                );
+                let wide = MemberRules {
+                    annotations: Some(nets(&["0.0.0.0/0", "::/0"])),
+                    ..cluster()
+                };
+                for rules in [cluster(), wide] {
+                    let barred = Err(Barred::Kind(LOOPBACK));
+                    assert_eq!(judge(&rules, by, address), barred, "{address}");
+                }
+            }
+        }
+        let listed = MemberRules {
+            annotations: Some(nets(&["127.0.0.1/32"])),
+            ..cluster()
+        };
+        let by = NamedBy::Annotation;
+        assert_eq!(judge(&listed, by, "127.0.0.1"), Ok(()));
+        assert_eq!(judge(&listed, by, "127.0.0.2"), Err(Barred::Kind(LOOPBACK)));
+        assert_eq!(
+            judge(&listed, NamedBy::Slice, "127.0.0.1"),
+            Err(Barred::Kind(LOOPBACK))
+        );
+    }
+
+    #[test]
+    fn annotations_of_a_cluster_name_what_is_listed_and_nothing_else() {
+        let by = NamedBy::Annotation;
+        assert_eq!(
+            judge(&cluster(), by, "10.0.0.1"),
+            Err(Barred::AnnotationsOff)
+        );
+        assert_eq!(judge(&cluster(), NamedBy::Slice, "10.0.0.1"), Ok(()));
+        let listed = MemberRules {
+            annotations: Some(nets(&["10.1.0.0/16"])),
+            slices: Some(nets(&["10.2.0.0/16"])),
+            ..cluster()
+        };
+        assert_eq!(judge(&listed, by, "10.1.0.1"), Ok(()));
+        assert_eq!(judge(&listed, by, "::ffff:10.1.0.1"), Ok(()));
+        assert_eq!(judge(&listed, by, "10.2.0.1"), Err(Barred::NotListed));
+        assert_eq!(judge(&listed, NamedBy::Slice, "10.2.0.1"), Ok(()));
+        assert_eq!(
+            judge(&listed, NamedBy::Slice, "10.1.0.1"),
+            Err(Barred::NotListed)
+        );
+        let machine = MemberRules {
+            setting: Setting::Machine,
+            ..listed
+        };
+        assert_eq!(judge(&machine, by, "10.2.0.1"), Err(Barred::NotListed));
+        assert_eq!(judge(&MemberRules::default(), by, "10.2.0.1"), Ok(()));
+    }
+
+    #[test]
+    fn the_admin_endpoint_is_no_member() {
+        for admin in ["127.0.0.1:9640", "0.0.0.0:9640", "[::]:9640"] {
+            let rules = MemberRules {
+                admin: Some(admin.parse().unwrap()),
+                ..MemberRules::default()
+            };
+            let by = NamedBy::Annotation;
+            assert_eq!(
+                judge(&rules, by, "127.0.0.1:9640"),
+                Err(Barred::Admin),
+                "{admin}"
+            );
+            assert_eq!(
+                judge(&rules, by, "[::ffff:127.0.0.1]:9640"),
+                Err(Barred::Admin)
+            );
+            assert_eq!(judge(&rules, by, "127.0.0.1:9641"), Ok(()));
+            assert_eq!(judge(&rules, by, "10.0.0.1:9640"), Ok(()));
+        }
+    }
+}

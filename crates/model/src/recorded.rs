@@ -1,0 +1,132 @@
+//! What vouches for the annotations in Landfall's own domain. Pure.
+//!
+//! Annotations can be written by everybody who may write the Service, its status by controllers
+//! alone. So the condition `landfall.dev/Recorded` keeps a digest of each of these annotations, and
+//! one that does not fit is treated as if it were not there. The digest covers the Service's UID:
+//! what was written for one Service says nothing on another. [`INSTANCE`] is believed as it is,
+//! because users may write it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::status::{INSTANCE, MARKS, STATE_DOMAIN};
+
+/// The type of the condition.
+pub const RECORDED: &str = "landfall.dev/Recorded";
+
+/// The reason of the condition.
+pub const RECORDED_REASON: &str = "Recorded";
+
+/// Sets these digests apart from all others.
+const PURPOSE: &str = "landfall.dev/Recorded v1";
+
+/// Returns the message of the condition for these annotations; `None`: there is nothing to vouch
+/// for.
+pub fn vouch(uid: &str, marks: &BTreeMap<String, String>) -> Option<String> {
+    let words = vouched_keys()
+        .filter_map(|key| Some(word(uid, key, marks.get(key)?)))
+        .collect::<Vec<_>>();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Takes away the annotations in Landfall's own domain that the condition does not vouch for;
+/// `recorded` is its message.
+pub fn keep_vouched(uid: &str, annotations: &mut BTreeMap<String, String>, recorded: Option<&str>) {
+    let recorded = recorded.unwrap_or_default();
+    annotations.retain(|key, value| {
+        if key == INSTANCE || !key.starts_with(STATE_DOMAIN) {
+            return true;
+        }
+        let wanted = word(uid, key, value);
+        recorded.split(", ").any(|word| word == wanted)
+    });
+}
+
+fn vouched_keys() -> impl Iterator<Item = &'static str> {
+    let is_vouched = |key: &&str| key.starts_with(STATE_DOMAIN) && *key != INSTANCE;
+    MARKS.into_iter().filter(is_vouched)
+}
+
+/// What is noted of one annotation.
+fn word(uid: &str, key: &str, value: &str) -> String {
+    let mut digest = Sha256::new();
+    for part in [PURPOSE, uid, key, value] {
+        // With its length, so that no two lists of parts are the same bytes.
+        digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        digest.update(part);
+    }
+    let name = key.strip_prefix(STATE_DOMAIN).unwrap_or(key);
+    let mut word = format!("{name}=sha256:");
+    for byte in digest.finalize() {
+        // Writing into a text can't fail.
+        let _ = write!(word, "{byte:02x}");
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{ACCEPTED_VERSION, HELD_ADDRESSES, LOAD_BALANCER_ID, RECORD};
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    /// What is believed of annotations where others were recorded for the Service `u`.
+    fn believed(
+        uid: &str,
+        recorded: &[(&str, &str)],
+        there: &[(&str, &str)],
+    ) -> BTreeMap<String, String> {
+        let mut there = annotations(there);
+        let recorded = vouch("u", &annotations(recorded));
+        keep_vouched(uid, &mut there, recorded.as_deref());
+        there
+    }
+
+    const BOTH: [(&str, &str); 2] = [(HELD_ADDRESSES, "192.0.2.1"), (ACCEPTED_VERSION, "{}")];
+
+    #[test]
+    fn what_was_recorded_is_believed_and_on_another_service_it_is_not() {
+        assert_eq!(believed("u", &BOTH, &BOTH), annotations(&BOTH));
+        assert_eq!(believed("v", &BOTH, &BOTH), annotations(&[]));
+    }
+
+    #[test]
+    fn a_value_that_was_changed_and_a_key_that_was_added_are_not_believed_and_others_are() {
+        let changed = [(HELD_ADDRESSES, "192.0.2.2"), (ACCEPTED_VERSION, "{}")];
+        let one = annotations(&[(ACCEPTED_VERSION, "{}")]);
+        assert_eq!(believed("u", &BOTH, &changed), one);
+        assert_eq!(believed("u", &BOTH[1..], &BOTH), one);
+        assert_eq!(believed("u", &BOTH, &BOTH[1..]), one);
+        let unknown = [("state.landfall.dev/other", "x")];
+        assert_eq!(believed("u", &BOTH, &unknown), annotations(&[]));
+        let swapped = [(ACCEPTED_VERSION, "192.0.2.1"), (HELD_ADDRESSES, "{}")];
+        assert_eq!(believed("u", &BOTH, &swapped), annotations(&[]));
+    }
+
+    #[test]
+    fn nothing_is_believed_without_the_condition() {
+        assert_eq!(believed("u", &[], &BOTH), annotations(&[]));
+        let mut there = annotations(&BOTH);
+        keep_vouched("u", &mut there, Some("addresses=sha256:, accepted"));
+        assert_eq!(there, annotations(&[]));
+    }
+
+    #[test]
+    fn what_users_may_write_needs_nothing_that_vouches_for_it() {
+        let users = [
+            (INSTANCE, "edge"),
+            (LOAD_BALANCER_ID, "lb-1"),
+            ("landfall.dev/drain", "1s"),
+        ];
+        assert_eq!(believed("u", &[], &users), annotations(&users));
+        assert_eq!(vouch("u", &annotations(&users)), None);
+        let record = [(RECORD, "v1 x")];
+        assert!(vouch("u", &annotations(&record)).is_some());
+    }
+}

@@ -1,0 +1,554 @@
+//! The descriptors and UDP ports of the process: how many there are, who holds them, and a hold on
+//! them that is given back when dropped. Counts only; [`crate::admission`] decides.
+//!
+//! All counts are plain atomics that workers share. A connection changes four to six of them, which
+//! is little beside the system calls that it takes. Between reading and adding, another worker may
+//! add as well: limits are exceeded by at most a connection per worker, which the reserve covers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use landfall_model::Uid;
+
+use crate::admission::{Counts, Decision, Division, Excess};
+use crate::clients::source_of;
+
+/// Counters per row of a [`Sources`]; a power of two, of 14 bits.
+const CELLS: usize = 1 << 14;
+
+/// How many accounts of Services that are gone may be remembered.
+const KEPT: usize = 64;
+
+/// What the process has for traffic.
+#[derive(Debug)]
+pub struct Budget {
+    division: Division,
+    services: AtomicU32,
+    /// Namespaces that have Services.
+    inhabited: AtomicU32,
+    descriptors: Resource,
+    ports: Resource,
+    listeners: AtomicU32,
+    /// Refusals and failures for want of descriptors.
+    shortages: AtomicU64,
+    overloaded: AtomicBool,
+    accounts: Mutex<HashMap<Uid, Weak<Account>>>,
+    namespaces: Mutex<HashMap<String, Weak<Namespace>>>,
+    /// What keeps clients from knowing with whom they share a counter.
+    key: RandomState,
+}
+
+/// One thing of which there is a limited number.
+#[derive(Debug)]
+struct Resource {
+    limit: AtomicU32,
+    used: AtomicU32,
+    common: AtomicU32,
+    sources: Sources,
+}
+
+/// What source addresses hold, at most: two rows of counters in which each address has a place by
+/// its hash. Bounded whatever number of addresses there is; keyed, so that no client knows whom it
+/// shares a place with.
+#[derive(Debug)]
+struct Sources {
+    rows: [Box<[AtomicU32]>; 2],
+}
+
+/// How many Services there are, in how many namespaces, and in that of one of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Crowd {
+    services: u32,
+    namespaces: u32,
+    siblings: u32,
+}
+
+/// What all Services of a namespace have of the common parts.
+#[derive(Debug, Default)]
+struct Namespace {
+    services: AtomicU32,
+    descriptors: AtomicU32,
+    ports: AtomicU32,
+}
+
+/// What one Service holds.
+#[derive(Debug)]
+pub struct Account {
+    budget: Arc<Budget>,
+    namespace: Arc<Namespace>,
+    descriptors: Usage,
+    ports: Usage,
+    listeners: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    minimum: AtomicU32,
+    common: AtomicU32,
+}
+
+/// A source address, as the counts know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source(u32);
+
+/// A hold on descriptors, and for UDP on a port. Given back with `Account::give_back`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    source: Option<Source>,
+    descriptors: Option<Held>,
+    port: Option<Held>,
+}
+
+/// A rule of [`Counts`].
+type Decide = fn(&Counts, u32) -> Decision;
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    cost: u8,
+    common: bool,
+}
+
+/// A hold on one more descriptor for a connection to a member.
+#[derive(Debug)]
+pub struct Extra {
+    account: Arc<Account>,
+    share: Share,
+}
+
+/// A hold on the descriptors of a listener's sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    account: Arc<Account>,
+    count: u32,
+}
+
+/// What a new connection or flow needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// The client's socket and the member's.
+    Connection,
+    /// A socket of one's own toward the member, and its port.
+    Flow,
+}
+
+/// A reading of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// How descriptors are divided.
+    pub division: Division,
+    /// How many descriptors connections and flows may have at present.
+    pub limit: u32,
+    /// How many they have.
+    pub used: u32,
+    /// How many sockets listeners have.
+    pub listeners: u32,
+    /// How many UDP flows there may be.
+    pub flow_limit: u32,
+    /// How many there are.
+    pub flows: u32,
+    /// How often something was refused or failed for want of descriptors or ports.
+    pub shortages: u64,
+    /// Whether few descriptors or ports are free.
+    pub scarce: bool,
+    /// Whether something was scarce or refused for want of it lately.
+    pub overloaded: bool,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// The budget of a process that may open so many files and hold so many UDP flows.
+    pub fn new(files: u64, flows: u32) -> Arc<Self> {
+        let division = Division::of(files);
+        Arc::new(Self {
+            division,
+            services: AtomicU32::new(0),
+            inhabited: AtomicU32::new(0),
+            descriptors: Resource::new(division.traffic),
+            ports: Resource::new(flows),
+            listeners: AtomicU32::new(0),
+            shortages: AtomicU64::new(0),
+            overloaded: AtomicBool::new(false),
+            accounts: Mutex::default(),
+            namespaces: Mutex::default(),
+            key: RandomState::new(),
+        })
+    }
+
+    /// The source that an address belongs to: of IPv6, a client has at least the whole /64.
+    pub(crate) fn source(&self, address: IpAddr) -> Source {
+        Source(self.key.hash_one(source_of(address)) as u32)
+    }
+
+    /// How descriptors are divided.
+    pub fn division(&self) -> Division {
+        self.division
+    }
+
+    /// The account of a Service in a namespace.
+    pub fn account(self: &Arc<Self>, service: &Uid, namespace: &str) -> Arc<Account> {
+        let mut accounts = self.accounts();
+        if let Some(account) = accounts.get(service).and_then(Weak::upgrade) {
+            return account;
+        }
+        let account = Arc::new(Account {
+            budget: self.clone(),
+            namespace: self.namespace(namespace),
+            descriptors: Usage::default(),
+            ports: Usage::default(),
+            listeners: AtomicU32::new(0),
+        });
+        // Not each time: thousands of Services come one after the other.
+        if accounts.len() > 2 * self.services.load(Ordering::Relaxed) as usize + KEPT {
+            accounts.retain(|_, account| account.strong_count() > 0);
+        }
+        accounts.insert(service.clone(), Arc::downgrade(&account));
+        self.services.fetch_add(1, Ordering::Relaxed);
+        if account.namespace.services.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.inhabited.fetch_add(1, Ordering::Relaxed);
+        }
+        account
+    }
+
+    fn namespace(&self, name: &str) -> Arc<Namespace> {
+        // Each operation leaves the map valid at every step.
+        let namespaces = self.namespaces.lock();
+        let mut namespaces = namespaces.unwrap_or_else(PoisonError::into_inner);
+        if let Some(namespace) = namespaces.get(name).and_then(Weak::upgrade) {
+            return namespace;
+        }
+        let namespace = Arc::<Namespace>::default();
+        if namespaces.len() > 2 * self.inhabited.load(Ordering::Relaxed) as usize + KEPT {
+            namespaces.retain(|_, namespace| namespace.strong_count() > 0);
+        }
+        namespaces.insert(name.to_owned(), Arc::downgrade(&namespace));
+        namespace
+    }
+
+    /// Notes something that failed for want of descriptors, ports or memory.
+    pub fn fell_short(&self) {
+        self.shortages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how things stand.
+    pub fn pressure(&self) -> Pressure {
+        let crowd = self.crowd();
+        let descriptors = self.descriptors.counts(crowd);
+        let ports = self.ports.counts(crowd);
+        Pressure {
+            division: self.division,
+            limit: descriptors.limit,
+            used: descriptors.used,
+            listeners: self.listeners.load(Ordering::Relaxed),
+            flow_limit: ports.limit,
+            flows: ports.used,
+            shortages: self.shortages.load(Ordering::Relaxed),
+            scarce: descriptors.is_scarce() || ports.is_scarce(),
+            overloaded: self.overloaded.load(Ordering::Relaxed),
+        }
+    }
+
+    fn crowd(&self) -> Crowd {
+        Crowd {
+            services: self.services.load(Ordering::Relaxed),
+            namespaces: self.inhabited.load(Ordering::Relaxed),
+            siblings: 0,
+        }
+    }
+
+    /// Notes what was announced.
+    pub(crate) fn set_overloaded(&self, overloaded: bool) {
+        self.overloaded.store(overloaded, Ordering::Relaxed);
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, HashMap<Uid, Weak<Account>>> {
+        // Each operation leaves the map valid at every step.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Resource ===
+
+impl Resource {
+    fn new(limit: u32) -> Self {
+        Self {
+            limit: AtomicU32::new(limit),
+            used: AtomicU32::new(0),
+            common: AtomicU32::new(0),
+            sources: Sources::new(),
+        }
+    }
+
+    fn counts(&self, crowd: Crowd) -> Counts {
+        Counts {
+            limit: self.limit.load(Ordering::Relaxed),
+            used: self.used.load(Ordering::Relaxed),
+            common: self.common.load(Ordering::Relaxed),
+            services: crowd.services,
+            namespaces: crowd.namespaces,
+            siblings: crowd.siblings,
+            ..Counts::default()
+        }
+    }
+
+    fn take(
+        &self,
+        (usage, namespace): (&Usage, &AtomicU32),
+        crowd: Crowd,
+        source: Option<Source>,
+        cost: u8,
+        decide: Decide,
+    ) -> Result<Held, Excess> {
+        let counts = Counts {
+            own_minimum: usage.minimum.load(Ordering::Relaxed),
+            own_common: usage.common.load(Ordering::Relaxed),
+            namespace: namespace.load(Ordering::Relaxed),
+            source: source.map_or(0, |source| self.sources.of(source)),
+            ..self.counts(crowd)
+        };
+        let amount = u32::from(cost);
+        let common = match decide(&counts, amount) {
+            Decision::Minimum => false,
+            Decision::Common => true,
+            Decision::Refused(excess) => return Err(excess),
+        };
+        self.used.fetch_add(amount, Ordering::Relaxed);
+        if common {
+            self.common.fetch_add(amount, Ordering::Relaxed);
+            usage.common.fetch_add(amount, Ordering::Relaxed);
+            namespace.fetch_add(amount, Ordering::Relaxed);
+        } else {
+            usage.minimum.fetch_add(amount, Ordering::Relaxed);
+        }
+        if let Some(source) = source {
+            self.sources.add(source, amount);
+        }
+        Ok(Held { cost, common })
+    }
+
+    fn give_back(
+        &self,
+        (usage, namespace): (&Usage, &AtomicU32),
+        source: Option<Source>,
+        held: Held,
+    ) {
+        let amount = u32::from(held.cost);
+        self.used.fetch_sub(amount, Ordering::Relaxed);
+        if held.common {
+            self.common.fetch_sub(amount, Ordering::Relaxed);
+            usage.common.fetch_sub(amount, Ordering::Relaxed);
+            namespace.fetch_sub(amount, Ordering::Relaxed);
+        } else {
+            usage.minimum.fetch_sub(amount, Ordering::Relaxed);
+        }
+        if let Some(source) = source {
+            self.sources.take(source, amount);
+        }
+    }
+}
+
+// === impl Sources ===
+
+impl Sources {
+    fn new() -> Self {
+        let row = || (0..CELLS).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            rows: [row(), row()],
+        }
+    }
+
+    fn of(&self, source: Source) -> u32 {
+        let counts = self.cells(source).map(|cell| cell.load(Ordering::Relaxed));
+        counts.min().unwrap_or(0)
+    }
+
+    fn add(&self, source: Source, amount: u32) {
+        for cell in self.cells(source) {
+            cell.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self, source: Source, amount: u32) {
+        for cell in self.cells(source) {
+            cell.fetch_sub(amount, Ordering::Relaxed);
+        }
+    }
+
+    fn cells(&self, source: Source) -> impl Iterator<Item = &AtomicU32> {
+        let places = [source.0 as usize % CELLS, (source.0 >> 16) as usize % CELLS];
+        let rows = self.rows.iter().zip(places);
+        rows.filter_map(|(row, place)| row.get(place))
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    /// An account with its own, unlimited budget.
+    pub fn unlimited() -> Arc<Self> {
+        Budget::new(u64::from(u32::MAX), u32::MAX).account(&Uid::new(""), "")
+    }
+
+    /// The budget that it draws on.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Takes what a connection or flow needs.
+    pub(crate) fn take(&self, cost: Cost, source: Option<Source>) -> Result<Share, Excess> {
+        let taken = match cost {
+            Cost::Connection => self.take_share(2, false, source, Counts::decide),
+            Cost::Flow => self.take_share(1, true, source, Counts::decide),
+        };
+        taken.inspect_err(|_| self.budget.fell_short())
+    }
+
+    /// Takes what a flow needs in place of one that was just ended.
+    pub(crate) fn take_again(&self, source: Option<Source>) -> Result<Share, Excess> {
+        self.take_share(1, true, source, Counts::decide_again)
+    }
+
+    fn take_share(
+        &self,
+        cost: u8,
+        with_port: bool,
+        source: Option<Source>,
+        decide: Decide,
+    ) -> Result<Share, Excess> {
+        let budget = &*self.budget;
+        let crowd = Crowd {
+            siblings: self.namespace.services.load(Ordering::Relaxed),
+            ..budget.crowd()
+        };
+        let (files, ports) = (&budget.descriptors, &budget.ports);
+        let mut share = Share {
+            source,
+            descriptors: None,
+            port: None,
+        };
+        share.descriptors = Some(files.take(self.files(), crowd, source, cost, decide)?);
+        if with_port {
+            match ports.take(self.flows(), crowd, source, 1, decide) {
+                Ok(held) => share.port = Some(held),
+                Err(excess) => {
+                    self.give_back(share);
+                    return Err(excess);
+                }
+            }
+        }
+        Ok(share)
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_back(&self, share: Share) {
+        let budget = &*self.budget;
+        if let Some(held) = share.descriptors {
+            budget
+                .descriptors
+                .give_back(self.files(), share.source, held);
+        }
+        if let Some(held) = share.port {
+            budget.ports.give_back(self.flows(), share.source, held);
+        }
+    }
+
+    /// The source that a flow from an address belongs to. Nothing proves that a datagram comes from
+    /// where it says: what an address has at one Service is not held against it at another.
+    pub(crate) fn flow_source(self: &Arc<Self>, address: IpAddr) -> Source {
+        let key = &self.budget.key;
+        Source(key.hash_one((Arc::as_ptr(self) as usize, source_of(address))) as u32)
+    }
+
+    /// What it and its namespace have of the descriptors.
+    fn files(&self) -> (&Usage, &AtomicU32) {
+        (&self.descriptors, &self.namespace.descriptors)
+    }
+
+    /// What it and its namespace have of the ports.
+    fn flows(&self) -> (&Usage, &AtomicU32) {
+        (&self.ports, &self.namespace.ports)
+    }
+
+    /// Takes one more descriptor, for a connection to a member that no client connection has a
+    /// place for.
+    pub(crate) fn extra(self: &Arc<Self>, source: Option<Source>) -> Result<Extra, Excess> {
+        let share = self.take_share(1, false, source, Counts::decide)?;
+        Ok(Extra {
+            account: self.clone(),
+            share,
+        })
+    }
+
+    /// As `extra`, for a connection that is only kept for later: not while descriptors are
+    /// scarce.
+    pub fn spare(self: &Arc<Self>) -> Option<Extra> {
+        (!self.is_scarce()).then(|| self.extra(None).ok()).flatten()
+    }
+
+    /// Whether what is only kept for later should be given back.
+    pub fn is_scarce(&self) -> bool {
+        let crowd = self.budget.crowd();
+        self.budget.descriptors.counts(crowd).is_scarce()
+    }
+
+    /// Takes descriptors for a listener's sockets. `None`: the process would have too few left for
+    /// other Services.
+    pub fn sockets(self: &Arc<Self>, count: u32) -> Option<Sockets> {
+        let budget = &*self.budget;
+        let accounts = budget.accounts();
+        let used = budget.listeners.load(Ordering::Relaxed);
+        let own = self.listeners.load(Ordering::Relaxed);
+        let counts = Counts {
+            limit: budget.division.listeners,
+            used,
+            common: used,
+            own_common: own,
+            ..Counts::default()
+        };
+        let connections = budget.descriptors.counts(Crowd::default());
+        let fits = connections.used.saturating_add(count) <= connections.limit;
+        if !fits || !counts.leaves_half(count) {
+            drop(accounts);
+            budget.fell_short();
+            return None;
+        }
+        budget.listeners.fetch_add(count, Ordering::Relaxed);
+        self.listeners.fetch_add(count, Ordering::Relaxed);
+        budget.descriptors.limit.fetch_sub(count, Ordering::Relaxed);
+        drop(accounts);
+        Some(Sockets {
+            account: self.clone(),
+            count,
+        })
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.budget.services.fetch_sub(1, Ordering::Relaxed);
+        if self.namespace.services.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.budget.inhabited.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        self.account.give_back(self.share);
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let budget = &*self.account.budget;
+        budget.listeners.fetch_sub(self.count, Ordering::Relaxed);
+        self.account
+            .listeners
+            .fetch_sub(self.count, Ordering::Relaxed);
+        let limit = &budget.descriptors.limit;
+        limit.fetch_add(self.count, Ordering::Relaxed);
+    }
+}

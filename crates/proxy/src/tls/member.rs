@@ -1,0 +1,345 @@
+//! TLS toward members: a handshake that believes only the authorities that were named for them, and
+//! the stream behind it. Never falls back to no verification, nor to no TLS.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use landfall_model::listener::{Certificate, Listener, MemberTls};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::load::{self, CertificateError};
+
+/// Everything needed to speak TLS to members.
+pub struct TowardMembers {
+    settings: MemberTls,
+    name: ServerName<'static>,
+    bytes: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
+}
+
+/// What is spoken inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// Bytes that are not looked at.
+    Bytes,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// A connection to a member, plain or over TLS.
+#[derive(Debug)]
+pub enum MemberStream {
+    /// Without TLS.
+    Plain(TcpStream),
+    /// With TLS.
+    Secured(Box<Secured>),
+}
+
+/// A connection over TLS, and what it was verified by.
+#[derive(Debug)]
+pub struct Secured {
+    stream: TlsStream<TcpStream>,
+    by: Arc<TowardMembers>,
+}
+
+/// Takes every certificate, as was asked for; the member must still have its key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+// === impl TowardMembers ===
+
+impl TowardMembers {
+    /// What a listener needs; `None` without TLS toward members. Equal settings give back `before`.
+    pub fn of_listener(
+        listener: &Listener,
+        before: Option<&Arc<Self>>,
+    ) -> Result<Option<Arc<Self>>, CertificateError> {
+        let Some(settings) = &listener.pool.tls else {
+            return Ok(None);
+        };
+        match before {
+            Some(before) if before.settings == *settings => Ok(Some(before.clone())),
+            _ => Self::new(settings).map(Some),
+        }
+    }
+
+    /// TLS for checks of members that are passed through as they are: their clients verify them.
+    pub fn of_checks() -> Result<Arc<Self>, CertificateError> {
+        Self::new(&MemberTls {
+            authorities: None,
+            server_name: String::new(),
+            certificate: None,
+        })
+    }
+
+    /// TLS with these settings.
+    pub fn new(settings: &MemberTls) -> Result<Arc<Self>, CertificateError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(CertificateError::Tls)?;
+        let builder = match &settings.authorities {
+            Some(authorities) => builder.with_root_certificates(roots(authorities)?),
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anyone(provider.clone()))),
+        };
+        let mut config = match &settings.certificate {
+            Some(certificate) => {
+                // Judged as those are that clients see.
+                let loaded = load::load(certificate, &provider)?;
+                let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem).map_err(|_| {
+                    CertificateError::KeyMissing {
+                        secret: certificate.source.clone(),
+                    }
+                })?;
+                builder
+                    .with_client_auth_cert(loaded.key.cert.clone(), key)
+                    .map_err(CertificateError::Tls)?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        // A member that is asked for no name shows what it has.
+        let name = if settings.server_name.is_empty() {
+            config.enable_sni = false;
+            "member.invalid"
+        } else {
+            settings.server_name.as_str()
+        };
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| CertificateError::Name {
+            name: settings.server_name.clone(),
+        })?;
+        let offering = |protocols: &[&str]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+            Arc::new(config)
+        };
+        Ok(Arc::new(Self {
+            settings: settings.clone(),
+            name,
+            bytes: offering(&[]),
+            http1: offering(&["http/1.1"]),
+            http2: offering(&["h2"]),
+        }))
+    }
+
+    /// Shakes hands with a member. The caller holds the time.
+    pub async fn connect(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        inside: Inside,
+    ) -> io::Result<MemberStream> {
+        let config = match inside {
+            Inside::Bytes => &self.bytes,
+            Inside::Http1 => &self.http1,
+            Inside::Http2 => &self.http2,
+        };
+        let handshake = TlsConnector::from(config.clone()).connect(self.name.clone(), stream);
+        let stream = handshake.await.map_err(|error| {
+            // What the machine lacks is told by its number, which must stay.
+            match error.raw_os_error() {
+                Some(_) => error,
+                None => io::Error::new(error.kind(), format!("TLS: {error}")),
+            }
+        })?;
+        if inside == Inside::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "TLS: the member does not agree to HTTP/2",
+            ));
+        }
+        Ok(MemberStream::Secured(Box::new(Secured {
+            stream,
+            by: self.clone(),
+        })))
+    }
+}
+
+impl PartialEq for TowardMembers {
+    fn eq(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
+}
+
+impl Eq for TowardMembers {}
+
+impl fmt::Debug for TowardMembers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TowardMembers")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+fn roots(authorities: &Certificate) -> Result<RootCertStore, CertificateError> {
+    let secret = || authorities.source.clone();
+    let unusable = |problem| CertificateError::Authorities {
+        secret: secret(),
+        problem,
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&authorities.chain_pem) {
+        let certificate = certificate.map_err(|error| unusable(load::problem(&error)))?;
+        roots
+            .add(certificate)
+            .map_err(|_| unusable("a certificate in it is broken"))?;
+    }
+    if roots.is_empty() {
+        return Err(unusable("it holds no certificate"));
+    }
+    Ok(roots)
+}
+
+// === impl MemberStream ===
+
+impl MemberStream {
+    /// Whether it was made as connections are to be made now.
+    pub fn is_by(&self, by: Option<&Arc<TowardMembers>>) -> bool {
+        match (self, by) {
+            (Self::Plain(_), None) => true,
+            (Self::Secured(secured), Some(by)) => Arc::ptr_eq(&secured.by, by),
+            (Self::Plain(_), Some(_)) | (Self::Secured(_), None) => false,
+        }
+    }
+
+    /// Makes the connection end with a reset.
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.set_zero_linger(),
+            Self::Secured(secured) => secured.stream.get_ref().0.set_zero_linger(),
+        }
+    }
+
+    /// Whether the connection is open and the member has said nothing on it that matters. Costs no
+    /// system call unless something happened.
+    pub fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                let read = stream.try_read(&mut [0]);
+                read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Secured(secured) => {
+                // Session tickets come at any time, and are taken in by this.
+                let mut context = Context::from_waker(Waker::noop());
+                let mut byte = [0];
+                let mut byte = ReadBuf::new(&mut byte);
+                Pin::new(&mut secured.stream)
+                    .poll_read(&mut context, &mut byte)
+                    .is_pending()
+            }
+        }
+    }
+}
+
+impl AsyncRead for MemberStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, room),
+            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_read(context, room),
+        }
+    }
+}
+
+impl AsyncWrite for MemberStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Self::Secured(secured) => {
+                Pin::new(&mut secured.stream).poll_write_vectored(context, parts)
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Secured(secured) => secured.stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_shutdown(context),
+        }
+    }
+}
+
+// === impl Anyone ===
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,218 @@
+//! Requests beyond what members may have, members that fail, and tries at other members.
+
+use std::time::Duration;
+
+use landfall_model::listener::{Http, Mode};
+use landfall_proxy::counters::Refusal;
+
+use crate::scene::http2::{self, Http2Client, Http2Server};
+use crate::scene::member::Puppet;
+use crate::scene::{Client, Scene, Server, nobody, until};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A listener whose member may have one request at a time.
+async fn one_at_a_time(member: &Puppet) -> Scene {
+    Scene::start_with(&[member.address], |listener| {
+        listener.pool.protection.connections = Some(1);
+        listener.pool.protection.queue = 2;
+        listener.pool.protection.queue_timeout = Duration::from_secs(600);
+    })
+    .await
+}
+
+async fn ask(client: &mut Client, path: &str) {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send(head).await;
+}
+
+#[tokio::test]
+async fn requests_wait_for_a_member_in_order_and_too_many_are_refused() {
+    let mut member = Puppet::start().await;
+    let scene = one_at_a_time(&member).await;
+    let mut clients = [
+        scene.client().await,
+        scene.client().await,
+        scene.client().await,
+    ];
+    let waiting = |count| {
+        let state = scene.state.clone();
+        async move { until("in line", || state.pool().waiting() == count).await }
+    };
+    ask(&mut clients[0], "/0").await;
+    let mut served = member.accept().await;
+    assert!(served.request().await.unwrap().head.starts_with("GET /0 "));
+    for (number, client) in clients.iter_mut().enumerate().skip(1) {
+        ask(client, &format!("/{number}")).await;
+        waiting(number).await;
+    }
+    let refused = scene.get("/3").await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.field("retry-after"), Some("5"));
+    assert_eq!(
+        refused.text(),
+        "every member has as many requests as it may\n"
+    );
+    let over_http2 = Http2Client::connect(scene.address).await;
+    assert_eq!(over_http2.ask(http2::get("/4")).await.status, 503);
+    let totals = scene.state.counters().totals();
+    assert_eq!(totals.refused(Refusal::Queue), 2);
+    for (number, client) in clients.iter_mut().enumerate() {
+        served.send(OK).await;
+        assert_eq!(client.response().await.status, 200);
+        if number < 2 {
+            let next = served.request().await.unwrap().head;
+            assert!(next.starts_with(&format!("GET /{} ", number + 1)), "{next}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_line_is_not_served() {
+    let mut member = Puppet::start().await;
+    let scene = one_at_a_time(&member).await;
+    let (mut first, mut leaves) = (scene.client().await, scene.client().await);
+    ask(&mut first, "/first").await;
+    let mut served = member.accept().await;
+    served.request().await.unwrap();
+    ask(&mut leaves, "/leaves").await;
+    until("in line", || scene.state.pool().waiting() == 1).await;
+    drop(leaves);
+    until("gone", || scene.state.pool().waiting() == 0).await;
+    served.send(OK).await;
+    assert_eq!(first.response().await.status, 200);
+    ask(&mut first, "/next").await;
+    assert!(
+        served
+            .request()
+            .await
+            .unwrap()
+            .head
+            .starts_with("GET /next ")
+    );
+}
+
+#[tokio::test]
+async fn requests_of_http2_clients_wait_and_those_to_http2_members() {
+    let member = Http2Server::echo("one").await;
+    let scene = Scene::start_with(&[member.address], |listener| {
+        listener.mode = Mode::Http(Http {
+            member_http2: true,
+            ..Http::default()
+        });
+        listener.pool.protection.connections = Some(1);
+        listener.pool.protection.queue_timeout = Duration::from_secs(600);
+    })
+    .await;
+    let (sender, body) = http2::frames();
+    let over_http2 = Http2Client::connect(scene.address).await;
+    let slow = over_http2.begin(http2::post("/slow", body));
+    let mut over_http1 = scene.client().await;
+    let others = async {
+        until("taken", || scene.state.pool().status()[0].open == 1).await;
+        ask(&mut over_http1, "/waits").await;
+        until("in line", || scene.state.pool().waiting() == 1).await;
+        drop(sender);
+    };
+    let (slow, ()) = tokio::join!(slow, others);
+    assert_eq!(http2::whole(slow.unwrap()).await.unwrap().status, 200);
+    assert_eq!(over_http1.response().await.status, 200);
+    assert_eq!(over_http2.ask(http2::get("/next")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_member_that_answers_with_errors_is_left_out() {
+    let answer = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
+    let bad = Server::fixed(answer, false).await;
+    let good = Server::echo("good").await;
+    let scene = Scene::start_with(&[bad.address, good.address], |listener| {
+        listener.pool.protection.outlier_failures = Some(3);
+    })
+    .await;
+    let mut client = scene.client().await;
+    let mut errors = 0;
+    for _ in 0..40 {
+        errors += u32::from(client.get("/").await.status == 503);
+    }
+    assert_eq!((errors, bad.requests()), (3, 3));
+    let status = scene.state.pool().status();
+    let of_bad = status.iter().find(|it| it.address == bad.address).unwrap();
+    assert_eq!(
+        of_bad.left_out.as_deref(),
+        Some("left out for 30 s after 3 failures in a row: it answers with status 503")
+    );
+    let over_http2 = Http2Client::connect(scene.address).await;
+    for _ in 0..10 {
+        assert_eq!(over_http2.ask(http2::get("/")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_gives_no_answer_is_left_out_for_all_clients() {
+    for http2_client in [false, true] {
+        let bad = Server::start(|mut conversation| async move {
+            conversation.request().await;
+        })
+        .await;
+        let good = Server::echo("good").await;
+        let scene = Scene::start_with(&[bad.address, good.address], |listener| {
+            listener.pool.protection.outlier_failures = Some(2);
+        })
+        .await;
+        let over_http2 = Http2Client::connect(scene.address).await;
+        for _ in 0..20 {
+            // What is lost at one member is asked of the other.
+            let status = if http2_client {
+                over_http2.ask(http2::get("/")).await.status
+            } else {
+                scene.get("/").await.status
+            };
+            assert_eq!(status, 200);
+        }
+        assert_eq!(bad.requests(), 2);
+    }
+}
+
+#[tokio::test]
+async fn without_a_retry_budget_one_member_is_tried() {
+    let scene = Scene::start_with(&[nobody(), nobody(), nobody()], |listener| {
+        listener.pool.protection.retry_budget = 0;
+    })
+    .await;
+    let failures = || scene.state.counters().totals().connect_failures;
+    assert_eq!(scene.get("/").await.status, 502);
+    assert_eq!(failures(), 1);
+    let over_http2 = Http2Client::connect(scene.address).await;
+    assert_eq!(over_http2.ask(http2::get("/")).await.status, 502);
+    assert_eq!(failures(), 2);
+}
+
+#[tokio::test]
+async fn a_pool_that_gives_no_answer_is_asked_little_more_than_once_per_request() {
+    const CLIENTS: usize = 100;
+    let mut members = [Puppet::start().await, Puppet::start().await];
+    let scene = Scene::start(&members.each_ref().map(|it| it.address)).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = scene.client().await;
+        ask(&mut client, "/").await;
+        clients.push(client);
+    }
+    let mut asked = Vec::new();
+    for member in &mut members {
+        for _ in 0..CLIENTS / 2 {
+            let mut conversation = member.accept().await;
+            conversation.request().await.unwrap();
+            asked.push(conversation);
+        }
+    }
+    // All of them fail at once.
+    drop(asked);
+    let open = || {
+        let status = scene.state.pool().status();
+        status.iter().map(|member| member.open).sum::<u32>()
+    };
+    until("most gave up", || open() <= 30).await;
+    let again = open();
+    assert!((10..=30).contains(&again), "{again}");
+}

@@ -1,0 +1,67 @@
+//! The soak: Services under load and edits beside others that are misused in every way by turns.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::process::Command;
+
+use crate::ci::cargo;
+use crate::place::Place;
+use crate::stage::Stages;
+
+/// Help of `soak`.
+pub const HELP: &str = "\
+One process with 4,096 descriptors serves 200 Services (TCP, HTTP/1, HTTP/2, TLS, UDP) under load and
+edits, while clients misuse another Service in every way that is known, by turns. Of the requests of
+those within their limits no more than one in 20,000 may fail, and the last quarter may hold no more
+descriptors and memory than the first. It is a test of `landfall`, built as tests are; `cargo test`
+runs it for 30 s.";
+
+/// The test that it is.
+const TEST: &str = "attacks::soak::a_soak_fails_next_to_no_request_within_limits_and_leaks_nothing";
+
+/// How much longer than its time it may take, to build and to end.
+const MORE: Duration = Duration::from_mins(30);
+
+/// `soak`
+#[derive(Debug, Args)]
+pub struct SoakArgs {
+    /// How long it takes
+    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+    minutes: u64,
+}
+
+/// Runs it.
+pub async fn run(place: &Place, args: &SoakArgs) -> anyhow::Result<()> {
+    let within = Duration::from_mins(args.minutes) + MORE;
+    let mut stages = Stages::new(1);
+    stages
+        .run("soak", within, &mut command(place, args.minutes))
+        .await
+}
+
+/// The command that runs it for so long.
+pub fn command(place: &Place, minutes: u64) -> Command {
+    let line = ["test", "--locked", "-p", "landfall", "--test", "it"];
+    let filter = ["--", "--exact", TEST, "--nocapture"];
+    let mut command = cargo(place, &[&line[..], &filter[..]].concat());
+    command.env("LANDFALL_SOAK_SECONDS", (60 * minutes).to_string());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_soak_is_a_test() {
+        let place = Place::find().unwrap();
+        let (_, function) = TEST.rsplit_once("::").unwrap();
+        let path = place.root.join("crates/landfall/tests/it/attacks/soak.rs");
+        let source = fs::read_to_string(path).unwrap();
+        assert!(source.contains(&format!("async fn {function}()")));
+        assert!(source.contains("\"LANDFALL_SOAK_SECONDS\""));
+    }
+}
