@@ -39,15 +39,16 @@ fn replica(bed: &Bed, range: &Range, number: u8) -> Replica {
     )
 }
 
+/// The holder of the Lease, once it leads. The replica that made the Lease has to hold it for a
+/// while first, and until then another one may still come to lead.
 async fn holder(bed: &Bed) -> String {
     let lease = ["-n", "landfall-system", "lease", "landfall"];
-    let lease = bed.kubectl().get(&lease).await;
-    let holder = lease
-        .ok()
-        .map(|lease| lease["spec"]["holderIdentity"].clone());
-    holder
-        .and_then(|it| Some(it.as_str()?.to_owned()))
-        .unwrap_or_default()
+    let Ok(lease) = bed.kubectl().get(&lease).await else {
+        return String::new();
+    };
+    let made_only = lease["spec"]["leaseTransitions"].as_i64() == Some(0);
+    let holder = lease["spec"]["holderIdentity"].as_str();
+    holder.filter(|_| !made_only).unwrap_or_default().to_owned()
 }
 
 /// Which of the replicas leads, once one does.
