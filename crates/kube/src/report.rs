@@ -17,6 +17,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid, wire};
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,6 +35,14 @@ pub struct KubeReports {
     guard: WriteGuard,
     recent: Mutex<Recent>,
     events: Announcer,
+    turns: Turns,
+}
+
+/// Turns to write, each kind in the order in which it was asked for.
+#[derive(Debug)]
+struct Turns {
+    all: Semaphore,
+    statuses: Semaphore,
 }
 
 /// What the API server answered to our own writes, until the watch has caught up with them.
@@ -69,7 +78,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Writes at the same time. Each takes a connection of its own, and the API server grants each user
 /// a share of what it does at a time.
-const AT_ONCE: usize = 64;
+const WRITES: usize = 64;
+
+/// How many of them may be statuses of Services that have their finalizer, while others wait for
+/// theirs: a Service is served once that is on it, and told of after.
+const STATUSES: usize = 32;
+
+/// Passes at the same time. Most of them wait for their turn to write.
+const AT_ONCE: usize = 1024;
 
 /// How often one write may meet somebody else's.
 const ATTEMPTS: usize = 3;
@@ -101,6 +117,7 @@ impl KubeReports {
             guard,
             recent: Mutex::default(),
             events,
+            turns: Turns::default(),
         }
     }
 
@@ -204,6 +221,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "finalizer";
         let uid = service.uid.as_str();
+        let _turn = self.turns.first().await;
         let patch = |live: &Live| finalizer_patch(uid, live, status);
         match self.send(service, what, true, patch).await? {
             Sent::Done => Ok(()),
@@ -213,6 +231,7 @@ impl Report for KubeReports {
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
         let uid = service.uid.as_str();
+        let _turn = self.turns.later().await;
         let patch = |live: &Live| release_patch(uid, live);
         self.send(service, "finalizer", false, patch).await?;
         self.forget(service);
@@ -226,6 +245,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "status";
         let uid = service.uid.as_str();
+        let _turn = self.turns.later().await;
         let patch = |live: &Live| status_patch(uid, live, status);
         match self.send(service, what, false, patch).await? {
             Sent::Done => Ok(()),
@@ -270,6 +290,32 @@ fn path_of(key: &ServiceKey) -> String {
         key.namespace(),
         key.name()
     )
+}
+
+// === impl Turns ===
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            all: Semaphore::new(WRITES),
+            statuses: Semaphore::new(STATUSES),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits for a turn to write what traffic waits for. A turn ends when it is dropped.
+    async fn first(&self) -> Option<SemaphorePermit<'_>> {
+        // Neither of the two is ever closed.
+        self.all.acquire().await.ok()
+    }
+
+    /// Waits for a turn to write anything else. So few of these wait beside the others that they
+    /// hold up none of them, and none of the others that come later is before them.
+    async fn later(&self) -> Option<[SemaphorePermit<'_>; 2]> {
+        let status = self.statuses.acquire().await.ok()?;
+        Some([status, self.all.acquire().await.ok()?])
+    }
 }
 
 // === impl Recent ===
@@ -344,6 +390,51 @@ mod tests {
             recent.newer_than(&uid, live("9")).version.as_deref(),
             Some("9")
         );
+    }
+
+    /// Looks once whether it is done.
+    fn look<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> Option<F::Output> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    /// Turns that are all taken, and who has them.
+    async fn taken(turns: &Turns) -> Vec<Option<SemaphorePermit<'_>>> {
+        let mut taken = Vec::new();
+        for _ in 0..WRITES {
+            taken.push(turns.first().await);
+        }
+        taken
+    }
+
+    #[tokio::test]
+    async fn only_so_many_statuses_are_written_before_what_traffic_waits_for() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns).await;
+        let mut statuses: Vec<_> = (0..=STATUSES).map(|_| Box::pin(turns.later())).collect();
+        assert!(statuses.iter_mut().all(|it| look(it).is_none()));
+        let mut first = Box::pin(turns.first());
+        assert!(look(&mut first).is_none());
+        taken.truncate(WRITES - STATUSES - 1);
+        let written: Vec<_> = statuses.iter_mut().filter_map(look).collect();
+        assert_eq!(written.len(), STATUSES);
+        assert!(look(&mut first).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns).await;
+        let mut status = Box::pin(turns.later());
+        assert!(look(&mut status).is_none());
+        let mut others: Vec<_> = (0..100).map(|_| Box::pin(turns.first())).collect();
+        assert!(others.iter_mut().all(|it| look(it).is_none()));
+        taken.pop();
+        assert!(look(&mut status).is_some());
+        assert!(others.iter_mut().all(|it| look(it).is_none()));
     }
 
     #[test]
