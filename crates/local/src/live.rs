@@ -8,30 +8,22 @@ use landfall_model::view::{
     Health, ListenerView, MeasuredView, MemberView, TimesView, TrafficView,
 };
 use landfall_proxy::counters::{Refusal, Span};
-use landfall_proxy::pool::MemberStatus;
+use landfall_proxy::pool::{MemberStatus, Reach};
 use landfall_proxy::shortage::Shortage;
 use landfall_proxy::{ListenerId, ListenerState};
 
-use crate::plan::{Members, Opened};
+use crate::plan::Opened;
 use crate::provider::Local;
 
 /// How many members serve, per listener. Of a listener on two addresses the worse counts.
-pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Members> {
-    let mut counts: BTreeMap<ListenerKey, Members> = BTreeMap::new();
-    for (id, _) in local.state().listeners(service) {
+pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Reach> {
+    let mut counts: BTreeMap<ListenerKey, Reach> = BTreeMap::new();
+    let names = local.state().names(service);
+    for id in names {
         let Some(state) = local.find(service, id) else {
             continue;
         };
-        let status = state.pool().status();
-        let staying = status.iter().filter(|member| !member.leaving);
-        let serving = status.iter().filter(|member| member.serves);
-        let (failing, reached): (Vec<_>, Vec<_>) =
-            serving.partition(|member| failure(member).is_some());
-        let members = Members {
-            serving: reached.len(),
-            total: staying.count(),
-            failure: failing.first().and_then(|member| failure(member)),
-        };
+        let members = state.pool().reach();
         let worst = counts.get(&id.key);
         if worst.is_none_or(|worst| members.serving <= worst.serving) {
             counts.insert(id.key, members);

@@ -10,6 +10,7 @@ use landfall_model::listener::{Listener, ListenerKey};
 use landfall_model::plan::{Plan, Planned};
 use landfall_model::reason::Reason;
 use landfall_proxy::ListenerId;
+use landfall_proxy::pool::Reach;
 
 use crate::step::Step;
 use crate::{difference, standing};
@@ -28,21 +29,10 @@ pub struct Observed {
     /// Its listeners.
     pub listeners: BTreeMap<ListenerId, Opened>,
     /// Its members, per listener.
-    pub members: BTreeMap<ListenerKey, Members>,
+    pub members: BTreeMap<ListenerKey, Reach>,
     /// Addresses that it shares with Services of other namespaces, which their pool does not let
     /// it.
     pub shared_by_exception: Vec<IpAddr>,
-}
-
-/// How many members a listener has, and how many of them serve.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members {
-    /// Those that get new connections and can be reached.
-    pub serving: usize,
-    /// Those that should get some.
-    pub total: usize,
-    /// Why connections to one of them fail.
-    pub failure: Option<Arc<str>>,
 }
 
 /// A question to the allocator and its answer.

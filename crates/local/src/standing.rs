@@ -10,8 +10,9 @@ use landfall_model::provider::{Published, Standing};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{HELD_ADDRESSES, IngressAddress, IpMode};
+use landfall_proxy::pool::Reach;
 
-use crate::plan::{Members, Observed, refusal_reason};
+use crate::plan::{Observed, refusal_reason};
 
 /// Addresses, and why traffic does not flow if it does not.
 pub fn standing(want: &Intent, have: &Observed) -> Standing {
@@ -122,7 +123,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
     for listener in &wish.listeners {
         let key = listener.key;
         match have.members.get(&key) {
-            Some(Members { total: 0, .. }) | None if listener.pool.members.is_empty() => {
+            Some(Reach { total: 0, .. }) | None if listener.pool.members.is_empty() => {
                 if let Some(told) = told_already(want, key) {
                     if !reasons.contains(told) {
                         reasons.push(told.clone());
@@ -141,7 +142,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
                               landfall.dev/endpoints";
                 reasons.push(Reason::warning(code, message).remedy(remedy));
             }
-            Some(Members {
+            Some(Reach {
                 serving: 0,
                 total: total @ 1..,
                 failure,

@@ -86,6 +86,16 @@ impl State {
         self.listeners.get(service).cloned().unwrap_or_default()
     }
 
+    /// The names of the listeners of a Service.
+    pub fn names(&self, service: &Uid) -> Vec<ListenerId> {
+        let listeners = self.listeners.get(service);
+        listeners
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect()
+    }
+
     /// Notes a listener that serves, or why it does not.
     pub fn note(
         &mut self,

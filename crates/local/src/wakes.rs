@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use landfall_model::Uid;
 use landfall_model::listener::ListenerKey;
+use landfall_proxy::pool::Reach;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::live;
 use crate::provider::Local;
-use crate::{live, plan};
 
 /// The members of a Service, per listener.
-pub(crate) type Members = BTreeMap<ListenerKey, plan::Members>;
+pub(crate) type Members = BTreeMap<ListenerKey, Reach>;
 
 /// How many times as long as a look at all Services took is waited until the next: with ten thousand
 /// of them it takes a while, and while they are made each one is a change.
@@ -73,7 +74,7 @@ mod tests {
             protocol: Protocol::Tcp,
             port: 80.try_into().unwrap(),
         };
-        let counts = plan::Members {
+        let counts = Reach {
             serving: healthy,
             total: 3,
             failure: None,

@@ -99,6 +99,17 @@ pub struct Leaving {
     ticket: u32,
 }
 
+/// How many members of a pool new connections reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Those that get new connections and can be reached.
+    pub serving: usize,
+    /// Those that should get some.
+    pub total: usize,
+    /// Why connections to one of them fail.
+    pub failure: Option<Arc<str>>,
+}
+
 /// A member's row in the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
@@ -384,6 +395,23 @@ impl PoolState {
             .iter()
             .map(|entry| entry.state.clone())
             .collect()
+    }
+
+    /// Returns how many members new connections reach.
+    pub fn reach(&self) -> Reach {
+        let (snapshot, now) = (self.snapshot.load(), Instant::now());
+        let mut reach = Reach::default();
+        for state in snapshot.members.iter().map(|entry| &entry.state) {
+            reach.total += usize::from(!state.is_leaving());
+            if !state.serves() {
+                continue;
+            }
+            match state.left_out(now).or_else(|| state.failing()) {
+                None => reach.serving += 1,
+                Some(failure) => drop(reach.failure.get_or_insert(failure)),
+            }
+        }
+        reach
     }
 
     /// A row for every member, and for those that are gone but still have connections.

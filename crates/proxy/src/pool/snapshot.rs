@@ -233,7 +233,7 @@ impl Entry {
             cause: if monitored {
                 self.state.cause()
             } else {
-                Arc::from("")
+                Arc::default()
             },
             transitions: self.state.transitions(),
             open: self.state.open(),
