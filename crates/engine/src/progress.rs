@@ -6,7 +6,6 @@
 //! next; a step that was carried out too often is not tried again before a long pause.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,6 +64,9 @@ impl Progress {
 
     /// Why a plan is not to be carried out; `None`: it is.
     pub fn objection(&self, plan: &[PlannedStep]) -> Option<Reason> {
+        if self.done.values().all(|times| *times < REPEATS) {
+            return None;
+        }
         let repeated = |step: &&PlannedStep| {
             let times = self.done.get(&identity(step));
             times.is_some_and(|times| *times >= REPEATS)
@@ -133,18 +135,8 @@ fn essence(intent: &Intent) -> Intent {
 
 /// Tells steps apart by all that they would write.
 fn identity(step: &PlannedStep) -> u64 {
-    /// Text that goes into a hash as it is written.
-    struct Written<'a>(&'a mut DefaultHasher);
-    impl fmt::Write for Written<'_> {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.write(text.as_bytes());
-            Ok(())
-        }
-    }
     let mut hasher = DefaultHasher::new();
-    step.step.hash(&mut hasher);
-    // Writing into a hash can't fail.
-    let _ = fmt::Write::write_fmt(&mut Written(&mut hasher), format_args!("{}", step.detail));
+    (&step.step, &step.detail).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 /// So many bytes wait at most for a reader that is slow.
 const ROOM: usize = 1 << 20;
 
+/// How long texts are gathered after the thread was idle: to be woken for each line of many would
+/// cost more than to write it.
+const GATHERING: Duration = Duration::from_millis(2);
+
 /// How long a sink that takes nothing at the moment (EAGAIN) is left alone.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -34,6 +38,8 @@ struct Queue {
     bytes: usize,
     /// Whether the thread has a text in hand.
     writing: bool,
+    /// Whether the thread waits for the first text.
+    idle: bool,
 }
 
 /// The thread's side.
@@ -81,8 +87,11 @@ impl Outlet {
         }
         queue.bytes += text.len();
         queue.texts.push_back(text);
+        let wakes = std::mem::take(&mut queue.idle);
         drop(queue);
-        self.0.filled.notify_one();
+        if wakes {
+            self.0.filled.notify_one();
+        }
     }
 
     /// How many texts could not be written so far.
@@ -124,10 +133,17 @@ impl Shared {
                 queue.writing = true;
                 return text;
             }
-            queue = match self.filled.wait(queue) {
-                Ok(queue) => queue,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+            queue.idle = true;
+            while queue.texts.is_empty() {
+                queue = match self.filled.wait(queue) {
+                    Ok(queue) => queue,
+                    Err(poisoned) => poisoned.into_inner(),
+                };
+            }
+            queue.idle = false;
+            drop(queue);
+            std::thread::park_timeout(GATHERING);
+            queue = self.queue();
         }
     }
 
