@@ -50,9 +50,6 @@ pub struct EngineConfig {
     pub audit_every: Duration,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
-    /// Whether the accepted version of each Service is recorded, and not only of those whose newest
-    /// one is refused: where a source may change while no process runs.
-    pub records_accepted: bool,
 }
 
 /// The loop's own state.
@@ -151,7 +148,6 @@ impl EngineConfig {
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
             now: seconds,
-            records_accepted: false,
         }
     }
 }

@@ -31,7 +31,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         fleet: Fleet::read(&args.instances).await?.in_cluster(),
         pools: Vec::new(),
         fallback_pool: false,
-        records_accepted: false,
         admin: args.admin,
         workers: args.run.threads(),
         access_log: args.run.access_log.clone(),

@@ -57,9 +57,6 @@ pub struct Options {
     pub fallback_pool: bool,
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
-    /// Whether the accepted version of every Service is recorded, because manifests may change while
-    /// no process runs.
-    pub records_accepted: bool,
     /// Names under which the admin endpoint answers, beside addresses and `localhost`.
     pub admin_names: Vec<String>,
     /// Where the token stands that the admin endpoint asks for; `None`: it asks for none.
@@ -186,10 +183,7 @@ impl Instance {
         })?;
         let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
         let classes = fleet.classes();
-        let config = EngineConfig {
-            records_accepted: options.records_accepted,
-            ..EngineConfig::new(classes.clone())
-        };
+        let config = EngineConfig::new(classes.clone());
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(role) = role {
             engine = engine.led_by(role, inherits);

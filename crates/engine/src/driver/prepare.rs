@@ -115,8 +115,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             (None, Some(Err(damaged))) => (None, Some(damaged)),
             (None, None) => (None, None),
         };
-        // A valid version is recorded nowhere but in the status in a cluster, and by the rules of
-        // today it may be refused.
+        // A version that is too long to be recorded stands in the status alone, as any did that an
+        // earlier release accepted, and by the rules of today it may be refused.
         let unrecorded = accepted.is_none() && stands(&row, ConditionType::Accepted);
         let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(&row, None)));
         let outcome = match self.handle.providers.get(instance) {
@@ -188,8 +188,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut remarks = claims::complaints(row);
         let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
         remarks.extend(forfeited.clone().map(|it| it.reason(&row.key)));
-        let kept = accepted.filter(|_| !valid || self.config.records_accepted);
-        let text = kept.map(|accepted| accepted_to_text(&accepted.row));
+        // Before a newer one may be refused: between that edit and the next write a process may end.
+        let text = accepted.map(|accepted| accepted_to_text(&accepted.row));
         let text = match text {
             Some(Ok(text)) => Some(text),
             Some(Err(reason)) => {

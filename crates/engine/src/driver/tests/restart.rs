@@ -70,12 +70,10 @@ async fn broken(lab: &Lab) {
 #[tokio::test(start_paused = true)]
 async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_write() {
     let lab = programmed_with(vec![web("a")]).await;
-    assert_eq!(
-        mark(&lab, "a", ACCEPTED_VERSION),
-        None,
-        "it is the newest one"
-    );
+    let accepted = mark(&lab, "a", ACCEPTED_VERSION);
+    assert!(accepted.is_some());
     broken(&lab).await;
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), accepted);
     let before = row(&lab, "a");
     let lab = restart(lab).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -98,7 +96,7 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
         accepted.is_some_and(|condition| condition.status)
     })
     .await;
-    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), accepted);
     lab.stop().await;
 }
 
@@ -133,7 +131,11 @@ async fn an_accepted_service_is_served_on_by_a_process_with_stricter_rules() {
         (9, "10.9.0.0/24", Code::MemberNotAllowed),
     ] {
         let lab = programmed_with(vec![named_members()]).await;
-        assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+        // As an earlier release left it.
+        let mut rows = lab.source.rows.lock().unwrap();
+        let marks = &mut rows.get_mut(&key("a")).unwrap().status.marks;
+        assert!(marks.remove(ACCEPTED_VERSION).is_some());
+        drop(rows);
         let mut lab = restart_under(lab, ports, &[named]).await;
         // The second process finds it recorded by the first.
         for _ in 0..2 {
