@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::served::{Carried, Memory, until_done};
 use crate::signals::Stop;
 
@@ -220,6 +220,10 @@ async fn start(
     on: &On,
 ) -> anyhow::Result<Instance> {
     let role = on.role.clone();
+    let lead = role.clone().map(|role| Lead {
+        role,
+        confirmed: true,
+    });
     let lifetime = Lifetime::default();
     let Lifetime { tasks, cancel } = &lifetime;
     // What is started here ends with an attempt that fails.
@@ -232,14 +236,15 @@ async fn start(
         options.clone(),
         lifetime.clone(),
         Arc::new(reports),
-        role.clone(),
+        lead,
         |facts, lifetime| {
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig {
                 limits,
                 ..SourceConfig::default()
             };
-            let sources = Sources::start(connection, config, facts.clone(), tasks, cancel);
+            let (told_to, role) = (facts.clone(), role.clone());
+            let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
             told = Some(facts.clone());
             tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));

@@ -83,6 +83,15 @@ pub struct Ground {
     pub last_words: Option<LastWords>,
 }
 
+/// The part of this replica among several.
+#[derive(Clone, Debug)]
+pub struct Lead {
+    /// What it does.
+    pub role: watch::Receiver<Role>,
+    /// Whether the source says when everything is known as of the beginning of a term.
+    pub confirmed: bool,
+}
+
 /// How the admin endpoint is answered while there is traffic and no control plane.
 #[derive(Clone, Debug)]
 pub struct LastWords {
@@ -136,13 +145,13 @@ impl Instance {
     /// Starts everything, on what is there already. What can be wrong with the command line (the
     /// admin address, a pool) is an error here; what can be wrong with facts is told later.
     ///
-    /// `source` starts the tasks that send facts; `role` says what this replica does of several.
+    /// `source` starts the tasks that send facts; `lead` says what this replica does of several.
     pub async fn start_on<R: Report>(
         ground: Ground,
         options: Options,
         lifetime: Lifetime,
         reporter: Arc<R>,
-        role: Option<watch::Receiver<Role>>,
+        lead: Option<Lead>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
@@ -170,7 +179,7 @@ impl Instance {
         let log = &options.access_log;
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers, log, role.is_some())?);
+                proxy = Some(data_plane(options.workers, log, lead.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -181,8 +190,11 @@ impl Instance {
         let classes = fleet.classes();
         let config = EngineConfig::new(classes.clone());
         let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(role) = role {
+        if let Some(Lead { role, confirmed }) = lead {
             engine = engine.led_by(role, inherits);
+            if confirmed {
+                engine = engine.confirmed_by_facts();
+            }
         }
         let handle = engine.handle();
         let started = Timestamp::now().to_string();

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::platform::Platform;
 use crate::signals::Stop;
 
@@ -312,13 +312,16 @@ impl Carried {
             fleet: options.fleet.only_here(),
             ..options.clone()
         };
-        let role = beside.then(|| watch::Sender::new(Role::Leading { term: 1 }).subscribe());
+        let lead = beside.then(|| Lead {
+            role: watch::Sender::new(Role::Leading { term: 1 }).subscribe(),
+            confirmed: false,
+        });
         let start = Instance::start_on(
             Ground::default(),
             options,
             Lifetime::default(),
             Arc::new(Mute),
-            role,
+            lead,
             |sender, lifetime| {
                 let cancel = lifetime.cancel.clone();
                 let doubt = Fact::PoolsInDoubt {

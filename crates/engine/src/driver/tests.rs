@@ -509,6 +509,25 @@ impl Lab {
         rows: Vec<Arc<ServiceRow>>,
         (leading, inherits): (watch::Receiver<Role>, bool),
     ) -> Self {
+        let led = |engine: Engine<Shelf, Source>| engine.led_by(leading, inherits);
+        Self::start_as(shelf, further, classes, rows, led).await
+    }
+
+    /// A replica that waits for word that what it knows is current.
+    async fn start_confirmed(rows: Vec<Arc<ServiceRow>>, leading: watch::Receiver<Role>) -> Self {
+        let (shelf, classes) = (Shelf::new(9), Classes::only("local"));
+        let led =
+            |engine: Engine<Shelf, Source>| engine.led_by(leading, false).confirmed_by_facts();
+        Self::start_as(shelf, Vec::new(), classes, rows, led).await
+    }
+
+    async fn start_as(
+        shelf: Shelf,
+        further: Vec<Arc<Shelf>>,
+        classes: Classes,
+        rows: Vec<Arc<ServiceRow>>,
+        led: impl FnOnce(Engine<Shelf, Source>) -> Engine<Shelf, Source>,
+    ) -> Self {
         let (facts, receiver) = mpsc::channel(1024);
         let (wakes, woken) = mpsc::channel(16);
         let shelf = Arc::new(shelf);
@@ -534,7 +553,7 @@ impl Lab {
         };
         let mut shelves = vec![shelf.clone()];
         shelves.extend(further);
-        let engine = Engine::new(config, shelves, source.clone()).led_by(leading, inherits);
+        let engine = led(Engine::new(config, shelves, source.clone()));
         let (handle, cancel) = (engine.handle(), CancellationToken::new());
         let task = tokio::spawn(engine.run(receiver, woken, cancel.clone()));
         for row in rows {
