@@ -104,12 +104,20 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
-        let known = self.tracked.get(&row.key);
-        let known = known.filter(|tracked| tracked.uid == row.uid);
-        let accepted = known.and_then(|tracked| tracked.accepted.clone());
+        let known = self.tracked.get_mut(&row.key);
+        let mut known = known.filter(|tracked| tracked.uid == row.uid);
+        let accepted = known.as_ref().and_then(|it| it.accepted.clone());
         // This process may have begun with a version that is refused already.
         let recorded = accepted.is_none();
-        let (accepted, damaged) = match (accepted, claims::accepted(&row)) {
+        let record = || {
+            // What the source tells may be from before everything of it was removed.
+            let mut row = ServiceRow::clone(&row);
+            if let Some(known) = &mut known {
+                row.status = known.current_status(&row);
+            }
+            claims::accepted(&row)
+        };
+        let (accepted, damaged) = match (accepted, recorded.then(record).flatten()) {
             (Some(accepted), _) => (Some(accepted), None),
             (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
             (None, Some(Err(damaged))) => (None, Some(damaged)),

@@ -241,6 +241,27 @@ async fn a_service_that_gave_up_its_load_balancer_does_not_come_back_with_the_ve
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_word_of_a_service_that_gave_up_its_load_balancer_brings_no_version_back() {
+    let lab = programmed_with(vec![web("a")]).await;
+    let mut late = row(&lab, "a");
+    let given_up = edited(&lab, "a", |row| row.wants_load_balancer = false);
+    lab.apply(given_up).await;
+    lab.until("nothing is left of it", |rows| {
+        rows[&key("a")].status == ServiceStatus::default()
+    })
+    .await;
+    // It came back before the removal was written, with the status of then.
+    late.annotations
+        .insert(MODE.to_owned(), "sideways".to_owned());
+    let late = Fact::Service(Arc::new(late));
+    lab.source.facts.send(late).await.unwrap();
+    refused(&lab, "a").await;
+    assert_eq!(mark(&lab, "a", ACCEPTED_VERSION), None);
+    assert!(!lab.says("a", Code::ServingPreviousVersion) && !holds(&lab.shelf, "a"));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_promised() {
     for record in [None, Some("{")] {
         let row = svc("a")
