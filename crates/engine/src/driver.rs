@@ -50,9 +50,6 @@ pub struct EngineConfig {
     pub audit_every: Duration,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
-    /// Whether the accepted version of each Service is recorded, and not only of those whose newest
-    /// one is refused: where a source may change while no process runs.
-    pub records_accepted: bool,
 }
 
 /// The loop's own state.
@@ -79,6 +76,8 @@ pub struct Engine<P, R> {
     pools_changed: Option<Instant>,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     role: watch::Receiver<Role>,
+    /// Whether the source says what is known as of the beginning of a term.
+    confirmed: bool,
     /// Whether claims were recalled and passes are made.
     at_work: bool,
     /// The term in which passes were last made, until another replica serves.
@@ -151,7 +150,6 @@ impl EngineConfig {
             backoff: Backoff::default(),
             audit_every: Duration::from_secs(180),
             now: seconds,
-            records_accepted: false,
         }
     }
 }
@@ -218,6 +216,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pools_changed: None,
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
+            confirmed: false,
             at_work: false,
             term: None,
             passes: JoinSet::new(),
@@ -225,17 +224,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
             running: HashMap::new(),
             heard: HashSet::new(),
         }
-    }
-
-    /// Makes passes only while this replica leads. `inherits`: the providers hold something from
-    /// before this engine, which stays until this replica leads, or another one serves.
-    #[must_use]
-    pub fn led_by(mut self, mut role: watch::Receiver<Role>, inherits: bool) -> Self {
-        // The election may have been decided before there was an engine.
-        role.mark_changed();
-        self.term = inherits.then_some(BEFORE);
-        self.role = role;
-        self
     }
 
     /// What the rest of the process may see.

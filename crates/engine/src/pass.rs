@@ -60,7 +60,7 @@ pub struct Job {
 pub struct Persisted {
     /// The instance that serves it, where its class does not tell.
     pub instance: Option<String>,
-    /// The version that is served, as text, where it is not the newest one.
+    /// The version that was accepted last, as text.
     pub accepted: Option<String>,
     /// Annotations of an instance that served it before and has cleared everything away.
     pub obsolete: &'static [&'static str],

@@ -40,6 +40,8 @@ pub struct World {
     pools: Pools,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
     synced: bool,
+    /// The newest term as of whose beginning everything is known.
+    current: Option<u64>,
 }
 
 /// Whose outcome may differ because of a fact.
@@ -130,6 +132,10 @@ impl World {
                 }
                 Affected::Nobody
             }
+            Fact::Current { term } => {
+                self.current = Some(term);
+                Affected::Nobody
+            }
             Fact::Synced => {
                 self.synced = true;
                 self.services.compact();
@@ -137,6 +143,11 @@ impl World {
                 Affected::All
             }
         }
+    }
+
+    /// Whether everything is known as of the beginning of a term.
+    pub fn is_current(&self, term: u64) -> bool {
+        self.current == Some(term)
     }
 
     /// Whether everything that was there at the start is known.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::Connection;
 use crate::source::{HealthReport, SourceConfig};
-use crate::watch::{Kind, Watcher};
+use crate::watch::{Kind, Listings, Renewal, Watcher, answered};
 
 /// A namespace gets so many watches even when there are as many as there may be in all: the Secrets
 /// of others must not keep it from serving.
@@ -112,6 +112,12 @@ impl Wishes {
                     self.release(&named.all(), &mut orders);
                 }
                 key.clone()
+            }
+            // Nothing that is older may come after it.
+            Fact::Current { .. } => {
+                let mut orders = self.let_go(|_, _, _| true);
+                orders.push(Order::Tell(fact));
+                return orders;
             }
             _ => {
                 orders.push(Order::Tell(fact));
@@ -377,7 +383,7 @@ impl SecretsTask {
     pub(crate) async fn run(
         mut self,
         mut services: mpsc::Receiver<Fact>,
-        mut listed: oneshot::Receiver<()>,
+        mut listed: Listings,
         cancel: CancellationToken,
     ) {
         let mut all_listed = false;
@@ -391,7 +397,7 @@ impl SecretsTask {
                     Some(fact) => self.wishes.take(fact, Instant::now() + self.config.secret_patience),
                     None => break,
                 },
-                Ok(()) = &mut listed, if !all_listed => {
+                true = answered(&mut listed, 0), if !all_listed => {
                     all_listed = true;
                     Vec::new()
                 }
@@ -438,14 +444,14 @@ impl SecretsTask {
     }
 
     fn watch(&mut self, secret: ServiceKey) {
-        let (answered, known) = oneshot::channel();
+        let (renewal, mut known) = Renewal::never();
         let watcher = Watcher::new(
             self.connection.clone(),
             self.config.clone(),
             Kind::Secret(secret.clone()),
             self.facts.clone(),
             self.health.clone(),
-            answered,
+            renewal,
         );
         let cancel = CancellationToken::new();
         let (end, ended) = oneshot::channel();
@@ -461,7 +467,7 @@ impl SecretsTask {
             let _nobody_waits = end.send(());
         });
         self.answers
-            .spawn(async move { known.await.ok().map(|()| secret) });
+            .spawn(async move { answered(&mut known, 0).await.then_some(secret) });
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use landfall_engine::leadership::Role;
 use landfall_model::limits::Limits;
 use landfall_model::rows::Fact;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connect::Connection;
 use crate::secrets::SecretsTask;
-use crate::watch::{Kind, Watcher};
+use crate::watch::{Kind, Listings, Renewal, Watcher, answered};
 
 /// How the API server is watched.
 #[derive(Clone, Debug)]
@@ -73,66 +74,127 @@ impl Default for SourceConfig {
 // === impl Sources ===
 
 impl Sources {
-    /// Starts to watch. Every task is the tracker's, and ends when cancelled.
+    /// Starts to watch. Every task is the tracker's, and ends when cancelled. `role`: whenever
+    /// another term begins in which this replica leads, everything but Secrets is listed anew, and
+    /// then [`Fact::Current`] is told.
     pub fn start(
         connection: &Connection,
         config: SourceConfig,
         facts: mpsc::Sender<Fact>,
+        role: Option<watch::Receiver<Role>>,
         tasks: &TaskTracker,
         cancel: &CancellationToken,
     ) -> Self {
         let config = Arc::new(config);
         let (sender, health) = watch::channel(Health::default());
         let report = HealthReport(Arc::new(sender));
-        let mut awaited = Vec::new();
+        let mut awaited: Vec<Listings> = Vec::new();
+        let ask = watch::Sender::new(0);
         let mut start = |kind: Kind, facts: mpsc::Sender<Fact>| {
-            let (answered, known) = oneshot::channel();
-            awaited.push(known);
+            let (renewal, listings) = Renewal::when(ask.subscribe());
+            awaited.push(listings);
             let watcher = Watcher::new(
                 connection.clone(),
                 config.clone(),
                 kind,
                 facts,
                 report.clone(),
-                answered,
+                renewal,
             );
             tasks.spawn(watcher.run(cancel.clone()));
         };
         let (services, from_services) = mpsc::channel(64);
-        start(Kind::Services, services);
+        start(Kind::Services, services.clone());
         start(Kind::Slices, facts.clone());
         start(Kind::Nodes, facts.clone());
         start(Kind::Namespaces, facts.clone());
         if let Some(namespace) = config.pool_namespace.clone() {
             start(Kind::Pools { namespace }, facts.clone());
         }
-        let listed = awaited.remove(0);
-        let (answered, known) = oneshot::channel();
-        awaited.push(known);
-        let secrets = SecretsTask::new(connection.clone(), config, facts.clone(), report, answered);
-        tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
-        let cancel = cancel.clone();
-        tasks.spawn(async move {
-            let all = async {
-                for known in awaited {
-                    // A watch ends without an answer only when it is cancelled.
-                    if known.await.is_err() {
-                        return;
-                    }
-                }
-                let _unheard = facts.send(Fact::Synced).await;
-            };
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                () = all => {}
-            }
-        });
+        let (answer, known) = oneshot::channel();
+        if let Some(listed) = awaited.first().cloned() {
+            let secrets =
+                SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
+            tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
+        }
+        let first = tell_synced(awaited.clone(), known, facts);
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(first));
+        if let Some(role) = role {
+            // Behind all facts about Services, which are the last to arrive.
+            let renewing = renew(role, ask, awaited, services);
+            tasks.spawn(cancel.clone().run_until_cancelled_owned(renewing));
+        }
         Self { health }
     }
 
     /// How the connection fares, for readiness.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
+    }
+}
+
+/// Says when everything is known for the first time.
+async fn tell_synced(
+    mut awaited: Vec<Listings>,
+    secrets: oneshot::Receiver<()>,
+    facts: mpsc::Sender<Fact>,
+) {
+    // A watch ends without an answer only when it is cancelled.
+    if all_answered(&mut awaited, 0).await && secrets.await.is_ok() {
+        let _unheard = facts.send(Fact::Synced).await;
+    }
+}
+
+async fn all_answered(listings: &mut [Listings], question: u64) -> bool {
+    for listings in listings {
+        if !answered(listings, question).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// Has everything listed anew when this replica comes to lead: what the leader before has written
+/// must be known before anything else is. Within a term there was no other one.
+async fn renew(
+    mut role: watch::Receiver<Role>,
+    ask: watch::Sender<u64>,
+    mut awaited: Vec<Listings>,
+    facts: mpsc::Sender<Fact>,
+) {
+    let mut told = None;
+    loop {
+        let now = *role.borrow_and_update();
+        let Role::Leading { term } = now else {
+            if role.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        if told != Some(term) {
+            let began = Instant::now();
+            ask.send_modify(|times| *times += 1);
+            let question = *ask.borrow();
+            tokio::select! {
+                all = all_answered(&mut awaited, question) => {
+                    let fact = Fact::Current { term };
+                    if !all || facts.send(fact).await.is_err() {
+                        return;
+                    }
+                    let took_ms = began.elapsed().as_millis();
+                    tracing::info!(took_ms, "listed everything anew");
+                    told = Some(term);
+                }
+                changed = role.changed() => if changed.is_err() {
+                    return;
+                } else {
+                    continue;
+                }
+            }
+        }
+        if role.changed().await.is_err() {
+            return;
+        }
     }
 }
 

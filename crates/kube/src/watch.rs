@@ -2,7 +2,7 @@
 //! whatever went wrong.
 //!
 //! ```text
-//!            ┌──────────── 410, no place to go on from ───────────┐
+//!            ┌──── 410, no place to go on from, to be renewed ────┐
 //!            v                                                    │
 //!  list (streamed, else paged) ──> watch ──> end, break, silence ─┤
 //!            ^                       ^                            │
@@ -14,6 +14,8 @@
 mod kind;
 mod known;
 mod lines;
+mod renewal;
+mod wire;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,10 +24,8 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
-use landfall_model::wire::ListMeta;
-use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ApiError, Ask, StatusShape};
@@ -36,6 +36,8 @@ use crate::source::{HealthReport, SourceConfig};
 pub(crate) use kind::Kind;
 use known::Known;
 use lines::Lines;
+pub(crate) use renewal::{Listings, Renewal, answered};
+use wire::{Bookmark, Event, EventKind, Page};
 
 /// Follows one kind.
 pub(crate) struct Watcher {
@@ -44,8 +46,8 @@ pub(crate) struct Watcher {
     known: Known,
     facts: mpsc::Sender<Fact>,
     health: HealthReport,
-    /// Told when everything that is there is known, or known not to be knowable.
-    answered: Option<oneshot::Sender<()>>,
+    /// Says when everything is to be listed anew, and is told when it is known.
+    renewal: Renewal,
     /// From where the watch goes on; `None`: everything has to be listed.
     resume_from: Option<String>,
     streaming: bool,
@@ -59,6 +61,8 @@ pub(crate) struct Watcher {
 enum End {
     /// As watches do, or broken: to be taken up again from where it was.
     Over,
+    /// Everything is to be listed anew.
+    Outdated,
     /// The server no longer knows the past from where it should go on.
     Expired,
     /// The server has no streamed lists.
@@ -68,51 +72,6 @@ enum End {
     /// Nobody listens to the facts any more.
     Unheard,
 }
-
-/// What a watch says in one line.
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type")]
-    kind: EventKind,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-enum EventKind {
-    Added,
-    Modified,
-    Deleted,
-    Bookmark,
-    Error,
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-struct Bookmark {
-    metadata: BookmarkMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BookmarkMeta {
-    resource_version: String,
-    #[serde(default)]
-    annotations: std::collections::BTreeMap<String, String>,
-}
-
-/// One page of a list.
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A server that has just been started may take its time for the first answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -129,7 +88,7 @@ impl Watcher {
         kind: Kind,
         facts: mpsc::Sender<Fact>,
         health: HealthReport,
-        answered: oneshot::Sender<()>,
+        renewal: Renewal,
     ) -> Self {
         Self {
             streaming: config.streaming,
@@ -138,7 +97,7 @@ impl Watcher {
             known: Known::new(kind),
             facts,
             health,
-            answered: Some(answered),
+            renewal,
             resume_from: None,
             retry: Retry::default(),
             complaint: None,
@@ -175,9 +134,13 @@ impl Watcher {
     async fn follow(&mut self) {
         loop {
             let begun = Instant::now();
+            if self.renewal.begin() {
+                self.resume_from = None;
+            }
             let end = self.round().await;
             let pause = match end {
                 End::Unheard => return,
+                End::Outdated => Duration::ZERO,
                 End::Over if begun.elapsed() > TOO_SHORT => Duration::ZERO,
                 End::Over => self.retry.next(dice()),
                 End::Expired => {
@@ -198,7 +161,10 @@ impl Watcher {
                     None => return,
                 },
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.renewal.asked() => {}
+            }
         }
     }
 
@@ -215,7 +181,11 @@ impl Watcher {
             self.watch_path(),
             format!("watch {}", self.known.kind().resource()),
         );
-        let body = match api::open(&self.connection, ask, PATIENCE).await {
+        let opened = tokio::select! {
+            opened = api::open(&self.connection, ask, PATIENCE) => opened,
+            () = self.renewal.asked() => return End::Outdated,
+        };
+        let body = match opened {
             Ok(body) => body,
             Err(error) => return end_of(error, listing && self.streaming),
         };
@@ -244,8 +214,12 @@ impl Watcher {
     async fn read(&mut self, mut body: Body, mut listing: bool) -> End {
         let mut lines = Lines::default();
         loop {
-            let frame = match tokio::time::timeout(self.config.longest_silence, body.frame()).await
-            {
+            // Nothing is broken off that was begun to be told.
+            let frame = tokio::select! {
+                frame = tokio::time::timeout(self.config.longest_silence, body.frame()) => frame,
+                () = self.renewal.asked() => return End::Outdated,
+            };
+            let frame = match frame {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => {
                     tracing::debug!(
@@ -312,8 +286,7 @@ impl Watcher {
                     Err(error) => return Some(End::Failed(self.unreadable(error.to_string()))),
                 };
                 if *listing {
-                    let ends = bookmark.metadata.annotations.get(INITIAL_EVENTS_END);
-                    if ends.is_none_or(|truth| truth != "true") {
+                    if !bookmark.ends_listing() {
                         // A server that does not know what was asked for.
                         return Some(End::NoStreaming);
                     }
@@ -460,9 +433,7 @@ impl Watcher {
     }
 
     fn note_answered(&mut self) {
-        if let Some(answered) = self.answered.take() {
-            let _nobody_waits = answered.send(());
-        }
+        self.renewal.answer();
     }
 
     async fn tell(&self, facts: Vec<Fact>) -> Result<(), ()> {

@@ -60,6 +60,7 @@ impl ClusterArgs {
             &connection,
             SourceConfig::default(),
             sender,
+            None,
             &tasks,
             &cancel,
         );

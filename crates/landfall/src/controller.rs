@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::served::{Carried, Memory, until_done};
 use crate::signals::Stop;
 
@@ -31,7 +31,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         fleet: Fleet::read(&args.instances).await?.in_cluster(),
         pools: Vec::new(),
         fallback_pool: false,
-        records_accepted: false,
         admin: args.admin,
         workers: args.run.threads(),
         access_log: args.run.access_log.clone(),
@@ -55,7 +54,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         Memory::new(&folder, &connection, &options.fleet, &lease)
     });
     let stop = Stop::watch(grace)?;
-    // What is to be known of the cluster before anything of it is served or written.
+    // What is to be known of the cluster before anything of it is written.
     let prepare = || async {
         judge_rights(&connection, rights.clone()).await?;
         let mut fleet = options.fleet.clone();
@@ -67,33 +66,15 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         None => None,
     };
     let remembers = last.is_some();
-    let carried = match last {
-        Some(last) if !access::answers(&connection).await => {
-            let server = connection.server();
-            Some(Carried::start(&options, last, server, args.leader_elect).await?)
-        }
-        _ => None,
-    };
-    let (fleet, ground) = if let Some(carried) = carried {
-        let answered = stop.unless_asked(carried.until_answered(&connection)).await;
-        if answered == Some(false) {
-            carried.stop(grace).await;
-            return Err(loop_ended());
-        }
-        let fleet = match answered {
-            Some(_) => until_done(&stop, prepare).await,
-            None => None,
-        };
-        let Some(fleet) = fleet else {
-            carried.stop(grace).await;
-            return Ok(());
-        };
-        (fleet, carried.let_go().await)
+    let prepared = if let Some(last) = last {
+        let carried = Carried::start(&options, last, connection.server(), args.leader_elect);
+        carry(carried.await?, &connection, &stop, grace, prepare).await?
     } else {
-        let Some(fleet) = stop.unless_asked(prepare()).await else {
-            return Ok(());
-        };
-        (fleet?, Ground::default())
+        let prepared = stop.unless_asked(prepare()).await.transpose()?;
+        prepared.map(|fleet| (fleet, Ground::default()))
+    };
+    let Some((fleet, ground)) = prepared else {
+        return Ok(());
     };
     options.fleet = fleet;
     if !args.leader_elect {
@@ -102,7 +83,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
             memory,
             role: None,
         };
-        let instance = start(options, connection, &identity, WriteGuard::always(), on).await?;
+        let starting = || start(&options, &connection, &identity, WriteGuard::always(), &on);
+        let Some(instance) = started(&stop, grace, &on, starting).await? else {
+            return Ok(());
+        };
+        drop(on);
         let outcome = tokio::select! {
             () = stop.asked() => Ok(()),
             () = instance.broken() => Err(loop_ended()),
@@ -124,7 +109,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         memory: memory.clone(),
         role: Some(role.clone()),
     };
-    let instance = start(options, connection, &identity, guard, on).await?;
+    let starting = || start(&options, &connection, &identity, guard.clone(), &on);
+    let Some(instance) = started(&stop, grace, &on, starting).await? else {
+        election.release().await;
+        return Ok(());
+    };
+    drop(on);
     instance.tell_serving(election.serving());
     let outcome = tokio::select! {
         biased;
@@ -146,6 +136,50 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.close();
     tasks.wait().await;
     outcome
+}
+
+/// Carries what was served last until the API server has answered what is to be known. From then on
+/// traffic goes on by itself, until another control plane knows everything. `None`: a stop was asked
+/// for.
+async fn carry<F: Future<Output = anyhow::Result<Fleet>>>(
+    carried: Carried,
+    connection: &Connection,
+    stop: &Stop,
+    grace: Duration,
+    prepare: impl Fn() -> F,
+) -> anyhow::Result<Option<(Fleet, Ground)>> {
+    let answered = stop.unless_asked(carried.until_answered(connection)).await;
+    if answered == Some(false) {
+        carried.stop(grace).await;
+        return Err(loop_ended());
+    }
+    let fleet = match answered {
+        Some(_) => until_done(stop, prepare).await,
+        None => None,
+    };
+    let Some(fleet) = fleet else {
+        carried.stop(grace).await;
+        return Ok(None);
+    };
+    Ok(Some((fleet, carried.let_go().await)))
+}
+
+/// Starts an instance. Where traffic is carried already it is tried until it works: that must not
+/// end for what is wrong with the rest. `None`: a stop was asked for.
+async fn started<F: Future<Output = anyhow::Result<Instance>>>(
+    stop: &Stop,
+    grace: Duration,
+    on: &On,
+    starting: impl Fn() -> F,
+) -> anyhow::Result<Option<Instance>> {
+    let Some(proxy) = &on.ground.proxy else {
+        return starting().await.map(Some);
+    };
+    let instance = until_done(stop, starting).await;
+    if instance.is_none() {
+        proxy.shutdown(grace).await;
+    }
+    Ok(instance)
 }
 
 /// What an instance is started with, beside its connection.
@@ -175,47 +209,51 @@ pub async fn on_cluster(
         role,
         ..On::default()
     };
-    start(options, connection, identity, guard, on).await
+    start(&options, &connection, identity, guard, &on).await
 }
 
 async fn start(
-    options: Options,
-    connection: Connection,
+    options: &Options,
+    connection: &Connection,
     identity: &str,
     guard: WriteGuard,
-    on: On,
+    on: &On,
 ) -> anyhow::Result<Instance> {
-    let On {
-        ground,
-        memory,
+    let role = on.role.clone();
+    let lead = role.clone().map(|role| Lead {
         role,
-    } = on;
+        confirmed: true,
+    });
     let lifetime = Lifetime::default();
     let Lifetime { tasks, cancel } = &lifetime;
+    // What is started here ends with an attempt that fails.
+    let failed = cancel.clone().drop_guard();
     let limits = options.fleet.limits();
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
     let mut told = None;
     let started = Instance::start_on(
-        ground,
-        options,
+        on.ground.again()?,
+        options.clone(),
         lifetime.clone(),
         Arc::new(reports),
-        role.clone(),
+        lead,
         |facts, lifetime| {
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig {
                 limits,
                 ..SourceConfig::default()
             };
-            let sources = Sources::start(&connection, config, facts.clone(), tasks, cancel);
+            let (told_to, role) = (facts.clone(), role.clone());
+            let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
             told = Some(facts.clone());
             tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));
         },
     );
     let instance = started.await?;
+    drop(failed.disarm());
     instance.close_what_is_gone();
-    if let (Some(memory), Some(facts)) = (memory, told) {
+    if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
         let handle = instance.handle().clone();
         tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
     }

@@ -1,9 +1,8 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +14,17 @@ use landfall_engine::book::{Book, Pages};
 use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
-use landfall_model::Uid;
 use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_model::view::InstanceView;
-use landfall_proxy::{ListenerId, Owner, Proxy, ProxyConfig};
+use landfall_proxy::{Proxy, ProxyConfig};
 use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::account::{Account, Unusable};
 use crate::cli::AccessLogArgs;
 use crate::desk::Desk;
 use crate::fleet::Fleet;
@@ -36,13 +32,13 @@ use crate::platform::Platform;
 use crate::takeover::Estate;
 use crate::{access_log, planning, view};
 
+mod clouds;
+mod inherited;
+
 /// Facts on their way from the source to the engine.
 const FACTS: usize = 1024;
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;
-/// A cloud that does not answer is asked again after this long at first, and after this long at most.
-const AGAIN: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often the picture is looked at while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -57,9 +53,6 @@ pub struct Options {
     pub fallback_pool: bool,
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
-    /// Whether the accepted version of every Service is recorded, because manifests may change while
-    /// no process runs.
-    pub records_accepted: bool,
     /// Names under which the admin endpoint answers, beside addresses and `localhost`.
     pub admin_names: Vec<String>,
     /// Where the token stands that the admin endpoint asks for; `None`: it asks for none.
@@ -88,6 +81,15 @@ pub struct Ground {
     pub proxy: Option<Arc<Proxy>>,
     /// What the control plane that ended says of itself.
     pub last_words: Option<LastWords>,
+}
+
+/// The part of this replica among several.
+#[derive(Clone, Debug)]
+pub struct Lead {
+    /// What it does.
+    pub role: watch::Receiver<Role>,
+    /// Whether the source says when everything is known as of the beginning of a term.
+    pub confirmed: bool,
 }
 
 /// How the admin endpoint is answered while there is traffic and no control plane.
@@ -143,13 +145,13 @@ impl Instance {
     /// Starts everything, on what is there already. What can be wrong with the command line (the
     /// admin address, a pool) is an error here; what can be wrong with facts is told later.
     ///
-    /// `source` starts the tasks that send facts; `role` says what this replica does of several.
+    /// `source` starts the tasks that send facts; `lead` says what this replica does of several.
     pub async fn start_on<R: Report>(
         ground: Ground,
         options: Options,
         lifetime: Lifetime,
         reporter: Arc<R>,
-        role: Option<watch::Receiver<Role>>,
+        lead: Option<Lead>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
@@ -172,12 +174,12 @@ impl Instance {
         }
         let fleet = options.fleet.beside(admin.local_addr()?);
         let fleet = fleet.sharing(most_listeners(options.workers));
-        let silent = greet(&fleet).await?;
+        let silent = clouds::greet(&fleet, inherits).await?;
         let mut sockets = Some(estate.sockets);
         let log = &options.access_log;
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers, log, role.is_some())?);
+                proxy = Some(data_plane(options.workers, log, lead.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -186,13 +188,13 @@ impl Instance {
         })?;
         let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
         let classes = fleet.classes();
-        let config = EngineConfig {
-            records_accepted: options.records_accepted,
-            ..EngineConfig::new(classes.clone())
-        };
+        let config = EngineConfig::new(classes.clone());
         let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(role) = role {
+        if let Some(Lead { role, confirmed }) = lead {
             engine = engine.led_by(role, inherits);
+            if confirmed {
+                engine = engine.confirmed_by_facts();
+            }
         }
         let handle = engine.handle();
         let started = Timestamp::now().to_string();
@@ -225,7 +227,7 @@ impl Instance {
         }
         drop(providers);
         for account in silent {
-            tasks.spawn(keep_greeting(account, cancel.clone()));
+            tasks.spawn(clouds::keep_greeting(account, cancel.clone()));
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let desk = Desk::new(handle.clone(), classes, started.clone(), stopping.clone());
@@ -270,7 +272,7 @@ impl Instance {
     }
 
     /// Waits until every Service was handled, and then closes what another process handed over and
-    /// no Service needs any more.
+    /// no Service wants, now or as soon as none does.
     pub async fn serving(&self) {
         let handled = || {
             self.handle
@@ -280,20 +282,13 @@ impl Instance {
         while !handled() {
             tokio::time::sleep(LOOK).await;
         }
-        // What could not be opened at the first attempt is needed for the next one.
-        let published: BTreeSet<IpAddr> = self.handle.book.read(|pages| {
-            let records = pages.records.values();
-            records
-                .flat_map(|record| record.status.addresses())
-                .collect()
-        });
-        let kept = |address| published.contains(&address);
-        let unused = self
-            .proxy
-            .as_ref()
-            .map_or(0, |proxy| proxy.drop_adopted(kept));
-        if unused > 0 {
-            tracing::info!(listeners = unused, "closed what no Service needs any more");
+        if let Some(proxy) = self.proxy.clone() {
+            let Lifetime { tasks, cancel } = &self.lifetime;
+            let (book, cancel) = (self.handle.book.clone(), cancel.clone());
+            if inherited::close_unwanted(&book, &proxy) {
+                let closing = async move { inherited::follow_unwanted(&book, &proxy).await };
+                tasks.spawn(async move { cancel.run_until_cancelled(closing).await });
+            }
         }
     }
 
@@ -372,7 +367,7 @@ impl Instance {
         let Lifetime { tasks, cancel } = &self.lifetime;
         let (book, cancel) = (self.handle.book.clone(), cancel.clone());
         tasks.spawn(async move {
-            let closing = close_what_is_gone(&book, &proxy, before);
+            let closing = inherited::close_what_is_gone(&book, &proxy, before);
             cancel.run_until_cancelled(closing).await;
         });
     }
@@ -510,27 +505,6 @@ fn data_plane(
     Ok(Arc::new(proxy))
 }
 
-/// Closes those listeners of before whose Service is not known once all are.
-async fn close_what_is_gone(book: &Book, proxy: &Proxy, before: Vec<(ListenerId, Owner)>) {
-    let mut changes = book.changes();
-    while !book.read(Pages::serving) {
-        if changes.changed().await.is_err() {
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    let known: BTreeSet<Uid> = book.read(|pages| {
-        let records = pages.records.values();
-        records.map(|record| record.row.uid.clone()).collect()
-    });
-    for (id, owner) in before {
-        if !known.contains(&owner.uid) && proxy.close(id, &owner.uid).await {
-            let service = &owner.service;
-            tracing::info!(%service, listener = %id, "closed: its Service is gone");
-        }
-    }
-}
-
 /// Follows whether this replica leads and has opened its listeners.
 async fn tell_serving(book: &Book, serving: &watch::Sender<bool>) {
     let mut changes = book.changes();
@@ -543,65 +517,6 @@ async fn tell_serving(book: &Book, serving: &watch::Sender<bool>) {
             return;
         }
         tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Asks every cloud once. An account that is refused stops the start; a cloud that does not answer
-/// must not keep other instances from their work, and is handed back to be asked again.
-async fn greet(fleet: &Fleet) -> anyhow::Result<Vec<Account>> {
-    let mut asked = JoinSet::new();
-    for account in fleet.accounts() {
-        account.log_warnings();
-        if !account.settings.conf.enabled {
-            let instance = &account.instance;
-            tracing::info!(
-                instance,
-                "[LoadBalancer] enabled = false: no Service of it is touched"
-            );
-        }
-    }
-    for account in fleet.active().cloned() {
-        asked.spawn(async move { (account.check().await, account) });
-    }
-    let mut silent = Vec::new();
-    while let Some(answer) = asked.join_next().await {
-        let (answer, account) = answer?;
-        let instance = &account.instance;
-        match answer {
-            Ok(version) => {
-                let auth_url = &account.auth_url;
-                tracing::info!(instance, auth_url, octavia = %version, "the cloud answers");
-            }
-            Err(Unusable::Refused { .. }) => {
-                answer.with_context(|| format!("instance {instance}"))?;
-            }
-            Err(error @ Unusable::NoAnswer { .. }) => {
-                tracing::error!(instance, "{error}; it is asked again until it does");
-                silent.push(account);
-            }
-        }
-    }
-    Ok(silent)
-}
-
-/// Asks a cloud that did not answer until it does, and says so. Its Services are tried meanwhile, too,
-/// and tell why they wait.
-async fn keep_greeting(account: Account, cancel: CancellationToken) {
-    let instance = &account.instance;
-    let mut pause = AGAIN;
-    while cancel
-        .run_until_cancelled(tokio::time::sleep(pause))
-        .await
-        .is_some()
-    {
-        match account.check().await {
-            Ok(version) => {
-                tracing::info!(instance, octavia = %version, "the cloud answers now");
-                return;
-            }
-            Err(error) => tracing::error!(instance, "{error}; it is asked again"),
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

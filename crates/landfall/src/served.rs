@@ -1,4 +1,5 @@
-//! What this replica serves on this machine, remembered for a start while the API server is away.
+//! What this replica serves on this machine, remembered for a start: it is served until the API
+//! server has told everything, which may be away by then, or go away amid its first answers.
 //!
 //! The file is there exactly as long as this replica serves, or no other one was seen to: who finds
 //! it at a start was the last one. It is a copy of facts, never a record of claims.
@@ -23,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::platform::Platform;
 use crate::signals::Stop;
 
@@ -50,7 +51,7 @@ pub struct Memory {
     configuration: String,
 }
 
-/// What goes on being served while the API server is away.
+/// What goes on being served until the API server answers.
 #[derive(Debug)]
 pub struct Carried(Instance);
 
@@ -293,14 +294,16 @@ impl Carried {
             server,
             written = %about.written,
             age_seconds = age.as_secs(),
-            "the API server does not answer; what was served last is served again"
+            "what was served last is served until everything is known of the API server"
         );
         let written = about.written;
         let reason = Reason::warning(
             Code::LastKnownState,
-            format!("{server} has not answered since the start; the state of {written} is served"),
+            format!(
+                "{server} has not told everything since the start; the state of {written} is served"
+            ),
         )
-        .remedy("what changed since then is seen once it answers; ports that end TLS are closed");
+        .remedy("what changed since then is seen once it has; ports that end TLS are closed");
         let told = Fact::SourceProblems {
             part: API_SERVER.into(),
             reasons: vec![reason],
@@ -309,13 +312,16 @@ impl Carried {
             fleet: options.fleet.only_here(),
             ..options.clone()
         };
-        let role = beside.then(|| watch::Sender::new(Role::Leading { term: 1 }).subscribe());
+        let lead = beside.then(|| Lead {
+            role: watch::Sender::new(Role::Leading { term: 1 }).subscribe(),
+            confirmed: false,
+        });
         let start = Instance::start_on(
             Ground::default(),
             options,
             Lifetime::default(),
             Arc::new(Mute),
-            role,
+            lead,
             |sender, lifetime| {
                 let cancel = lifetime.cancel.clone();
                 let doubt = Fact::PoolsInDoubt {

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod difference;
+mod failure;
 mod live;
 #[cfg(feature = "memory")]
 pub mod memory;

@@ -21,7 +21,9 @@ use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::{ListenError, ListenerConfig, ListenerId, ListenerState, Owner, Proxy};
+use tokio_util::task::TaskTracker;
 
+use crate::failure::listen_failure;
 use crate::plan::{Answer, Observed, Opened};
 use crate::quota::Quota;
 use crate::request::{claimant, request};
@@ -40,6 +42,8 @@ pub struct Local {
     /// The members of each Service as they were looked at last.
     seen: Mutex<HashMap<Uid, Members>>,
     quota: Arc<Mutex<Quota>>,
+    /// Changes of sockets under way. A pass that is broken off leaves its own to end by itself.
+    changes: TaskTracker,
     capabilities: Capabilities,
 }
 
@@ -174,6 +178,7 @@ impl Local {
             pool_rows: Mutex::new(pool_rows),
             seen: Mutex::default(),
             quota: Arc::default(),
+            changes: TaskTracker::new(),
             capabilities,
         }
     }
@@ -294,7 +299,7 @@ impl Local {
                     }
                     Ok(())
                 };
-                let changed = tokio::spawn(change).await;
+                let changed = self.changes.spawn(change).await;
                 changed.unwrap_or(Err(ListenError::ShuttingDown { id }))
             }
             #[cfg(feature = "memory")]
@@ -319,7 +324,9 @@ impl Local {
             Carrier::DataPlane(proxy) => {
                 let (proxy, owner) = (proxy.clone(), owner.clone());
                 // As above.
-                let closing = tokio::spawn(async move { proxy.close(id, &owner).await });
+                let closing = self
+                    .changes
+                    .spawn(async move { proxy.close(id, &owner).await });
                 let _closed = closing.await;
             }
             #[cfg(feature = "memory")]
@@ -554,6 +561,10 @@ impl Provider for Local {
     }
 
     async fn retire(&self) {
+        // No pass runs any more, and a change that outlived its own must not open anything later.
+        self.changes.close();
+        self.changes.wait().await;
+        self.changes.reopen();
         self.state().forget_everything();
         self.quota().clear();
         if let Some(proxy) = self.proxy() {
@@ -640,55 +651,5 @@ fn restore(claim: &Claim) -> Restore {
         addresses: claim.addresses.clone(),
         pool: None,
         requested,
-    }
-}
-
-/// What a listener that could not be opened means to an operator.
-fn listen_failure(error: &ListenError) -> ProviderError {
-    let (code, remedy) = match error {
-        ListenError::InUse { .. } => (
-            Code::PortInUse,
-            "stop the process that listens there (`ss -ltnup` names it), or use another port or \
-             address",
-        ),
-        ListenError::Permission { .. } => (
-            Code::PortNotPermitted,
-            "use a port from 1024 up, run with CAP_NET_BIND_SERVICE, or lower \
-             net.ipv4.ip_unprivileged_port_start",
-        ),
-        ListenError::AddressNotHere { .. } => (
-            Code::AddressNotLocal,
-            "put the address on an interface (`ip address add ADDRESS/32 dev lo`), or use a pool \
-             of addresses of this machine",
-        ),
-        ListenError::Sctp { .. } | ListenError::NeedsTcp { .. } => {
-            (Code::ProtocolNotSupported, "use TCP or UDP for this port")
-        }
-        ListenError::Certificate { .. } => (
-            Code::InvalidCertificate,
-            "put a PEM certificate chain into tls.crt and its private key into tls.key",
-        ),
-        ListenError::Descriptors { .. } => (
-            Code::ListenFailed,
-            "use fewer ports, or raise the limit of open files (`LimitNOFILE=`)",
-        ),
-        _ => (Code::ListenFailed, ""),
-    };
-    let retry = match error {
-        ListenError::Sctp { .. }
-        | ListenError::NeedsTcp { .. }
-        | ListenError::Certificate { .. } => Retry::OnChange,
-        _ => Retry::Backoff,
-    };
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    ProviderError {
-        reason: Reason::error(code, message).remedy(remedy),
-        retry,
-        scope: Scope::Step,
     }
 }

@@ -200,7 +200,7 @@ codes! {
     ChangesNoticedLate,
     /// The state directory can't be written: what happens now would be forgotten at a restart.
     StateNotWritten,
-    /// The API server has not answered since the start: what was served before it is served.
+    /// The API server has not told everything since the start: what was served before it is served.
     LastKnownState,
     /// A change was held back because it would remove too much at once.
     ChangeHeldBack,

@@ -350,6 +350,11 @@ pub enum Fact {
     },
     /// Everything that was there at the start has been told. Sent once.
     Synced,
+    /// Everything that was there when this replica came to lead has been told.
+    Current {
+        /// The term in which it leads.
+        term: u64,
+    },
 }
 
 // === impl Family ===

@@ -127,8 +127,8 @@ pub const HELD_ADDRESSES: &str = "state.landfall.dev/addresses";
 /// does not move it.
 pub const INSTANCE: &str = "state.landfall.dev/instance";
 
-/// The last accepted version of a Service whose newest version is invalid: `metadata.annotations`
-/// and `spec` as JSON, so that it is served after a restart, too.
+/// The last accepted version of a Service: `metadata.annotations` and `spec` as JSON, so that a
+/// process finds it whose first sight of the Service is a version that is refused.
 pub const ACCEPTED_VERSION: &str = "state.landfall.dev/accepted";
 
 /// The annotations that Landfall writes, all of them.

@@ -104,19 +104,27 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
-        let known = self.tracked.get(&row.key);
-        let known = known.filter(|tracked| tracked.uid == row.uid);
-        let accepted = known.and_then(|tracked| tracked.accepted.clone());
+        let known = self.tracked.get_mut(&row.key);
+        let mut known = known.filter(|tracked| tracked.uid == row.uid);
+        let accepted = known.as_ref().and_then(|it| it.accepted.clone());
         // This process may have begun with a version that is refused already.
         let recorded = accepted.is_none();
-        let (accepted, damaged) = match (accepted, claims::accepted(&row)) {
+        let record = || {
+            // What the source tells may be from before everything of it was removed.
+            let mut row = ServiceRow::clone(&row);
+            if let Some(known) = &mut known {
+                row.status = known.current_status(&row);
+            }
+            claims::accepted(&row)
+        };
+        let (accepted, damaged) = match (accepted, recorded.then(record).flatten()) {
             (Some(accepted), _) => (Some(accepted), None),
             (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
             (None, Some(Err(damaged))) => (None, Some(damaged)),
             (None, None) => (None, None),
         };
-        // A valid version is recorded nowhere but in the status in a cluster, and by the rules of
-        // today it may be refused.
+        // A version that is too long to be recorded stands in the status alone, as any did that an
+        // earlier release accepted, and by the rules of today it may be refused.
         let unrecorded = accepted.is_none() && stands(&row, ConditionType::Accepted);
         let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(&row, None)));
         let outcome = match self.handle.providers.get(instance) {
@@ -188,8 +196,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut remarks = claims::complaints(row);
         let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
         remarks.extend(forfeited.clone().map(|it| it.reason(&row.key)));
-        let kept = accepted.filter(|_| !valid || self.config.records_accepted);
-        let text = kept.map(|accepted| accepted_to_text(&accepted.row));
+        // Before a newer one may be refused: between that edit and the next write a process may end.
+        let text = accepted.map(|accepted| accepted_to_text(&accepted.row));
         let text = match text {
             Some(Ok(text)) => Some(text),
             Some(Err(reason)) => {

@@ -1,14 +1,38 @@
 //! What the loop does when this replica comes to lead, may not write any more, or is replaced.
 
 use landfall_model::provider::Provider;
+use tokio::sync::watch;
 
 use super::waiting::Waiting;
-use super::{Engine, Lost, slots};
+use super::{BEFORE, Engine, Lost, slots};
 use crate::leadership::Role;
 use crate::queue::Queue;
 use crate::report::Report;
 
 impl<P: Provider, R: Report> Engine<P, R> {
+    /// Makes passes only while this replica leads. `inherits`: the providers hold something from
+    /// before this engine, which stays until this replica leads, or another one serves.
+    #[must_use]
+    pub fn led_by(mut self, mut role: watch::Receiver<Role>, inherits: bool) -> Self {
+        // The election may have been decided before there was an engine.
+        role.mark_changed();
+        self.term = inherits.then_some(BEFORE);
+        self.role = role;
+        self
+    }
+
+    /// Makes passes in a term only after [`Fact::Current`] was told of it: until then facts may be
+    /// from before the last writes of the replica that led before.
+    ///
+    /// [`Fact::Current`]: landfall_model::rows::Fact::Current
+    #[must_use]
+    pub fn confirmed_by_facts(self) -> Self {
+        Self {
+            confirmed: true,
+            ..self
+        }
+    }
+
     /// Follows a change of the role.
     pub(super) async fn follow_role(&mut self) {
         let role = *self.role.borrow_and_update();
@@ -24,12 +48,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Goes to work as soon as everything is known and this replica leads.
+    /// Goes to work as soon as this replica leads and everything is known as of then.
     pub(super) fn begin(&mut self) {
         let Role::Leading { term } = *self.role.borrow() else {
             return;
         };
-        if self.at_work || !self.world.synced() {
+        let knows = self.world.synced() && (!self.confirmed || self.world.is_current(term));
+        if self.at_work || !knows {
             return;
         }
         self.at_work = true;

@@ -10,6 +10,7 @@
 )]
 
 mod connection;
+mod current;
 mod facts;
 mod leadership;
 mod outage;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use landfall_engine::leadership::Role;
 use landfall_kube::{Connection, Origin, SourceConfig, Sources};
 use landfall_model::rows::Fact;
 use landfall_testkit::cluster::Cluster;
@@ -78,9 +79,18 @@ impl Drop for Watching {
 
 impl Watching {
     pub(crate) fn start(connection: &Connection, config: SourceConfig) -> Self {
+        Self::start_as(connection, config, None)
+    }
+
+    /// Those of a replica with a role.
+    pub(crate) fn start_as(
+        connection: &Connection,
+        config: SourceConfig,
+        role: Option<watch::Receiver<Role>>,
+    ) -> Self {
         let (sender, facts) = mpsc::channel(1024);
-        let cancel = CancellationToken::new();
-        let sources = Sources::start(connection, config, sender, &TaskTracker::new(), &cancel);
+        let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+        let sources = Sources::start(connection, config, sender, role, &tasks, &cancel);
         Self {
             sources,
             synced: false,
@@ -161,6 +171,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::SourceProblems { part, .. } => format!("bad {part}"),
         Fact::PoolsInDoubt { part, in_doubt } => format!("pools in doubt by {part}: {in_doubt}"),
         Fact::Synced => "synced".to_owned(),
+        Fact::Current { term } => format!("current in term {term}"),
     }
 }
 
@@ -176,6 +187,8 @@ pub(crate) fn service(namespace: &str, name: &str, annotations: &str) -> String 
 /// A wire between a client and the API server that can be cut.
 pub(crate) struct Relay {
     open: watch::Sender<bool>,
+    /// How often answers stalled on the connections of then.
+    stalls: watch::Sender<u64>,
     kubeconfig: PathBuf,
     task: tokio::task::JoinHandle<()>,
 }
@@ -199,15 +212,19 @@ impl Relay {
         std::fs::write(&kubeconfig, text.replace(&cluster.server(), &here)).unwrap();
         let server = cluster.server().trim_start_matches("https://").to_owned();
         let (open, is_open) = watch::channel(true);
+        let (stalls, stalled) = watch::channel(0);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if *is_open.borrow() {
-                    tokio::spawn(carry(client, server.clone(), is_open.clone()));
+                    let mut stalled = stalled.clone();
+                    stalled.mark_unchanged();
+                    tokio::spawn(carry(client, server.clone(), is_open.clone(), stalled));
                 }
             }
         });
         Self {
             open,
+            stalls,
             kubeconfig,
             task,
         }
@@ -222,17 +239,38 @@ impl Relay {
         self.open.send_replace(false);
     }
 
+    /// Keeps back every answer on the connections that there are. They stay open, and new ones are
+    /// carried.
+    pub(crate) fn stall(&self) {
+        self.stalls.send_modify(|stalls| *stalls += 1);
+    }
+
     pub(crate) fn mend(&self) {
         self.open.send_replace(true);
     }
 }
 
-async fn carry(mut client: TcpStream, server: String, mut open: watch::Receiver<bool>) {
-    let Ok(mut server) = TcpStream::connect(server).await else {
+async fn carry(
+    client: TcpStream,
+    server: String,
+    mut open: watch::Receiver<bool>,
+    mut stalled: watch::Receiver<u64>,
+) {
+    let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
+    let (mut asks, mut hears) = client.into_split();
+    let (mut answers, mut takes) = server.into_split();
+    let asking = tokio::io::copy(&mut asks, &mut takes);
+    let answering = async {
+        tokio::select! {
+            ended = tokio::io::copy(&mut answers, &mut hears) => drop(ended),
+            Ok(()) = stalled.changed() => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+        _ = asking => {}
+        () = answering => {}
         _ = open.wait_for(|open| !open) => {}
     }
 }

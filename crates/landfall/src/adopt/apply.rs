@@ -95,7 +95,6 @@ async fn take_over(
         fleet,
         pools: Vec::new(),
         fallback_pool: false,
-        records_accepted: false,
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin_names: Vec::new(),
         admin_token: None,

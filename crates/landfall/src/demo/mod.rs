@@ -60,7 +60,6 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         fleet: Fleet::local(),
         pools: vec![pool.range.clone()],
         fallback_pool: false,
-        records_accepted: true,
         admin,
         admin_names: Vec::new(),
         admin_token: None,

@@ -1,4 +1,4 @@
-//! A replica that starts while the API server is away serves what it served last.
+//! A replica that starts serves what it served last, until the API server has told everything.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use landfall_files::Snapshot;
+use landfall_kube::{Connection, Origin};
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::bed::{Bed, DEADLINE, LOOK, address, only, text};
 use crate::network::Range;
@@ -53,10 +55,14 @@ impl<'a> Remembering<'a> {
     }
 
     fn start(&self, name: &str) -> Replica {
+        self.start_by(&self.bed.kubeconfig(), name)
+    }
+
+    fn start_by(&self, kubeconfig: &Path, name: &str) -> Replica {
         let (config, state) = (text(&self.config), text(&self.state));
         let elected = format!("--leader-elect={}", self.elected);
         let arguments = ["--config", config, "--state", state, &elected];
-        Replica::spawn(self.bed, name, self.admin, &arguments)
+        Replica::spawn_by(kubeconfig, self.bed, name, self.admin, &arguments)
     }
 
     fn file(&self) -> PathBuf {
@@ -264,4 +270,84 @@ async fn only_the_replica_that_served_last_remembers_and_another_configuration_i
         tokio::time::sleep(LOOK).await;
     }
     refused(web).await;
+}
+
+/// An API server that answers one question, and then none any more.
+struct Fading {
+    kubeconfig: PathBuf,
+    answered: Arc<AtomicBool>,
+}
+
+impl Fading {
+    async fn start(bed: &Bed) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let kubeconfig = format!(
+            "{{clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}], current-context: x, \
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: {{}}}}]}}"
+        );
+        let answered = Arc::new(AtomicBool::new(false));
+        let done = answered.clone();
+        tokio::spawn(async move {
+            let body =
+                r#"{"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": []}"#;
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            while let Ok((mut client, _)) = listener.accept().await {
+                if !done.load(Ordering::Relaxed) {
+                    let mut room = [0; 4096];
+                    let _asked = client.read(&mut room).await.unwrap();
+                    client.write_all(answer.as_bytes()).await.unwrap();
+                    done.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        Self {
+            kubeconfig: bed.write("fading.kubeconfig", &kubeconfig),
+            answered,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_answers_once_and_goes_away_again_leaves_what_was_served_served() {
+    let bed = Bed::open("fading").await;
+    let range = Range::claim();
+    let _backend = Backend::start("one", range.member(1)).await;
+    bed.apply(&service("web", "", PLAIN, &range)).await;
+    let remembering = Remembering::new(&bed, &range, false);
+    let mut first = remembering.start("first");
+    first.ready().await;
+    bed.programmed(&["web"]).await;
+    remembering.remembers(&["web"]).await;
+    let web = target(&bed, "web", 8080).await;
+    first.kill().await;
+
+    let fading = Fading::start(&bed).await;
+    let origin = Origin::Kubeconfig {
+        path: Some(fading.kubeconfig.clone()),
+        context: None,
+    };
+    let connection = Connection::new(origin, "test").await.unwrap();
+    let kept = std::fs::read(remembering.file()).unwrap();
+    let mut snapshot = Snapshot::decode(&kept).unwrap();
+    connection.cluster().clone_into(&mut snapshot.about.cluster);
+    std::fs::write(remembering.file(), snapshot.encode()).unwrap();
+    let second = remembering.start_by(&fading.kubeconfig, "second");
+    let began = Instant::now();
+    while !fading.answered.load(Ordering::Relaxed) {
+        assert!(began.elapsed() < DEADLINE, "nothing was asked");
+        tokio::time::sleep(LOOK).await;
+    }
+    answered_by(web, &["one"]).await;
+    // As it goes on, with what comes after the first answer.
+    while !second.said("not followed at the moment") {
+        assert!(began.elapsed() < DEADLINE, "nothing is watched");
+        tokio::time::sleep(LOOK).await;
+    }
+    answered_by(web, &["one"]).await;
+    second.kill().await;
 }

@@ -23,12 +23,22 @@ pub struct Replica {
 impl Replica {
     /// Starts `landfall controller` and does not wait. Its name is its host's.
     pub fn spawn(bed: &Bed, name: &str, admin: SocketAddr, arguments: &[&str]) -> Self {
-        let kubeconfig = bed.kubeconfig();
+        Self::spawn_by(&bed.kubeconfig(), bed, name, admin, arguments)
+    }
+
+    /// The same by another way to the API server.
+    pub fn spawn_by(
+        kubeconfig: &Path,
+        bed: &Bed,
+        name: &str,
+        admin: SocketAddr,
+        arguments: &[&str],
+    ) -> Self {
         let log = bed.cluster.directory().join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
         let child = landfall(bed.cluster.directory())
             .arg("controller")
-            .args(["--kubeconfig", text(&kubeconfig)])
+            .args(["--kubeconfig", text(kubeconfig)])
             .args(["--namespace", "landfall-system"])
             .args(["--admin", &admin.to_string(), "--grace", "1"])
             .args(arguments)

@@ -49,8 +49,8 @@ struct Past {
     removals: u32,
     /// How often another program has taken its record away for good.
     lost_records: u32,
-    /// The last version that was reported as accepted, and by which process.
-    accepted: Option<(u64, u64)>,
+    /// The last version that was reported as accepted.
+    accepted: Option<u64>,
     /// The version with which everything of it was removed: no earlier one is served again.
     removed: u64,
 }
@@ -60,10 +60,6 @@ struct Past {
 struct Settled {
     addresses: Vec<IpAddr>,
     causes: [u32; 4],
-    /// How many versions of it there were.
-    versions: usize,
-    /// The process that ran then.
-    process: u64,
 }
 
 #[derive(Debug, Default)]
@@ -77,8 +73,7 @@ struct Notes {
     pools: u32,
     /// The addresses of the pools, where all of them can be read.
     pooled: Option<Vec<IpAddr>>,
-    /// How many processes there were, and since when the last one runs.
-    processes: u64,
+    /// Since when the process runs.
     since: Option<Instant>,
     violations: Vec<String>,
     story: Vec<String>,
@@ -151,7 +146,7 @@ impl Past {
     /// accepted last, and valid ones since. Those a process may have seen, and died before it could
     /// report it; or not have seen, as they were replaced before the watch told of them.
     fn servable(&self) -> impl Iterator<Item = &Version> {
-        let first = self.accepted.map_or(0, |(number, _)| number);
+        let first = self.accepted.unwrap_or(0);
         self.versions.iter().filter(move |version| {
             version.valid
                 && version.wants
@@ -246,7 +241,6 @@ impl Judge {
     /// away there, and was not put back yet, is lost.
     pub fn begun(&self) {
         let mut notes = self.notes();
-        notes.processes += 1;
         notes.since = Some(Instant::now());
         notes.unread.clear();
         for uid in std::mem::take(&mut notes.wiped).into_keys() {
@@ -332,7 +326,6 @@ impl Judge {
         let mut notes = self.notes();
         notes.wiped.remove(&new.uid);
         notes.unread.remove(&new.uid);
-        let process = notes.processes;
         let past = notes.pasts.entry(new.uid.clone()).or_default();
         match new.status.condition(ConditionType::Accepted) {
             None => {
@@ -343,7 +336,7 @@ impl Judge {
             // A finalizer is written with the status as it was, which speaks of an earlier version
             // where the newest is invalid. That none of these stays accepted is judged in the end.
             Some(condition) if condition.status && past.is_valid(of) => {
-                past.accepted = Some((of, process));
+                past.accepted = Some(of);
             }
             Some(_) => {}
         }
@@ -376,7 +369,7 @@ impl Judge {
     }
 
     /// Nothing changes any more: what is there must be right, and what is said true.
-    pub fn settled(&self, services: &[ServiceRow], listeners: &Listeners, records_accepted: bool) {
+    pub fn settled(&self, services: &[ServiceRow], listeners: &Listeners) {
         self.note("settled");
         for (id, owner) in listeners {
             let row = services.iter().find(|row| row.uid == owner.uid);
@@ -399,7 +392,7 @@ impl Judge {
             if row.deleting {
                 self.judge_deleting(row);
             } else if row.wants_load_balancer {
-                self.judge_service(row, listeners, records_accepted);
+                self.judge_service(row, listeners);
             } else if row.finalized || !row.status.conditions.is_empty() {
                 self.violation(format!(
                     "{} wants no load balancer and keeps marks",
@@ -407,7 +400,7 @@ impl Judge {
                 ));
             }
         }
-        self.judge_stability(services, records_accepted);
+        self.judge_stability(services);
     }
 
     /// Where pools are said to be exhausted, every address of theirs is on record.
@@ -456,7 +449,7 @@ impl Judge {
         }
     }
 
-    fn judge_service(&self, row: &ServiceRow, listeners: &Listeners, records_accepted: bool) {
+    fn judge_service(&self, row: &ServiceRow, listeners: &Listeners) {
         let past = self
             .notes()
             .pasts
@@ -524,13 +517,7 @@ impl Judge {
         if newest_valid {
             return;
         }
-        // What was accepted is on record where it always is, and else as long as the process lives
-        // that has accepted it.
-        let process = self.notes().processes;
-        let kept = past
-            .accepted
-            .filter(|(_, by)| records_accepted || *by == process);
-        if served.is_none() && (kept.is_some() || recorded(row).is_some()) {
+        if served.is_none() && (past.accepted.is_some() || recorded(row).is_some()) {
             self.violation(format!(
                 "{}: {:?} is on record, and {:?} was accepted",
                 row.key,
@@ -541,10 +528,10 @@ impl Judge {
     }
 
     /// No address changes without a cause.
-    fn judge_stability(&self, services: &[ServiceRow], records_accepted: bool) {
+    fn judge_stability(&self, services: &[ServiceRow]) {
         let notes = self.notes();
         let before = notes.settled.clone();
-        let (pools, process) = (notes.pools, notes.processes);
+        let pools = notes.pools;
         let now: Vec<(&ServiceRow, Option<IpAddr>, Settled)> = services
             .iter()
             .filter(|row| row.wants_load_balancer && !row.deleting)
@@ -554,17 +541,9 @@ impl Judge {
                 let settled = Settled {
                     addresses: on_record(row),
                     causes: [past.valid_edits, past.removals, past.lost_records, pools],
-                    versions: past.versions.len(),
-                    process,
                 };
                 (row, requested, settled)
             })
-            .collect();
-        let written = |uid: &Uid| notes.pasts.get(uid).map_or(0, |past| past.versions.len());
-        let edited: BTreeSet<&Uid> = before
-            .iter()
-            .filter(|(uid, earlier)| written(uid) != earlier.versions)
-            .map(|(uid, _)| uid)
             .collect();
         drop(notes);
         for (row, requested, settled) in &now {
@@ -575,21 +554,8 @@ impl Judge {
             let granted = requested.is_some_and(|requested| {
                 !earlier.addresses.contains(&requested) && settled.addresses == [requested]
             });
-            // Where the accepted version is not on record, a process that begins knows only the
-            // newest one. By that two Services may not share any more what they shared, and either
-            // of them loses it: which of the two was edited is not on record.
-            let contested = !records_accepted
-                && earlier.process != process
-                && before.iter().any(|(uid, other)| {
-                    *uid != row.uid
-                        && edited.contains(uid)
-                        && other
-                            .addresses
-                            .iter()
-                            .any(|it| earlier.addresses.contains(it))
-                });
             let lost = !earlier.addresses.is_empty() && earlier.addresses != settled.addresses;
-            if earlier.causes == settled.causes && lost && !granted && !contested {
+            if earlier.causes == settled.causes && lost && !granted {
                 self.violation(format!(
                     "{} had {:?} and has {:?}, and nothing of it changed",
                     row.key, earlier.addresses, settled.addresses

@@ -335,3 +335,22 @@ async fn a_listener_that_opens_after_its_pass_was_broken_off_is_known_and_closed
     assert_eq!(steps.last().unwrap(), &format!("close {opened}"));
     assert_eq!(machine.owners().into_keys().collect::<Vec<_>>(), [18201]);
 }
+
+#[tokio::test]
+async fn a_listener_whose_opening_outlives_its_pass_is_not_left_open_when_everything_is_let_go_of()
+{
+    let machine = Machine::start("127.76.4.1");
+    let row = svc("web")
+        .named_port("a", 18211)
+        .named_port("b", 18212)
+        .row();
+    let wish = machine.wish(&row);
+    machine.apply(&wish, 2).await;
+    assert_eq!(machine.owners().len(), 1);
+    begin(&machine, &wish).await;
+    machine.local.retire().await;
+    // Whatever was begun has its turn now, and whoever asks for all sockets comes after it.
+    tokio::task::yield_now().await;
+    assert!(machine.proxy.sockets().await.unwrap().is_empty());
+    assert_eq!(machine.owners(), BTreeMap::new());
+}

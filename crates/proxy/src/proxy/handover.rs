@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -30,13 +30,19 @@ impl Proxy {
         lock(&self.adopted).extend(fitting);
     }
 
-    /// Closes adopted sockets for which no listener was opened, but for those of the addresses that
-    /// are named. Returns of how many listeners.
-    pub fn drop_adopted(&self, kept: impl Fn(IpAddr) -> bool) -> usize {
+    /// Closes adopted sockets for which no listener was opened, but for those that are kept. What
+    /// waits in their queues is left to the process that they came from, as long as that accepts.
+    /// Returns of how many listeners.
+    pub fn drop_adopted(&self, kept: impl Fn(ListenerId) -> bool) -> usize {
         let mut adopted = lock(&self.adopted);
         let before = adopted.len();
-        adopted.retain(|id, _| kept(id.address));
+        adopted.retain(|id, _| kept(*id));
         before - adopted.len()
+    }
+
+    /// Whether there are adopted sockets for which no listener was opened.
+    pub fn has_adopted(&self) -> bool {
+        !lock(&self.adopted).is_empty()
     }
 
     pub(super) fn take_adopted(&self, id: ListenerId) -> Vec<OwnedFd> {

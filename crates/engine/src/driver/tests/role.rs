@@ -211,3 +211,68 @@ async fn a_standby_that_never_led_lets_go_of_nothing() {
     assert_eq!(told(&lab), [] as [&str; 0]);
     lab.stop().await;
 }
+
+/// A claim as the leader before wrote it.
+fn claimed(name: &str, last: u8) -> Arc<ServiceRow> {
+    svc(name)
+        .port(80)
+        .holding(&format!("127.77.0.{last}"))
+        .row()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_writes_nothing_before_it_knows_what_the_leader_before_wrote() {
+    let (role, followed) = watch::channel(Role::Standby);
+    let lab = Lab::start_confirmed(vec![web("a"), web("b")], followed).await;
+    settle().await;
+    role.send_replace(FIRST);
+    settle().await;
+    // Another term than this one.
+    lab.source
+        .facts
+        .send(Fact::Current { term: 0 })
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!((held(&lab), lab.writes()), (0, Vec::new()));
+    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    // The watch lagged: the leader before had given the first address away.
+    lab.apply(claimed("b", 1)).await;
+    lab.source
+        .facts
+        .send(Fact::Current { term: 1 })
+        .await
+        .unwrap();
+    lab.until("both programmed", |rows| {
+        programmed(rows, "a") && programmed(rows, "b")
+    })
+    .await;
+    let published = |name| {
+        lab.source.rows.lock().unwrap()[&key(name)]
+            .status
+            .ingress
+            .clone()
+    };
+    assert_eq!((published("a"), published("b")), (ingress(2), ingress(1)));
+    // Within a term no other replica has written.
+    role.send_replace(Role::Carrying);
+    settle().await;
+    lab.apply(web("c")).await;
+    role.send_replace(FIRST);
+    lab.until("c programmed", |rows| programmed(rows, "c"))
+        .await;
+    role.send_replace(Role::Carrying);
+    settle().await;
+    role.send_replace(SECOND);
+    lab.apply(web("d")).await;
+    settle().await;
+    assert!(!programmed(&lab.source.rows.lock().unwrap(), "d"));
+    lab.source
+        .facts
+        .send(Fact::Current { term: 2 })
+        .await
+        .unwrap();
+    lab.until("d programmed", |rows| programmed(rows, "d"))
+        .await;
+    lab.stop().await;
+}
