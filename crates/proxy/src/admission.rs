@@ -6,12 +6,12 @@
 //! binds each source address, more tightly, so that one client does not use up its Service's part.
 
 /// A Service may hold this many times what is free of the common part.
-const SERVICE: u64 = 64;
+const SERVICE: u64 = 16;
 
 /// All Services of a namespace may together hold this many times what is free of the common part,
 /// so that many Services do not get all. More than one Service alone, so that it leaves something
 /// to those beside it.
-const NAMESPACE: u64 = 256;
+const NAMESPACE: u64 = 64;
 
 /// Sockets of listeners stay, so that what has many does not give way to what comes later: all
 /// Services of a namespace may have this many times what is free of the common part. One Service
@@ -22,7 +22,7 @@ const NAMESPACE_SOCKETS: u64 = 8;
 const FIRST: u64 = 2;
 
 /// A source address may hold this many times what is free of the common part.
-const SOURCE: u64 = 32;
+const SOURCE: u64 = 8;
 
 /// A part of this size of the whole is divided into minimums.
 const MINIMUMS: u64 = 4;
@@ -220,6 +220,18 @@ impl Counts {
         } else {
             Decision::Common
         }
+    }
+
+    /// Decides about something that is only kept for later: never while there is little, and never
+    /// of the minimum, which is there for what comes.
+    pub fn decide_spare(&self, cost: u32) -> Decision {
+        let free = u64::from(self.free());
+        let own = u64::from(self.own_common) + u64::from(cost);
+        let used = u64::from(self.used) + u64::from(cost);
+        if self.is_scarce() || own > free || used > u64::from(self.limit) {
+            return Decision::Refused(Excess::Service);
+        }
+        Decision::Common
     }
 
     /// Decides about something that needs `cost`.
@@ -549,6 +561,8 @@ mod tests {
                 namespaces: source, siblings: namespace,
             };
             let sockets = counts.decide_sockets(cost);
+            let spare = counts.decide_spare(cost);
+            prop_assert_ne!(spare, Decision::Minimum);
             if counts.decide(cost) != Decision::Refused(Excess::All)
                 || sockets != Decision::Refused(Excess::All)
             {

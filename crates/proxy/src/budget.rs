@@ -484,17 +484,21 @@ impl Account {
     /// Takes one more descriptor, for a connection to a member that no client connection has a
     /// place for.
     pub(crate) fn extra(self: &Arc<Self>, source: Option<Source>) -> Result<Extra, Excess> {
-        let share = self.take_share(1, false, source, Counts::decide)?;
+        self.one_more(source, Counts::decide)
+    }
+
+    /// As `extra`, for a connection that is only kept for later: not while descriptors are
+    /// scarce, and not of the minimum, which clients would then not have.
+    pub fn spare(self: &Arc<Self>) -> Option<Extra> {
+        self.one_more(None, Counts::decide_spare).ok()
+    }
+
+    fn one_more(self: &Arc<Self>, source: Option<Source>, decide: Decide) -> Result<Extra, Excess> {
+        let share = self.take_share(1, false, source, decide)?;
         Ok(Extra {
             account: self.clone(),
             share,
         })
-    }
-
-    /// As `extra`, for a connection that is only kept for later: not while descriptors are
-    /// scarce.
-    pub fn spare(self: &Arc<Self>) -> Option<Extra> {
-        (!self.is_scarce()).then(|| self.extra(None).ok()).flatten()
     }
 
     /// Whether what is only kept for later should be given back.
@@ -584,5 +588,53 @@ impl Drop for Sockets {
         }
         let limit = &self.account.budget.descriptors.limit;
         limit.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes connections until one is refused.
+    fn flood(account: &Account) -> Vec<Share> {
+        std::iter::from_fn(|| account.take(Cost::Connection, None).ok()).collect()
+    }
+
+    #[test]
+    fn what_is_kept_for_later_takes_nothing_of_the_minimum_of_its_service() {
+        let budget = Budget::new(4096, 16);
+        let accounts: Vec<_> = (0..200)
+            .map(|number| budget.account(&Uid::new(&format!("victim-{number}")), "victims"))
+            .collect();
+        let rude = budget.account(&Uid::new("rude"), "rude");
+        for victim in &accounts {
+            // Connections that ended; what they had of members is kept.
+            let kept: Vec<_> = (0..4).filter_map(|_| victim.spare()).collect();
+            let taken = flood(&rude);
+            let refused = victim.take(Cost::Connection, None);
+            let share = refused.expect("its minimum");
+            assert!(share.descriptors.is_some_and(|held| !held.common));
+            victim.give_back(share);
+            drop(kept);
+            for share in taken {
+                rude.give_back(share);
+            }
+        }
+        assert_eq!(budget.pressure().used, 0);
+    }
+
+    #[test]
+    fn a_flood_leaves_room_for_clients_of_others_that_come_at_the_same_time() {
+        let budget = Budget::new(4096, 16);
+        let victims: Vec<_> = (0..200)
+            .map(|number| budget.account(&Uid::new(&format!("victim-{number}")), "victims"))
+            .collect();
+        let rude = budget.account(&Uid::new("rude"), "rude");
+        let sockets: Vec<_> = victims.iter().map(|victim| victim.sockets(2)).collect();
+        assert!(sockets.iter().all(Option::is_some));
+        let _taken = flood(&rude);
+        // More than each one's minimum, all at one Service.
+        let clients = (0..24).map(|_| victims[0].take(Cost::Connection, None));
+        assert!(clients.filter_map(Result::ok).count() == 24);
     }
 }

@@ -73,7 +73,7 @@ async fn a_flood_of_one_service_is_refused_and_another_is_served() {
         assert!(idle.len() < 256, "nothing was refused");
     }
     let taken = scene.status().open;
-    assert!(taken > 30, "one Service alone got {taken}");
+    assert!(taken > 25, "one Service alone got {taken}");
     // Above its share it is refused at once, not left waiting.
     assert_eq!(refusal(scene.address()).await, ErrorKind::ConnectionReset);
     for _ in 0..5 {
