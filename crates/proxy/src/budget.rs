@@ -389,6 +389,16 @@ impl Sources {
     }
 }
 
+// === impl Share ===
+
+impl Share {
+    /// Whether some of it is of the common part.
+    pub(crate) fn is_common(&self) -> bool {
+        let mut held = self.descriptors.iter().chain(&self.port);
+        held.any(|held| held.common)
+    }
+}
+
 // === impl Account ===
 
 impl Account {
@@ -499,6 +509,17 @@ impl Account {
             account: self.clone(),
             share,
         })
+    }
+
+    /// Whether it has more than others can't take from it.
+    pub(crate) fn is_above_minimum(&self) -> bool {
+        let (budget, crowd) = (&*self.budget, self.crowd());
+        let is_above = |resource: &Resource, usage: &Usage| {
+            let own = usage.minimum.load(Ordering::Relaxed);
+            let own = own.saturating_add(usage.common.load(Ordering::Relaxed));
+            own > resource.counts(crowd).minimum()
+        };
+        is_above(&budget.ports, &self.ports) || is_above(&budget.descriptors, &self.descriptors)
     }
 
     /// Whether what is only kept for later should be given back.
