@@ -179,9 +179,10 @@ impl Counts {
         u64::from(self.free()) < u64::from(self.limit) / SCARCE
     }
 
-    /// Decides about so many more sockets of listeners. Here `namespace` is all that it has. What is
-    /// given once stays given although minimums become smaller with each Service that comes: those
-    /// of Services have a part of their own, so that those of namespaces are there for the next.
+    /// Decides about so many more sockets of listeners. Here `namespace` is all that it has. What
+    /// is given once stays given although minimums become smaller with each Service that comes:
+    /// those of Services have a part of their own, so that those of namespaces are there for the
+    /// next.
     pub fn decide_sockets(&self, cost: u32) -> Decision {
         let (limit, cost) = (u64::from(self.limit), u64::from(cost));
         let used = u64::from(self.used);

@@ -5,8 +5,8 @@
 //! nobody listens there (the next datagram then chooses anew), when it is cut, or with its listener:
 //! without the listener's socket there is no reply. Where there may be no more flows, a listener's
 //! own flow that was silent for longest makes room: a Service that has its share uses it again, and
-//! takes nothing from others. Where it has none, one of a Service above its minimum does. What fails on this side, for want of ports say, is not held against
-//! members.
+//! takes nothing from others. Where it has none, one of a Service above its minimum does. What
+//! fails on this side, for want of ports say, is not held against members.
 //!
 //! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header and
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
@@ -548,8 +548,8 @@ impl Flows {
         true
     }
 
-    /// Ends a flow of the listener with the most of the common part, whose Service has more than its
-    /// minimum.
+    /// Ends a flow of the listener with the most of the common part, whose Service has more than
+    /// its minimum.
     fn end_oldest_of_most(&mut self) -> bool {
         let most = self.ranks.iter().rev().take(LOOKS);
         let most: Vec<u32> = most.map(|&(_, place)| place).collect();

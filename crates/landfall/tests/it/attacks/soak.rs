@@ -160,7 +160,7 @@ async fn a_soak_fails_no_request_within_limits_and_leaks_nothing() {
     for (number, seen) in (1..).zip(&quarters) {
         let (most, rest) = (seen.most(), seen.rest());
         eprintln!(
-            "quarter {number}: descriptors {} beside those in use (of all: most {}), {} MiB (most {})",
+            "quarter {number}: descriptors not in use {} (of all at most {}), {} MiB (most {})",
             rest.0,
             most.0,
             rest.1 / 1024,
