@@ -78,8 +78,8 @@ impl Scene {
     }
 }
 
-#[test]
-fn flows_of_a_service_within_its_minimum_do_not_make_room_for_others() {
+#[tokio::test]
+async fn flows_of_a_service_within_its_minimum_do_not_make_room_for_others() {
     let mut scene = Scene::new(256);
     let modest = scene.open("modest");
     let greedy: Vec<Key> = (0..10).map(|_| scene.open("greedy")).collect();
@@ -105,8 +105,8 @@ fn flows_of_a_service_within_its_minimum_do_not_make_room_for_others() {
     assert_eq!((scene.count(modest), of_greedy(&mut scene)), (10, 14));
 }
 
-#[test]
-fn a_sweep_looks_at_the_flows_of_one_listener_and_closing_forgets_them() {
+#[tokio::test]
+async fn a_sweep_looks_at_the_flows_of_one_listener_and_closing_forgets_them() {
     let mut scene = Scene::new(256);
     let (first, second) = (scene.open("first"), scene.open("second"));
     for port in [first, first, second] {
