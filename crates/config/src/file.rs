@@ -374,7 +374,7 @@ impl Instance {
             setting,
             annotations,
             slices,
-            admin: None,
+            ..MemberRules::default()
         }
     }
 }

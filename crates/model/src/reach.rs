@@ -4,6 +4,7 @@
 //! Pure. What is our own (addresses of pools) is known to the World, not here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 
 use ipnet::IpNet;
 
@@ -18,6 +19,8 @@ pub struct MemberRules {
     pub slices: Option<Vec<IpNet>>,
     /// Where our own admin endpoint answers.
     pub admin: Option<SocketAddr>,
+    /// What this machine's addresses are in, where the admin endpoint answers at all of them.
+    pub own: Vec<IpNet>,
 }
 
 /// Who writes the Services that an instance serves.
@@ -46,6 +49,8 @@ pub enum Barred {
     Kind(&'static str),
     /// Our own admin endpoint answers there.
     Admin,
+    /// Its monitor would ask our own admin endpoint.
+    AdminChecked,
     /// It is in an address pool, so that a listener of ours may be there.
     Pool,
     /// Annotations of a cluster name members only where the operator lets them.
@@ -70,24 +75,45 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 // === impl MemberRules ===
 
 impl MemberRules {
-    /// Judges a member. `ours` says whether an address is in one of our pools.
+    /// The same rules beside an admin endpoint on a machine that has these addresses: networks, by
+    /// address and length.
+    #[must_use]
+    pub fn beside(
+        mut self,
+        admin: Option<SocketAddr>,
+        machine: impl IntoIterator<Item = (IpAddr, u8)>,
+    ) -> Self {
+        self.admin = admin;
+        self.own = match admin {
+            Some(admin) if admin.ip().is_unspecified() => machine
+                .into_iter()
+                .filter_map(|(address, length)| IpNet::new(address, length).ok())
+                .collect(),
+            Some(_) | None => Vec::new(),
+        };
+        self
+    }
+
+    /// Judges a member, which is checked at another port if one is given. `ours` says whether an
+    /// address is in one of our pools.
     ///
     /// # Errors
     /// Why it can't be one.
     pub fn judge(
         &self,
         member: SocketAddr,
+        check: Option<NonZeroU16>,
         by: NamedBy,
         ours: impl Fn(IpAddr) -> bool,
     ) -> Result<(), Barred> {
         let address = member.ip().to_canonical();
-        let hidden = embedded(address).map(IpAddr::V4);
         let listed = match by {
             NamedBy::Annotation => &self.annotations,
             NamedBy::Slice => &self.slices,
         };
         // What is reached by way of a translated address is judged as if it stood there itself.
-        for address in [Some(address), hidden].into_iter().flatten() {
+        let hidden = embedded(address).map(IpAddr::V4);
+        for address in std::iter::once(address).chain(hidden) {
             match kind(address) {
                 Some(LOOPBACK) if self.lets_loopback(address, listed.as_deref()) => {}
                 Some(kind) => return Err(Barred::Kind(kind)),
@@ -98,6 +124,9 @@ impl MemberRules {
             }
             if self.is_admin(SocketAddr::new(address, member.port())) {
                 return Err(Barred::Admin);
+            }
+            if check.is_some_and(|port| self.is_admin(SocketAddr::new(address, port.get()))) {
+                return Err(Barred::AdminChecked);
             }
         }
         match listed {
@@ -123,7 +152,8 @@ impl MemberRules {
         let Some(admin) = self.admin else {
             return false;
         };
-        let everywhere = admin.ip().is_unspecified() && member.ip().is_loopback();
+        let everywhere = admin.ip().is_unspecified()
+            && (member.ip().is_loopback() || covers(&self.own, member.ip()));
         admin.port() == member.port() && (everywhere || admin.ip().to_canonical() == member.ip())
     }
 }
@@ -154,27 +184,52 @@ fn kind(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that routers, tunnels or the kernel may make of an IPv6 address.
-fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(v6) = address else {
-        return None;
+/// The IPv4 addresses that routers, tunnels or the kernel may make of an IPv6 address. Which of
+/// several it is, only they know.
+fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
+    let segments = match address {
+        IpAddr::V6(v6) => v6.segments(),
+        IpAddr::V4(_) => [0; 8],
     };
     let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    match v6.segments() {
+    let tail = match segments {
         // `::1` and `::` are judged as what they are.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
-        // IPv4-compatible, mapped, translated (SIIT), and NAT64 by the well-known and local
-        // prefixes.
+        // IPv4-compatible, mapped, translated (SIIT), and NAT64 by the well-known prefix.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        // ISATAP, whatever its prefix, with and without the bits for "universal" and "group".
+        | [_, _, _, _, 0 | 0x100 | 0x200 | 0x300, 0x5efe, high, low]
+        // Teredo's own servers are where it begins; it hides clients by turning their bits.
+        | [0x2001, 0, high, low, ..] => Some(of(high, low)),
+        _ => None,
+    };
+    let other = match segments {
         // 6to4.
-        | [0x2002, high, low, ..] => Some(of(high, low)),
-        // Teredo hides the client's address by turning its bits.
+        [0x2002, high, low, ..] => Some(of(high, low)),
         [0x2001, 0, _, _, _, _, high, low] => Some(of(!high, !low)),
         _ => None,
-    }
+    };
+    [tail, other]
+        .into_iter()
+        .flatten()
+        .chain(locally_translated(segments))
+}
+
+/// What NAT64 makes of an address of the prefix for local use (RFC 8215), in which operators choose
+/// one of 48, 56, 64 or 96 bits. The address stands behind it, around bits 64 to 71 (RFC 6052).
+fn locally_translated(segments: [u16; 8]) -> impl Iterator<Item = Ipv4Addr> {
+    let octets = Ipv6Addr::from(segments).octets();
+    let local = matches!(segments, [0x64, 0xff9b, 1, ..]);
+    let [_, _, _, _, _, _, a, b, _, c, d, e, f, ..] = octets;
+    let [.., w, x, y, z] = octets;
+    let all = [[a, b, c, d], [b, c, d, e], [c, d, e, f], [w, x, y, z]];
+    // Zeroes are what fills the place of another length: nothing is sent to 0.0.0.0/8.
+    let real = all
+        .into_iter()
+        .filter(move |[first, ..]| local && *first != 0);
+    real.map(Ipv4Addr::from)
 }
 
 // === impl Barred ===
@@ -185,6 +240,9 @@ impl Barred {
         match self {
             Self::Kind(kind) => format!("is {kind}, which no member may have"),
             Self::Admin => "is the admin endpoint of this process".to_owned(),
+            Self::AdminChecked => {
+                "would be checked at the admin endpoint of this process".to_owned()
+            }
             Self::Pool => {
                 "is in an address pool, and traffic of a load balancer must not come back to one"
                     .to_owned()
@@ -207,6 +265,7 @@ impl Barred {
             Self::Admin | Self::Pool => {
                 "name the members behind it themselves, by their own addresses"
             }
+            Self::AdminChecked => "let the monitor ask another port",
             Self::AnnotationsOff => {
                 "use a selector or EndpointSlices, or ask the operator for members.annotations of \
                  the instance in landfall.yaml"
@@ -228,7 +287,7 @@ mod tests {
         let member = member
             .parse()
             .unwrap_or_else(|_| SocketAddr::new(member.parse().unwrap(), 80));
-        rules.judge(member, by, |address| pool.contains(&address))
+        rules.judge(member, None, by, |address| pool.contains(&address))
     }
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {
@@ -243,7 +302,7 @@ mod tests {
     }
 
     /// Addresses that can't be members, however they are written.
-    const NEVER: [&str; 24] = [
+    const NEVER: [&str; 35] = [
         "0.0.0.0",
         "0.1.2.3",
         "169.254.169.254",
@@ -264,6 +323,17 @@ mod tests {
         "::ffff:0:169.254.169.254",
         "64:ff9b::169.254.169.254",
         "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:a9fe:a9:fe00:1:2",
+        "64:ff9b:1:12a9:fe:a9fe::",
+        "64:ff9b:1:1234:a9:fea9:fe00:0",
+        "64:ff9b:1:1234:5678:9abc:a9fe:a9fe",
+        "64:ff9b:1:c000:2:700::",
+        "2001:db8::5efe:169.254.169.254",
+        "2001:db8:1:2:200:5efe:169.254.169.254",
+        "fd00::5efe:224.0.0.1",
+        "2002:a9fe:a9fe::5efe:10.0.0.1",
+        "2001:0:a9fe:a9fe:8000:63bf:f5ff:fffe",
         "2002:a9fe:a9fe::1",
         "2001:0:4136:e378:8000:63bf:5601:5601",
         "192.0.2.7",
@@ -355,6 +425,71 @@ mod tests {
         };
         assert_eq!(judge(&machine, by, "10.2.0.1"), Err(Barred::NotListed));
         assert_eq!(judge(&MemberRules::default(), by, "10.2.0.1"), Ok(()));
+    }
+
+    #[test]
+    fn addresses_that_translators_make_of_others_are_members() {
+        for address in [
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "64:ff9b:1:a00:0:100::",
+            "64:ff9b:1:12:0:a00:1::",
+            "2001:db8::5efe:10.0.0.1",
+            "2002:a00:1::1",
+            "2001:0:4136:e378:8000:63bf:f5ff:fffe",
+            "2001:db8::1",
+        ] {
+            let rules = MemberRules::default();
+            assert_eq!(judge(&rules, NamedBy::Slice, address), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn the_admin_endpoint_at_all_addresses_of_a_machine_is_no_member_at_any() {
+        let machine = [
+            ("10.0.0.7".parse().unwrap(), 32),
+            ("2001:db8::7".parse().unwrap(), 128),
+        ];
+        let by = NamedBy::Slice;
+        for admin in ["0.0.0.0:9640", "[::]:9640"] {
+            let admin = Some(admin.parse().unwrap());
+            let rules = MemberRules::default().beside(admin, machine);
+            for own in [
+                "10.0.0.7:9640",
+                "[2001:db8::7]:9640",
+                "[64:ff9b::a00:7]:9640",
+            ] {
+                assert_eq!(judge(&rules, by, own), Err(Barred::Admin), "{own}");
+            }
+            for other in ["10.0.0.7:9641", "10.0.0.8:9640", "[2001:db8::8]:9640"] {
+                assert_eq!(judge(&rules, by, other), Ok(()), "{other}");
+            }
+        }
+        let admin = Some("10.0.0.8:9640".parse().unwrap());
+        let rules = MemberRules::default().beside(admin, machine);
+        assert_eq!(judge(&rules, by, "10.0.0.7:9640"), Ok(()));
+        assert_eq!(judge(&rules, by, "10.0.0.8:9640"), Err(Barred::Admin));
+    }
+
+    #[test]
+    fn a_member_whose_monitor_would_ask_the_admin_endpoint_is_none() {
+        let rules = MemberRules {
+            admin: Some("127.0.0.1:9640".parse().unwrap()),
+            ..MemberRules::default()
+        };
+        let judged = |member: &str, port| {
+            let member = member.parse().unwrap();
+            rules.judge(member, NonZeroU16::new(port), NamedBy::Annotation, |_| {
+                false
+            })
+        };
+        assert_eq!(judged("127.0.0.1:80", 9640), Err(Barred::AdminChecked));
+        assert_eq!(
+            judged("[64:ff9b::127.0.0.1]:80", 9640),
+            Err(Barred::AdminChecked)
+        );
+        assert_eq!(judged("127.0.0.1:80", 9641), Ok(()));
+        assert_eq!(judged("127.0.0.2:80", 9640), Ok(()));
     }
 
     #[test]

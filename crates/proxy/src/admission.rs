@@ -6,18 +6,23 @@
 //! binds each source address, more tightly, so that one client does not use up its Service's part.
 
 /// A Service may hold this many times what is free of the common part.
-const SERVICE: u64 = 64;
+const SERVICE: u64 = 16;
 
 /// All Services of a namespace may together hold this many times what is free of the common part,
 /// so that many Services do not get all. More than one Service alone, so that it leaves something
 /// to those beside it.
-const NAMESPACE: u64 = 256;
+const NAMESPACE: u64 = 64;
+
+/// Sockets of listeners stay, so that what has many does not give way to what comes later: all
+/// Services of a namespace may have this many times what is free of the common part. One Service
+/// may have as much as is free.
+const NAMESPACE_SOCKETS: u64 = 8;
 
 /// What another namespace needs for its first connection.
 const FIRST: u64 = 2;
 
 /// A source address may hold this many times what is free of the common part.
-const SOURCE: u64 = 32;
+const SOURCE: u64 = 8;
 
 /// A part of this size of the whole is divided into minimums.
 const MINIMUMS: u64 = 4;
@@ -174,14 +179,34 @@ impl Counts {
         u64::from(self.free()) < u64::from(self.limit) / SCARCE
     }
 
-    /// Returns whether a Service may have `cost` more sockets of listeners: as long as it then has
-    /// no more than is left for all others.
-    pub fn leaves_half(&self, cost: u32) -> bool {
-        let after = u64::from(self.own_common) + u64::from(cost);
-        let used = u64::from(self.used) + u64::from(cost);
-        u64::from(self.limit)
-            .checked_sub(used)
-            .is_some_and(|left| after <= left)
+    /// Decides about so many more sockets of listeners. Here `namespace` is all that it has. What
+    /// is given once stays given although minimums become smaller with each Service that comes:
+    /// those of Services have a part of their own, so that those of namespaces are there for the
+    /// next.
+    pub fn decide_sockets(&self, cost: u32) -> Decision {
+        let (limit, cost) = (u64::from(self.limit), u64::from(cost));
+        let used = u64::from(self.used);
+        if used + cost > limit {
+            return Decision::Refused(Excess::All);
+        }
+        let before = u64::from(self.own_minimum) + u64::from(self.own_common);
+        let (own, namespace) = (before + cost, u64::from(self.namespace) + cost);
+        let (part, namespaces) = (limit / MINIMUMS, u64::from(self.namespaces.max(1)));
+        let minimums = used.saturating_sub(u64::from(self.common));
+        let equal = (part / u64::from(self.services.max(1))).min(self.most_minimum());
+        // Each Service may have a listener, however many Services there are.
+        if (before == 0 || own <= equal) && minimums + cost <= part {
+            return Decision::Minimum;
+        }
+        if namespaces > 1 && namespace <= (part / namespaces).min(self.most_minimum()) {
+            return Decision::Minimum;
+        }
+        let kept = minimums.max(if namespaces > 1 { 2 * part } else { part });
+        let free = limit.saturating_sub(kept + u64::from(self.common));
+        match free.checked_sub(cost) {
+            Some(left) if own <= left && namespace <= NAMESPACE_SOCKETS * left => Decision::Common,
+            Some(_) | None => Decision::Refused(Excess::Service),
+        }
     }
 
     /// Decides about something that takes the place of what has just been given back: by the same
@@ -196,6 +221,18 @@ impl Counts {
         } else {
             Decision::Common
         }
+    }
+
+    /// Decides about something that is only kept for later: never while there is little, and never
+    /// of the minimum, which is there for what comes.
+    pub fn decide_spare(&self, cost: u32) -> Decision {
+        let free = u64::from(self.free());
+        let own = u64::from(self.own_common) + u64::from(cost);
+        let used = u64::from(self.used) + u64::from(cost);
+        if self.is_scarce() || own > free || used > u64::from(self.limit) {
+            return Decision::Refused(Excess::Service);
+        }
+        Decision::Common
     }
 
     /// Decides about something that needs `cost`.
@@ -271,7 +308,10 @@ mod tests {
                 used: common + self.held.iter().map(|held| held.0).sum::<u32>(),
                 common,
                 services: self.held.len() as u32,
-                namespaces: if self.together.is_empty() { 1 } else { 2 },
+                namespaces: match self.together.len() {
+                    0 => 1,
+                    together => 1 + u32::from(together < self.held.len()),
+                },
                 siblings: if self.together.contains(&service) {
                     self.together.len() as u32
                 } else {
@@ -285,12 +325,29 @@ mod tests {
         }
 
         fn ask(&mut self, service: usize, cost: u32) -> bool {
-            match self.counts(service).decide(cost) {
+            let decision = self.counts(service).decide(cost);
+            self.take(service, cost, decision)
+        }
+
+        fn take(&mut self, service: usize, cost: u32, decision: Decision) -> bool {
+            match decision {
                 Decision::Minimum => self.held[service].0 += cost,
                 Decision::Common => self.held[service].1 += cost,
                 Decision::Refused(_) => return false,
             }
             true
+        }
+
+        fn ask_sockets(&mut self, service: usize, cost: u32) -> bool {
+            let mut counts = self.counts(service);
+            let beside = if self.together.contains(&service) {
+                self.together.clone()
+            } else {
+                service..service + 1
+            };
+            counts.namespace = beside.map(|service| self.of(service)).sum();
+            let decision = counts.decide_sockets(cost);
+            self.take(service, cost, decision)
         }
 
         fn of(&self, service: usize) -> u32 {
@@ -410,16 +467,44 @@ mod tests {
 
     #[test]
     fn listeners_of_one_service_leave_as_many_for_others() {
-        let mut counts = Counts {
-            limit: 100,
-            ..Counts::default()
-        };
-        assert!(counts.leaves_half(50));
-        assert!(!counts.leaves_half(51));
-        counts.used = 90;
-        assert!(counts.leaves_half(5));
-        counts.own_common = 10;
-        assert!(!counts.leaves_half(1));
+        let mut table = Table::new(1_000, 3);
+        while table.ask_sockets(0, 2) {}
+        let left = 1_000 - table.of(0);
+        assert!((350..=500).contains(&table.of(0)), "{}", table.of(0));
+        while table.ask_sockets(1, 2) {}
+        assert!(table.of(1) >= left / 4, "{} of {left}", table.of(1));
+    }
+
+    #[test]
+    fn listeners_of_all_services_of_the_only_namespace_get_most() {
+        let mut table = Table::new(1_000, 200);
+        table.together = 0..200;
+        while (0..200)
+            .filter(|&service| table.ask_sockets(service, 2))
+            .count()
+            > 0
+        {}
+        let all: u32 = (0..200).map(|service| table.of(service)).sum();
+        assert!(all >= 850, "{all}");
+    }
+
+    #[test]
+    fn listeners_of_many_services_of_a_namespace_leave_some_for_another() {
+        for (limit, services) in [(300, 6), (550, 11), (550, 201), (20_000, 11)] {
+            let mut table = Table::new(limit, services);
+            table.together = 1..services;
+            while (1..services)
+                .filter(|&service| table.ask_sockets(service, 2))
+                .count()
+                > 0
+            {}
+            while table.ask_sockets(0, 2) {}
+            assert!(
+                table.of(0) >= limit / 20,
+                "{} of {limit}, beside {services}",
+                table.of(0)
+            );
+        }
     }
 
     #[test]
@@ -476,7 +561,12 @@ mod tests {
                 limit, used, common, services, own_minimum, own_common, namespace, source,
                 namespaces: source, siblings: namespace,
             };
-            if counts.decide(cost) != Decision::Refused(Excess::All) {
+            let sockets = counts.decide_sockets(cost);
+            let spare = counts.decide_spare(cost);
+            prop_assert_ne!(spare, Decision::Minimum);
+            if counts.decide(cost) != Decision::Refused(Excess::All)
+                || sockets != Decision::Refused(Excess::All)
+            {
                 prop_assert!(u64::from(used) + u64::from(cost) <= u64::from(limit));
             }
         }

@@ -31,7 +31,9 @@ pub struct Budget {
     inhabited: AtomicU32,
     descriptors: Resource,
     ports: Resource,
+    /// Sockets of listeners, and how many of these are of the common part.
     listeners: AtomicU32,
+    common_listeners: AtomicU32,
     /// Refusals and failures for want of descriptors.
     shortages: AtomicU64,
     overloaded: AtomicBool,
@@ -72,6 +74,7 @@ struct Namespace {
     services: AtomicU32,
     descriptors: AtomicU32,
     ports: AtomicU32,
+    listeners: AtomicU32,
 }
 
 /// What one Service holds.
@@ -81,7 +84,7 @@ pub struct Account {
     namespace: Arc<Namespace>,
     descriptors: Usage,
     ports: Usage,
-    listeners: AtomicU32,
+    listeners: Usage,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +126,7 @@ pub struct Extra {
 pub struct Sockets {
     account: Arc<Account>,
     count: u32,
+    common: bool,
 }
 
 /// What a new connection or flow needs.
@@ -170,6 +174,7 @@ impl Budget {
             descriptors: Resource::new(division.traffic),
             ports: Resource::new(flows),
             listeners: AtomicU32::new(0),
+            common_listeners: AtomicU32::new(0),
             shortages: AtomicU64::new(0),
             overloaded: AtomicBool::new(false),
             accounts: Mutex::default(),
@@ -199,7 +204,7 @@ impl Budget {
             namespace: self.namespace(namespace),
             descriptors: Usage::default(),
             ports: Usage::default(),
-            listeners: AtomicU32::new(0),
+            listeners: Usage::default(),
         });
         // Not each time: thousands of Services come one after the other.
         if accounts.len() > 2 * self.services.load(Ordering::Relaxed) as usize + KEPT {
@@ -384,6 +389,16 @@ impl Sources {
     }
 }
 
+// === impl Share ===
+
+impl Share {
+    /// Whether some of it is of the common part.
+    pub(crate) fn is_common(&self) -> bool {
+        let mut held = self.descriptors.iter().chain(&self.port);
+        held.any(|held| held.common)
+    }
+}
+
 // === impl Account ===
 
 impl Account {
@@ -419,10 +434,7 @@ impl Account {
         decide: Decide,
     ) -> Result<Share, Excess> {
         let budget = &*self.budget;
-        let crowd = Crowd {
-            siblings: self.namespace.services.load(Ordering::Relaxed),
-            ..budget.crowd()
-        };
+        let crowd = self.crowd();
         let (files, ports) = (&budget.descriptors, &budget.ports);
         let mut share = Share {
             source,
@@ -462,6 +474,13 @@ impl Account {
         Source(key.hash_one((Arc::as_ptr(self) as usize, source_of(address))) as u32)
     }
 
+    fn crowd(&self) -> Crowd {
+        Crowd {
+            siblings: self.namespace.services.load(Ordering::Relaxed),
+            ..self.budget.crowd()
+        }
+    }
+
     /// What it and its namespace have of the descriptors.
     fn files(&self) -> (&Usage, &AtomicU32) {
         (&self.descriptors, &self.namespace.descriptors)
@@ -475,17 +494,32 @@ impl Account {
     /// Takes one more descriptor, for a connection to a member that no client connection has a
     /// place for.
     pub(crate) fn extra(self: &Arc<Self>, source: Option<Source>) -> Result<Extra, Excess> {
-        let share = self.take_share(1, false, source, Counts::decide)?;
+        self.one_more(source, Counts::decide)
+    }
+
+    /// As `extra`, for a connection that is only kept for later: not while descriptors are
+    /// scarce, and not of the minimum, which clients would then not have.
+    pub fn spare(self: &Arc<Self>) -> Option<Extra> {
+        self.one_more(None, Counts::decide_spare).ok()
+    }
+
+    fn one_more(self: &Arc<Self>, source: Option<Source>, decide: Decide) -> Result<Extra, Excess> {
+        let share = self.take_share(1, false, source, decide)?;
         Ok(Extra {
             account: self.clone(),
             share,
         })
     }
 
-    /// As `extra`, for a connection that is only kept for later: not while descriptors are
-    /// scarce.
-    pub fn spare(self: &Arc<Self>) -> Option<Extra> {
-        (!self.is_scarce()).then(|| self.extra(None).ok()).flatten()
+    /// Whether it has more than others can't take from it.
+    pub(crate) fn is_above_minimum(&self) -> bool {
+        let (budget, crowd) = (&*self.budget, self.crowd());
+        let is_above = |resource: &Resource, usage: &Usage| {
+            let own = usage.minimum.load(Ordering::Relaxed);
+            let own = own.saturating_add(usage.common.load(Ordering::Relaxed));
+            own > resource.counts(crowd).minimum()
+        };
+        is_above(&budget.ports, &self.ports) || is_above(&budget.descriptors, &self.descriptors)
     }
 
     /// Whether what is only kept for later should be given back.
@@ -499,30 +533,57 @@ impl Account {
     pub fn sockets(self: &Arc<Self>, count: u32) -> Option<Sockets> {
         let budget = &*self.budget;
         let accounts = budget.accounts();
-        let used = budget.listeners.load(Ordering::Relaxed);
-        let own = self.listeners.load(Ordering::Relaxed);
-        let counts = Counts {
-            limit: budget.division.listeners,
-            used,
-            common: used,
-            own_common: own,
-            ..Counts::default()
-        };
         let connections = budget.descriptors.counts(Crowd::default());
         let fits = connections.used.saturating_add(count) <= connections.limit;
-        if !fits || !counts.leaves_half(count) {
-            drop(accounts);
-            budget.fell_short();
-            return None;
+        let common = match self.socket_counts().decide_sockets(count) {
+            Decision::Minimum if fits => false,
+            Decision::Common if fits => true,
+            Decision::Minimum | Decision::Common | Decision::Refused(_) => {
+                drop(accounts);
+                budget.fell_short();
+                return None;
+            }
+        };
+        for counter in self.socket_counters(common) {
+            counter.fetch_add(count, Ordering::Relaxed);
         }
-        budget.listeners.fetch_add(count, Ordering::Relaxed);
-        self.listeners.fetch_add(count, Ordering::Relaxed);
         budget.descriptors.limit.fetch_sub(count, Ordering::Relaxed);
         drop(accounts);
         Some(Sockets {
             account: self.clone(),
             count,
+            common,
         })
+    }
+
+    /// What is known when sockets of listeners are wanted.
+    fn socket_counts(&self) -> Counts {
+        let (budget, crowd) = (&*self.budget, self.crowd());
+        let read = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        Counts {
+            limit: budget.division.listeners,
+            used: read(&budget.listeners),
+            common: read(&budget.common_listeners),
+            services: crowd.services,
+            namespaces: crowd.namespaces,
+            siblings: crowd.siblings,
+            own_minimum: read(&self.listeners.minimum),
+            own_common: read(&self.listeners.common),
+            namespace: read(&self.namespace.listeners),
+            source: 0,
+        }
+    }
+
+    /// All that count its sockets of listeners, of the common part or of its minimum.
+    fn socket_counters(&self, common: bool) -> impl Iterator<Item = &AtomicU32> {
+        let (budget, own) = (&*self.budget, &self.listeners);
+        let (own, all) = if common {
+            (&own.common, Some(&budget.common_listeners))
+        } else {
+            (&own.minimum, None)
+        };
+        let counters = [own, &self.namespace.listeners, &budget.listeners];
+        counters.into_iter().chain(all)
     }
 }
 
@@ -543,12 +604,58 @@ impl Drop for Extra {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        let budget = &*self.account.budget;
-        budget.listeners.fetch_sub(self.count, Ordering::Relaxed);
-        self.account
-            .listeners
-            .fetch_sub(self.count, Ordering::Relaxed);
-        let limit = &budget.descriptors.limit;
+        for counter in self.account.socket_counters(self.common) {
+            counter.fetch_sub(self.count, Ordering::Relaxed);
+        }
+        let limit = &self.account.budget.descriptors.limit;
         limit.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes connections until one is refused.
+    fn flood(account: &Account) -> Vec<Share> {
+        std::iter::from_fn(|| account.take(Cost::Connection, None).ok()).collect()
+    }
+
+    #[test]
+    fn what_is_kept_for_later_takes_nothing_of_the_minimum_of_its_service() {
+        let budget = Budget::new(4096, 16);
+        let accounts: Vec<_> = (0..200)
+            .map(|number| budget.account(&Uid::new(&format!("victim-{number}")), "victims"))
+            .collect();
+        let rude = budget.account(&Uid::new("rude"), "rude");
+        for victim in &accounts {
+            // Connections that ended; what they had of members is kept.
+            let kept: Vec<_> = (0..4).filter_map(|_| victim.spare()).collect();
+            let taken = flood(&rude);
+            let refused = victim.take(Cost::Connection, None);
+            let share = refused.expect("its minimum");
+            assert!(share.descriptors.is_some_and(|held| !held.common));
+            victim.give_back(share);
+            drop(kept);
+            for share in taken {
+                rude.give_back(share);
+            }
+        }
+        assert_eq!(budget.pressure().used, 0);
+    }
+
+    #[test]
+    fn a_flood_leaves_room_for_clients_of_others_that_come_at_the_same_time() {
+        let budget = Budget::new(4096, 16);
+        let victims: Vec<_> = (0..200)
+            .map(|number| budget.account(&Uid::new(&format!("victim-{number}")), "victims"))
+            .collect();
+        let rude = budget.account(&Uid::new("rude"), "rude");
+        let sockets: Vec<_> = victims.iter().map(|victim| victim.sockets(2)).collect();
+        assert!(sockets.iter().all(Option::is_some));
+        let _taken = flood(&rude);
+        // More than each one's minimum, all at one Service.
+        let clients = (0..24).map(|_| victims[0].take(Cost::Connection, None));
+        assert!(clients.filter_map(Result::ok).count() == 24);
     }
 }

@@ -66,25 +66,27 @@ pub async fn dial(
 
 /// Connects to a member within a time; failing to is not counted here.
 pub async fn connect(member: SocketAddr, within: Duration) -> io::Result<TcpStream> {
-    let mut attempt = 0;
-    let connecting = async {
-        loop {
-            let socket = match member {
-                SocketAddr::V4(_) => TcpSocket::new_v4(),
-                SocketAddr::V6(_) => TcpSocket::new_v6(),
-            }?;
-            socket.set_nodelay(true)?;
-            ports::ready(&socket, member.is_ipv6(), attempt)?;
-            attempt += 1;
-            match socket.connect(member).await {
-                Err(error) if ports::is_shortage(&error) && attempt < ports::ATTEMPTS => {}
-                outcome => return outcome,
-            }
-        }
-    };
-    match timeout(within, connecting).await {
+    match timeout(within, open(member)).await {
         Ok(connected) => connected,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Connects to a member, however long it takes.
+pub(crate) async fn open(member: SocketAddr) -> io::Result<TcpStream> {
+    let mut attempt = 0;
+    loop {
+        let socket = match member {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.set_nodelay(true)?;
+        ports::ready(&socket, member.is_ipv6(), attempt)?;
+        attempt += 1;
+        match socket.connect(member).await {
+            Err(error) if ports::is_shortage(&error) && attempt < ports::ATTEMPTS => {}
+            outcome => return outcome,
+        }
     }
 }
 

@@ -541,6 +541,11 @@ impl Place {
         Ok(())
     }
 
+    /// Whether something that it takes is beyond the minimum of its Service.
+    pub(crate) fn is_common(&self) -> bool {
+        self.share.is_common()
+    }
+
     /// Judges and counts it as one of its client's, whose identity is known by now.
     pub(crate) fn judge(
         &mut self,

@@ -41,9 +41,6 @@ mod handover;
 pub struct ProxyConfig {
     /// How many worker threads serve traffic; `None`: one per processor.
     pub workers: Option<NonZeroUsize>,
-    /// How many UDP flows each worker keeps at most; `None`: as many as the process may have. The
-    /// flow that was silent for longest makes room for a new one.
-    pub flows_per_worker: Option<NonZeroUsize>,
     /// How many files the process may open; `None`: as many as the system allows it. Listeners and
     /// connections share what the process does not need for itself.
     pub files: Option<NonZeroUsize>,
@@ -125,9 +122,6 @@ impl Proxy {
         let ports = u32::from(last) - u32::from(first) + 1;
         let budget = Budget::new(files, ports / 2);
         let room = Room {
-            flows: config
-                .flows_per_worker
-                .map_or(usize::MAX, NonZeroUsize::get),
             // Half of it for pipes of two ends, half for spare sockets of two families.
             pipes: budget.division().pipes as usize / 4 / workers,
             spares: budget.division().pipes as usize / 4 / workers,
@@ -401,11 +395,10 @@ impl Proxy {
             return Applied::Unchanged;
         };
         if ranges {
-            sweep(&self.workers).await;
+            sweep(&self.workers, state).await;
         }
         if !leaving.is_empty() {
-            let drain = state.config().listener.drain;
-            self.cut_later(leaving, drain);
+            self.cut_later(leaving, state.clone());
         }
         self.changes.send_modify(|version| *version += 1);
         tracing::debug!(listener = %state.id(), service = %state.owner(), "listener changed");
@@ -413,15 +406,16 @@ impl Proxy {
     }
 
     /// Cuts what members that leave still have when the drain time is over.
-    fn cut_later(&self, leaving: Vec<Leaving>, drain: Duration) {
+    fn cut_later(&self, leaving: Vec<Leaving>, state: Arc<ListenerState>) {
         let (workers, stop) = (self.workers.clone(), self.stop.clone());
+        let drain = state.config().listener.drain;
         let task = async move {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(drain) => {}
             }
             if leaving.iter().filter(|member| member.cut()).count() > 0 {
-                sweep(&workers).await;
+                sweep(&workers, &state).await;
             }
         };
         self.tasks.spawn_on(task, &self.runtime);
@@ -451,7 +445,7 @@ impl Proxy {
                 () = tokio::time::sleep(drain) => {}
             }
             state.cut().cancel();
-            sweep(&workers).await;
+            sweep(&workers, &state).await;
             lock(&draining).retain(|other| !Arc::ptr_eq(other, &state));
             changes.send_modify(|version| *version += 1);
         };
@@ -565,10 +559,10 @@ impl ListenerStatus {
     }
 }
 
-async fn sweep(workers: &[Worker]) {
+async fn sweep(workers: &[Worker], state: &Arc<ListenerState>) {
     for worker in workers {
         // A worker that is gone has nothing left to cut.
-        let _ = worker.tell(Command::Sweep).await;
+        let _ = worker.tell(Command::Sweep(state.clone())).await;
     }
 }
 

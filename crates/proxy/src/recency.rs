@@ -40,6 +40,7 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
     }
 
     /// How many entries there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
@@ -113,6 +114,12 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
             .entry
             .take()
             .map(|(_, value)| value)
+    }
+
+    /// All values, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        let entries = self.slots.iter().filter_map(|slot| slot.entry.as_ref());
+        entries.map(|(_, value)| value)
     }
 
     /// The entry that was used least recently.

@@ -86,6 +86,7 @@ pub(super) fn build(
     );
     listener.accept_proxy_from = believed.into_iter().flatten().copied().collect();
     let algorithm = layers.take(findings, |port| &port.algorithm);
+    let check = monitor.as_ref().and_then(|monitor| monitor.port);
     listener.pool = Pool {
         algorithm: algorithm.copied().unwrap_or_default(),
         affinity: scene
@@ -96,7 +97,7 @@ pub(super) fn build(
         tls: member_tls,
         monitor,
         protection: protection::of_members(layers, tcp, findings),
-        members: crew.members(scene, port, layers, findings),
+        members: crew.members(scene, (port, check), layers, findings),
     };
     (!closed).then_some(listener)
 }

@@ -68,19 +68,22 @@ impl Crew {
         }
     }
 
-    /// The members of a port, sorted by address.
+    /// The members of a port, sorted by address. `check`: where else than there they are checked.
     pub(super) fn members(
         &mut self,
         scene: &Scene<'_>,
-        port: &ServicePort,
+        (port, check): (&ServicePort, Option<NonZeroU16>),
         layers: Layers<'_>,
         findings: &mut Findings<'_>,
     ) -> Vec<Member> {
         let choice = layers.get(findings, |port| &port.endpoints);
         let literal = choice.map(|choice| (choice.take(findings), choice.given));
         let mut members = match (literal, scene.capabilities.target) {
-            (Some((wishes, given)), _) => self.literal(scene, wishes, &given.annotation, findings),
-            (None, Target::Pod) => self.pods(scene, port),
+            (Some((wishes, given)), _) => {
+                let named = (wishes.as_slice(), given.annotation.as_str());
+                self.literal(scene, named, check, findings)
+            }
+            (None, Target::Pod) => self.pods(scene, port, check),
             (None, Target::Node) => nodes::members(scene, port, self),
         };
         let weights = layers.get(findings, |port| &port.member_weights);
@@ -184,15 +187,15 @@ impl Crew {
     fn literal(
         &mut self,
         scene: &Scene<'_>,
-        wishes: &[EndpointWish],
-        annotation: &str,
+        (wishes, annotation): (&[EndpointWish], &str),
+        check: Option<NonZeroU16>,
         findings: &mut Findings<'_>,
     ) -> BTreeMap<SocketAddr, Member> {
         let mut members = BTreeMap::new();
         let mut barred = BTreeMap::new();
         for wish in wishes {
             self.known.insert(MemberRef::Address(wish.address.ip()));
-            if let Err(why) = judge_member(scene, wish.address, NamedBy::Annotation) {
+            if let Err(why) = judge_member(scene, wish.address, check, NamedBy::Annotation) {
                 barred.insert(wish.address.ip(), why);
                 continue;
             }
@@ -217,7 +220,12 @@ impl Crew {
 
     /// Members from EndpointSlices. An endpoint may stand in several slices while Kubernetes moves
     /// it; the best that is said of it counts.
-    fn pods(&mut self, scene: &Scene<'_>, port: &ServicePort) -> BTreeMap<SocketAddr, Member> {
+    fn pods(
+        &mut self,
+        scene: &Scene<'_>,
+        port: &ServicePort,
+        check: Option<NonZeroU16>,
+    ) -> BTreeMap<SocketAddr, Member> {
         let service = scene.service;
         let mut members: BTreeMap<SocketAddr, Member> = BTreeMap::new();
         let mut idle: Vec<(SocketAddr, &Endpoint, &'static str, Option<Origin>)> = Vec::new();
@@ -235,7 +243,7 @@ impl Crew {
             };
             for endpoint in &slice.endpoints {
                 let address = SocketAddr::new(endpoint.address.to_canonical(), number.get());
-                if let Err(why) = judge_member(scene, address, NamedBy::Slice) {
+                if let Err(why) = judge_member(scene, address, check, NamedBy::Slice) {
                     self.barred.insert(address.ip(), why);
                     let reason = barred_reason(why).origin(origin(slice));
                     let endpoint_text = endpoint.address.to_string();
@@ -270,9 +278,14 @@ impl Crew {
     }
 }
 
-fn judge_member(scene: &Scene<'_>, member: SocketAddr, by: NamedBy) -> Result<(), Barred> {
+fn judge_member(
+    scene: &Scene<'_>,
+    member: SocketAddr,
+    check: Option<NonZeroU16>,
+    by: NamedBy,
+) -> Result<(), Barred> {
     let rules = &scene.capabilities.members;
-    rules.judge(member, by, |address| scene.world.in_a_pool(address))
+    rules.judge(member, check, by, |address| scene.world.in_a_pool(address))
 }
 
 /// Why an endpoint is in no pool.

@@ -14,7 +14,7 @@ use landfall_sys::stream::Stream;
 use super::connection::Connection;
 use super::pump::would_block;
 use super::slab::Key;
-use super::{Command, Copies, Engine, Subject, client_token, tasks};
+use super::{Command, Copies, Engine, Subject, client_token, place_of, tasks};
 use crate::budget::Cost;
 use crate::counters::Refusal;
 use crate::http::Front;
@@ -252,10 +252,11 @@ impl Engine {
         listener: Arc<ListenerState>,
         place: Place,
     ) {
-        let now = self.tools.now;
+        let (now, owner) = (self.tools.now, place_of(&listener));
         let key = self
             .connections
             .insert_with(|key| Connection::new(key, stream, inbound, listener, place, now));
+        self.connections_by_listener.add(owner, key.index);
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -266,6 +267,7 @@ impl Engine {
         if let Err(error) = added {
             tracing::warn!(%error, "a connection cannot be watched");
             self.connections.remove(key);
+            self.connections_by_listener.remove(owner, key.index);
         } else {
             self.with_connection(key, Connection::begin);
         }

@@ -164,8 +164,21 @@ impl Connection {
         &self.client
     }
 
+    /// Its listener.
+    pub(super) fn listener(&self) -> &Arc<ListenerState> {
+        &self.listener
+    }
+
+    /// How it must end at once, if it must.
+    pub(super) fn must_end(&self) -> Option<End> {
+        if self.is_shut_out() {
+            return Some(End::Broken);
+        }
+        self.is_cut().then_some(End::Closed)
+    }
+
     /// Whether it must end because its member's or its listener's drain time is over.
-    pub(super) fn is_cut(&self) -> bool {
+    fn is_cut(&self) -> bool {
         self.listener.cut().is_cancelled()
             || self
                 .member
@@ -174,7 +187,7 @@ impl Connection {
     }
 
     /// Whether no range allows its client any more.
-    pub(super) fn is_shut_out(&self) -> bool {
+    fn is_shut_out(&self) -> bool {
         !self.listener.config().allows(self.address.ip())
     }
 

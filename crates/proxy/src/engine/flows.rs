@@ -5,13 +5,14 @@
 //! nobody listens there (the next datagram then chooses anew), when it is cut, or with its listener:
 //! without the listener's socket there is no reply. Where there may be no more flows, a listener's
 //! own flow that was silent for longest makes room: a Service that has its share uses it again, and
-//! takes nothing from others. What fails on this side, for want of ports say, is not held against
-//! members.
+//! takes nothing from others. Where it has none, one of a Service above its minimum does. What
+//! fails on this side, for want of ports say, is not held against members.
 //!
 //! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header and
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
 //! client; others may, and one that names another client begins another flow.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -41,17 +42,23 @@ use crate::shortage::Shortage;
 /// How many batches one socket may deliver before others have their turn.
 const ROUNDS: usize = 8;
 
+/// So many ports with the most flows above the minimum of their Service are looked at for one that
+/// is still above it.
+const LOOKS: usize = 16;
+
 /// All UDP of a worker.
 #[derive(Debug)]
 pub(super) struct Flows {
     ports: Slab<Port>,
+    ports_by_id: HashMap<ListenerId, Vec<Key>>,
+    /// Ports by the number of their flows that are of the common part, without those with none.
+    ranks: BTreeSet<(u32, u32)>,
     table: Slab<Flow>,
     times: Wheel,
     batch: Batch,
     /// Room for a datagram behind its PROXY header.
     room: Vec<u8>,
     due: Vec<u32>,
-    capacity: usize,
     /// Sockets with more to read.
     eager: Vec<Subject>,
 }
@@ -63,6 +70,8 @@ struct Port {
     listener: Arc<ListenerState>,
     /// Which flow is whose, in order of last use.
     known: Recency<SocketAddr, Key>,
+    /// How many of them are of the common part.
+    common: u32,
 }
 
 /// A client and its member.
@@ -81,21 +90,22 @@ struct Flow {
     client: SocketAddr,
     began: u64,
     note: Option<Box<Note>>,
-    _place: Place,
+    place: Place,
 }
 
 // === impl Flows ===
 
 impl Flows {
-    pub(super) fn new(capacity: usize, now: u64) -> Self {
+    pub(super) fn new(now: u64) -> Self {
         Self {
             ports: Slab::default(),
+            ports_by_id: HashMap::new(),
+            ranks: BTreeSet::new(),
             table: Slab::default(),
             times: Wheel::new(now),
             batch: Batch::default(),
             room: Vec::new(),
             due: Vec::new(),
-            capacity,
             eager: Vec::new(),
         }
     }
@@ -106,10 +116,12 @@ impl Flows {
         socket: UdpSocket,
         tools: &Tools,
     ) -> io::Result<()> {
+        let id = listener.id();
         let key = self.ports.insert_with(|_| Port {
             socket,
             listener,
             known: Recency::new(usize::MAX),
+            common: 0,
         });
         let Some(port) = self.ports.get_mut(key) else {
             return Ok(());
@@ -119,15 +131,17 @@ impl Flows {
             .add(&port.socket, Subject::Port(key).token(), Watch::Reading);
         if added.is_err() {
             self.ports.remove(key);
+        } else {
+            self.ports_by_id.entry(id).or_default().push(key);
         }
         added
     }
 
     pub(super) fn close(&mut self, id: ListenerId, tools: &Tools) {
-        for key in self.table.keys_where(|flow| flow.listener.id() == id) {
+        for key in self.flows_of(id) {
             self.end(key);
         }
-        for key in self.ports.keys_where(|port| port.listener.id() == id) {
+        for key in self.ports_by_id.remove(&id).unwrap_or_default() {
             if let Some(port) = self.ports.remove(key) {
                 // Closing it would not end its events while another process has a copy.
                 let _ = tools.epoll.remove(&port.socket);
@@ -137,12 +151,23 @@ impl Flows {
 
     /// Reads nothing more from clients of a listener. Replies to them still go through its socket.
     pub(super) fn leave(&mut self, id: ListenerId, tools: &Tools) {
-        for key in self.ports.keys_where(|port| port.listener.id() == id) {
+        for &key in self.ports_by_id.get(&id).into_iter().flatten() {
             if let Some(port) = self.ports.get_mut(key) {
                 let _ = tools.epoll.remove(&port.socket);
             }
             self.eager.retain(|subject| *subject != Subject::Port(key));
         }
+    }
+
+    /// The flows of a listener.
+    fn flows_of(&mut self, id: ListenerId) -> Vec<Key> {
+        let mut flows = Vec::new();
+        for &key in self.ports_by_id.get(&id).into_iter().flatten() {
+            if let Some(port) = self.ports.get_mut(key) {
+                flows.extend(port.known.values().copied());
+            }
+        }
+        flows
     }
 
     /// Copies every listener's socket.
@@ -155,10 +180,12 @@ impl Flows {
         copies.collect()
     }
 
-    /// Ends flows whose member's drain time is over.
-    pub(super) fn sweep(&mut self) {
-        for key in self.table.keys_where(Flow::is_over) {
-            self.end(key);
+    /// Ends those flows of a listener that must not go on.
+    pub(super) fn sweep(&mut self, id: ListenerId) {
+        for key in self.flows_of(id) {
+            if self.table.get_mut(key).is_some_and(|flow| flow.is_over()) {
+                self.end(key);
+            }
         }
     }
 
@@ -447,7 +474,7 @@ impl Flows {
             client: inbound.client,
             began: heard,
             note,
-            _place: place_in_gate,
+            place: place_in_gate,
         };
         flow.listener.counters().mine().connected();
         flow.count(received, 0);
@@ -461,20 +488,20 @@ impl Flows {
             self.table.remove(key);
             return;
         }
+        let is_common = flow.place.is_common();
         if let Some(port) = self.ports.get_mut(port) {
             port.known.insert(peer, key);
+        }
+        if is_common {
+            self.count_common(port, |count| count + 1);
         }
         self.times.set(key.index, heard + u64::from(idle));
     }
 
     /// Takes what a new flow of a listener needs. Ends the flow that was silent for longest, where
-    /// nothing is left: one of the same listener, or where it has none, of the one with most flows.
+    /// nothing is left: one of the same listener, or where it has none, of a Service above its
+    /// minimum.
     fn make_room(&mut self, port: Key, source: Option<Source>, place: &mut Place) -> bool {
-        while self.table.len() >= self.capacity {
-            if !self.end_oldest_of(port) && !self.end_oldest_of_most() {
-                return false;
-            }
-        }
         let Err(excess) = place.take(Cost::Flow, source) else {
             return true;
         };
@@ -521,14 +548,31 @@ impl Flows {
         true
     }
 
+    /// Ends a flow of the listener with the most of the common part, whose Service has more than
+    /// its minimum.
     fn end_oldest_of_most(&mut self) -> bool {
-        let mut most = None;
-        for key in self.ports.keys_where(|port| port.known.len() > 0) {
-            let count = self.ports.get_mut(key).map_or(0, |port| port.known.len());
-            most = most.max(Some((count, key.index)));
+        let most = self.ranks.iter().rev().take(LOOKS);
+        let most: Vec<u32> = most.map(|&(_, place)| place).collect();
+        most.into_iter().any(|place| {
+            self.ports.key_at(place).is_some_and(|key| {
+                let port = self.ports.get_mut(key);
+                port.is_some_and(|port| port.listener.account().is_above_minimum())
+                    && self.end_oldest_of(key)
+            })
+        })
+    }
+
+    /// Notes how many flows of a port are of the common part.
+    fn count_common(&mut self, key: Key, change: impl FnOnce(u32) -> u32) {
+        let Some(port) = self.ports.get_mut(key) else {
+            return;
+        };
+        let before = port.common;
+        port.common = change(before);
+        self.ranks.remove(&(before, key.index));
+        if port.common > 0 {
+            self.ranks.insert((port.common, key.index));
         }
-        let key = most.and_then(|(_, index)| self.ports.key_at(index));
-        key.is_some_and(|key| self.end_oldest_of(key))
     }
 
     fn end(&mut self, key: Key) {
@@ -539,6 +583,9 @@ impl Flows {
         self.times.clear(key.index);
         if let Some(port) = self.ports.get_mut(flow.port) {
             port.known.remove(&flow.peer);
+        }
+        if flow.place.is_common() {
+            self.count_common(flow.port, |count| count.saturating_sub(1));
         }
     }
 }
@@ -640,3 +687,6 @@ fn reach(
     }
     Err(Unreached::Members(Refusal::NoMember))
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ mod accept;
 mod connection;
 mod flows;
 mod greeting;
+mod lists;
 mod outlet;
 mod pipes;
 mod pump;
@@ -50,6 +51,7 @@ use self::accept::Acceptor;
 use self::connection::{Connection, End, Step};
 use self::flows::Flows;
 use self::greeting::Greeting;
+use self::lists::Lists;
 use self::outlet::Outlets;
 use self::pipes::Pipes;
 use self::slab::{Key, Slab};
@@ -90,9 +92,9 @@ pub(crate) enum Command {
     Resume(Key),
     /// A connection's wait in line for a member is over.
     Served(Key, Result<Lease, Unavailable>),
-    /// End what is cut, as a member's or a listener's drain time is over, and connections of
-    /// clients that no range allows any more.
-    Sweep,
+    /// End what a listener has of cut connections and flows, as its or a member's drain time is
+    /// over, and those of clients that no range allows any more.
+    Sweep(Arc<ListenerState>),
     /// Show that the worker works.
     Answer(oneshot::Sender<()>),
     /// End everything and return.
@@ -114,6 +116,8 @@ pub(crate) struct Engine {
     acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
     greetings: Slab<Greeting>,
     connections: Slab<Connection>,
+    /// Which of them are of one listener, by where its state lies.
+    connections_by_listener: Lists<usize>,
     greeting_times: Wheel,
     connection_times: Wheel,
     flows: Flows,
@@ -139,8 +143,6 @@ struct Tools {
 /// How much a worker may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// UDP flows.
-    pub(crate) flows: usize,
     /// Pipes.
     pub(crate) pipes: usize,
     /// Spare sockets toward members, of each family.
@@ -189,9 +191,10 @@ impl Engine {
             acceptors_by_id: HashMap::new(),
             greetings: Slab::default(),
             connections: Slab::default(),
+            connections_by_listener: Lists::default(),
             greeting_times: Wheel::new(now),
             connection_times: Wheel::new(now),
-            flows: Flows::new(room.flows, now),
+            flows: Flows::new(now),
             eager: Vec::new(),
             busy: Vec::new(),
             due: Vec::new(),
@@ -344,6 +347,8 @@ impl Engine {
     fn end(&mut self, key: Key, end: End) {
         if let Some(connection) = self.connections.remove(key) {
             self.connection_times.clear(key.index);
+            let listener = place_of(connection.listener());
+            self.connections_by_listener.remove(listener, key.index);
             connection.finish(end, &mut self.tools);
         }
     }
@@ -375,6 +380,20 @@ impl Engine {
         self.flows.expire(now);
     }
 
+    /// Ends what must not go on of a listener's connections and flows.
+    fn sweep(&mut self, listener: &Arc<ListenerState>) {
+        let places = self.connections_by_listener.of(place_of(listener));
+        for place in places.collect::<Vec<_>>() {
+            let key = self.connections.key_at(place);
+            let connection = key.and_then(|key| self.connections.get_mut(key));
+            let end = connection.and_then(|connection| connection.must_end());
+            if let (Some(key), Some(end)) = (key, end) {
+                self.end(key, end);
+            }
+        }
+        self.flows.sweep(listener.id());
+    }
+
     fn obey(&mut self, command: Command) {
         match command {
             Command::OpenTcp(listener, socket, done) => {
@@ -404,21 +423,18 @@ impl Engine {
             Command::Served(key, member) => {
                 self.with_connection(key, |connection, tools| connection.served(member, tools));
             }
-            Command::Sweep => {
-                for key in self.connections.keys_where(Connection::is_shut_out) {
-                    self.end(key, End::Broken);
-                }
-                for key in self.connections.keys_where(Connection::is_cut) {
-                    self.end(key, End::Closed);
-                }
-                self.flows.sweep();
-            }
+            Command::Sweep(listener) => self.sweep(&listener),
             Command::Answer(done) => {
                 let _ = done.send(());
             }
             Command::Stop => {}
         }
     }
+}
+
+/// Where the state of a listener lies, which tells it from others for as long as it is held.
+fn place_of(listener: &Arc<ListenerState>) -> usize {
+    Arc::as_ptr(listener).addr()
 }
 
 /// The kernel does not tell events: the next pass tries again.

@@ -74,11 +74,6 @@ impl<T> Slab<T> {
         key
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     /// What stands there.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;

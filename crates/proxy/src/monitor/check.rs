@@ -22,7 +22,9 @@ use tokio_util::task::TaskTracker;
 
 use super::fsm::Verdict;
 use super::grpc;
+use crate::dial;
 use crate::http::spawner::Spawner;
+use crate::shortage::Shortage;
 use crate::tls::{Inside, MemberStream, TowardMembers};
 
 /// A response whose head is longer is not waited for: the monitor reads status codes, not pages.
@@ -204,12 +206,11 @@ impl From<io::Error> for Failure {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => Self::Closed,
-            // Out of ports, memory or descriptors: EMFILE and ENFILE have no kind of their own.
             io::ErrorKind::AddrNotAvailable
             | io::ErrorKind::AddrInUse
             | io::ErrorKind::OutOfMemory
             | io::ErrorKind::PermissionDenied => Self::Here(plain(&error)),
-            _ if matches!(error.raw_os_error(), Some(23 | 24 | 105)) => Self::Here(plain(&error)),
+            _ if Shortage::of(&error).is_some() => Self::Here(plain(&error)),
             _ => Self::Network(plain(&error)),
         }
     }
@@ -236,7 +237,7 @@ pub async fn check(
         return check_udp(member, limit).await;
     }
     let work = async {
-        let mut stream = TcpStream::connect(member).await?;
+        let mut stream = dial::open(member).await?;
         // Ending with a reset leaves no port in TIME_WAIT on this side, check after check.
         stream.set_zero_linger()?;
         if let Some(version) = question.introduce {
@@ -583,7 +584,7 @@ mod tests {
 
     #[test]
     fn trouble_on_this_side_is_not_held_against_the_member() {
-        for code in [23, 24, 99, 105] {
+        for code in [1, 11, 12, 23, 24, 98, 99, 105] {
             let failure = Failure::from(io::Error::from_raw_os_error(code));
             assert_eq!(failure.verdict(), Verdict::Unclear, "{failure}");
         }

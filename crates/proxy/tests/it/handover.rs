@@ -15,7 +15,6 @@ const GRACE: Duration = Duration::from_secs(60);
 fn data_plane(workers: usize) -> Proxy {
     let config = ProxyConfig {
         workers: NonZeroUsize::new(workers),
-        flows_per_worker: NonZeroUsize::new(64),
         ..ProxyConfig::default()
     };
     Proxy::start(config).unwrap()

@@ -5,7 +5,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
+use landfall_model::listener::Check;
 use landfall_proxy::dial;
+use landfall_proxy::monitor::check::{Question, Sign, check};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -106,4 +108,32 @@ async fn without_any_port_the_shortage_is_told_and_not_a_timeout() {
         assert_eq!(read_all(&mut member).await, b"");
     }
     dial::connect(server.address, PATIENCE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_member_is_checked_while_every_port_toward_it_is_in_time_wait() {
+    if !inside("ports::a_member_is_checked_while_every_port_toward_it_is_in_time_wait") {
+        return;
+    }
+    let server = Server::start(Manner::Echo).await;
+    for _ in 0..2 * PORTS.count() {
+        let mut member = dial::connect(server.address, PATIENCE).await.unwrap();
+        member.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut member).await, b"");
+    }
+    let left_to_itself = TcpStream::connect(server.address).await.unwrap_err();
+    assert_eq!(left_to_itself.kind(), std::io::ErrorKind::AddrNotAvailable);
+    let question = Question {
+        check: Check::Tcp,
+        http2: false,
+        introduce: None,
+        tls: None,
+        host: None,
+        body: None,
+        port: None,
+    };
+    for _ in 0..50 {
+        let seen = check(&question, server.address, PATIENCE).await;
+        assert_eq!(seen, Ok(Sign::Connected));
+    }
 }

@@ -74,7 +74,6 @@ impl Scene {
     ) -> Self {
         let config = ProxyConfig {
             workers: NonZeroUsize::new(2),
-            flows_per_worker: NonZeroUsize::new(64),
             ..ProxyConfig::default()
         };
         Self::start_on(

@@ -1,6 +1,7 @@
 //! Datagrams: flows, replies, and their ends.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use landfall_model::Protocol;
 use landfall_model::listener::{Algorithm, AllowedSources, Member, ProxyProtocol};
 use landfall_proxy::counters::Refusal;
+use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -214,8 +216,13 @@ async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
 #[tokio::test]
 async fn the_table_of_flows_is_bounded_and_the_most_idle_makes_room() {
     let server = Responder::named("s").await;
-    // Two workers with 64 flows each.
-    let scene = Scene::udp_with(&[server.address], |_| {}).await;
+    let config = ProxyConfig {
+        workers: NonZeroUsize::new(2),
+        files: NonZeroUsize::new(288),
+        ..ProxyConfig::default()
+    };
+    let proxy = Proxy::start(config).unwrap();
+    let scene = Scene::start_on(proxy, Protocol::Udp, loopback(), &[server.address], |_| {}).await;
     let mut clients = Vec::new();
     for _ in 0..200 {
         let client = Client::new(&scene).await;

@@ -127,6 +127,48 @@ fn an_endpoint_of_a_slice_that_may_be_no_member_is_left_out_and_the_others_serve
 }
 
 #[test]
+fn a_monitor_port_that_is_the_admin_endpoint_of_a_member_is_refused() {
+    let rules = MemberRules {
+        admin: Some("127.0.0.1:9640".parse().unwrap()),
+        ..MemberRules::default()
+    };
+    let machine = Capabilities {
+        members: rules,
+        ..one_machine()
+    };
+    let service = |port: &str| {
+        web()
+            .annotated(ENDPOINTS, "127.0.0.1:80, 127.0.0.2:80")
+            .annotated("landfall.dev/monitor", "http")
+            .annotated("landfall.dev/monitor-port", port)
+            .row()
+    };
+    let refused = resolve(&service("9640"), &World::default(), &machine).unwrap_err();
+    let told = of_code(&refused);
+    assert_eq!(
+        (told.len(), told[0].message.as_str()),
+        (
+            1,
+            "127.0.0.1 would be checked at the admin endpoint of this process"
+        )
+    );
+    let intent = resolve_previous(&service("9640"), &[], &World::default(), &machine).unwrap();
+    assert_eq!(members(&intent), ["127.0.0.2:80"]);
+    let intent = resolve(&service("9641"), &World::default(), &machine).unwrap();
+    assert_eq!(members(&intent), ["127.0.0.1:80", "127.0.0.2:80"]);
+    // Endpoints of slices come and go: the one that can't be checked is left out.
+    let world = slices([slice("web")
+        .port("", 80)
+        .ready("127.0.0.1")
+        .ready("10.0.0.1")]);
+    let service = web()
+        .annotated("landfall.dev/monitor", "http")
+        .annotated("landfall.dev/monitor-port", "9640");
+    let intent = resolve(&service.row(), &world, &machine).unwrap();
+    assert_eq!(members(&intent), ["10.0.0.1:80"]);
+}
+
+#[test]
 fn a_version_that_was_accepted_earlier_is_served_without_what_may_be_no_member_any_more() {
     let world = with_pool(World::default());
     let service = web()

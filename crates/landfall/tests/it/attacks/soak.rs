@@ -45,12 +45,9 @@ const PARTS: u32 = 5;
 /// What the misused Service holds on to is over after this.
 const REST: Duration = Duration::from_secs(3);
 
-/// One failure of so many exchanges, and one more. There should be none: in ten minutes 4 of
-/// 168,470 were reset, for a reason that is not found yet. What fails is printed in any case.
-const TOLERATED: usize = 20_000;
-
-/// How much more the last quarter may hold than the first.
-const MORE_FILES: usize = 128;
+/// How much more the last quarter may hold than the first: of descriptors, as many as change hands
+/// between two looks.
+const MORE_FILES: usize = 24;
 const MORE_MEMORY: u64 = 24 * 1024;
 
 /// How long it takes if nobody says otherwise, in seconds.
@@ -67,6 +64,8 @@ struct Tally {
     /// Microseconds of every exchange.
     took: Mutex<BTreeMap<&'static str, Vec<u32>>>,
     failures: Mutex<Vec<String>>,
+    /// What goes on beside them.
+    beside: Mutex<String>,
 }
 
 // === impl Tally ===
@@ -85,10 +84,9 @@ impl Tally {
             .or_default()
             .push(micros);
         if let Err(error) = outcome {
-            self.failures
-                .lock()
-                .unwrap()
-                .push(format!("{kind}: {error}"));
+            let beside = self.beside.lock().unwrap().clone();
+            let failure = format!("{kind}: {error} ({beside})");
+            self.failures.lock().unwrap().push(failure);
         }
     }
 
@@ -114,7 +112,7 @@ impl Tally {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_soak_fails_next_to_no_request_within_limits_and_leaks_nothing() {
+async fn a_soak_fails_no_request_within_limits_and_leaks_nothing() {
     let seconds = std::env::var(VARIABLE).ok();
     let seconds = seconds.map_or(SECONDS, |text| text.parse().unwrap());
     let part = (Duration::from_secs(seconds) / PARTS).saturating_sub(REST);
@@ -141,7 +139,7 @@ async fn a_soak_fails_next_to_no_request_within_limits_and_leaks_nothing() {
     let watching = async {
         let mut quarters = Vec::new();
         for number in 0..PARTS {
-            let seen = abused(&lab, misused_at, part).await;
+            let seen = abused(&lab, &tally, misused_at, part).await;
             if number > 0 {
                 quarters.push(seen);
             }
@@ -162,7 +160,7 @@ async fn a_soak_fails_next_to_no_request_within_limits_and_leaks_nothing() {
     for (number, seen) in (1..).zip(&quarters) {
         let (most, rest) = (seen.most(), seen.rest());
         eprintln!(
-            "quarter {number}: descriptors {} (most {}), {} MiB (most {})",
+            "quarter {number}: descriptors not in use {} (of all at most {}), {} MiB (most {})",
             rest.0,
             most.0,
             rest.1 / 1024,
@@ -170,14 +168,8 @@ async fn a_soak_fails_next_to_no_request_within_limits_and_leaks_nothing() {
         );
     }
     eprintln!("refused of abusers: {}", refused(&lab).await);
-    let exchanges: usize = tally.took.lock().unwrap().values().map(Vec::len).sum();
     let refused = refusals(&lab).await;
-    let most = 1 + exchanges / TOLERATED;
-    assert!(
-        failures.len() <= most,
-        "{failures:#?}
-{refused}"
-    );
+    assert!(failures.is_empty(), "{failures:#?}\n{refused}");
     assert!(edits > 4, "{edits} edits");
     let (first, last) = (&quarters[0], quarters.last().unwrap());
     assert!(last.rest().0 <= first.rest().0 + MORE_FILES);
@@ -308,7 +300,7 @@ impl Seen {
         (files.unwrap(), memory.unwrap())
     }
 
-    /// Medians of descriptors and memory in KiB without abusers.
+    /// Medians of descriptors that are not in use, and of memory in KiB, without abusers.
     fn rest(&self) -> (usize, u64) {
         let mut files: Vec<usize> = self.rested.iter().map(|holding| holding.files).collect();
         let mut memory: Vec<u64> = self.rested.iter().map(|holding| holding.resident).collect();
@@ -319,7 +311,12 @@ impl Seen {
 }
 
 /// Misuses a Service in every way by turns.
-async fn abused(lab: &Lab, targets: super::abuse::Targets, within: Duration) -> Seen {
+async fn abused(
+    lab: &Lab,
+    tally: &Tally,
+    targets: super::abuse::Targets,
+    within: Duration,
+) -> Seen {
     let turn = within / u32::try_from(Abuse::ALL.len()).unwrap();
     let from: Vec<IpAddr> = (10..40).map(|last| lab.ranges.client(last)).collect();
     let mut seen = Seen::default();
@@ -334,6 +331,7 @@ async fn abused(lab: &Lab, targets: super::abuse::Targets, within: Duration) -> 
             abusers.spawn(abuse.go_on(targets, from[number % from.len()]));
         }
         let until = Instant::now() + turn;
+        *tally.beside.lock().unwrap() = format!("{abuse:?}");
         while Instant::now() < until {
             seen.abused.push(Holding::of(lab.pid()));
             tokio::time::sleep(LOOK * 10).await;
@@ -342,10 +340,22 @@ async fn abused(lab: &Lab, targets: super::abuse::Targets, within: Duration) -> 
     }
     tokio::time::sleep(REST).await;
     for _ in 0..11 {
-        seen.rested.push(Holding::of(lab.pid()));
+        // Connections, flows and what is kept for later come and go with the load, and are
+        // bounded: what is not one of them, and not there for good, has leaked.
+        let mut holding = Holding::of(lab.pid());
+        holding.files = holding.files.saturating_sub(in_use(lab).await);
+        seen.rested.push(holding);
         tokio::time::sleep(LOOK * 10).await;
     }
     seen
+}
+
+/// How many descriptors connections, flows and what is kept for later have.
+async fn in_use(lab: &Lab) -> usize {
+    let metrics = lab.text("/metrics?members=false").await;
+    let mut lines = metrics.lines();
+    let used = lines.find_map(|line| line.strip_prefix("landfall_descriptors_used "));
+    used.unwrap().parse().unwrap()
 }
 
 /// What Services refused that none should.

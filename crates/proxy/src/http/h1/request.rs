@@ -148,7 +148,10 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         for part in [self.method, " ", self.target, " HTTP/1.1\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
-        if let Some(authority) = self.authority {
+        // Without one, as HTTP/1.0 may be, it is empty (RFC 9112 section 3.2): members of HTTP/1.1
+        // refuse what has none.
+        if self.authority.is_some() || self.host().is_none() {
+            let authority = self.authority.unwrap_or_default();
             line("Host", authority.as_bytes(), out);
         }
         self.each_field(forwarding, |name, value| line(name, value, out));

@@ -58,7 +58,6 @@ impl Scene {
         let config = ProxyConfig {
             files: None,
             workers: NonZeroUsize::new(1),
-            flows_per_worker: NonZeroUsize::new(1),
             beside: false,
             access_log,
         };

@@ -352,7 +352,10 @@ fn upgrades_pass_except_to_http_itself() {
 fn expectations_mean_nothing_in_http_1_0() {
     let head = "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
     let (_, out) = request(NOTHING, head).unwrap();
-    assert_eq!(out, "POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n");
+    assert_eq!(
+        out,
+        "POST / HTTP/1.1\r\nHost: \r\nContent-Length: 1\r\n\r\n"
+    );
 }
 
 #[test]
