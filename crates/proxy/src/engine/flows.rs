@@ -12,6 +12,7 @@
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
 //! client; others may, and one that names another client begins another flow.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -45,6 +46,8 @@ const ROUNDS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Flows {
     ports: Slab<Port>,
+    /// Where they listen.
+    own: HashSet<SocketAddr>,
     table: Slab<Flow>,
     times: Wheel,
     batch: Batch,
@@ -90,6 +93,7 @@ impl Flows {
     pub(super) fn new(capacity: usize, now: u64) -> Self {
         Self {
             ports: Slab::default(),
+            own: HashSet::new(),
             table: Slab::default(),
             times: Wheel::new(now),
             batch: Batch::default(),
@@ -106,6 +110,7 @@ impl Flows {
         socket: UdpSocket,
         tools: &Tools,
     ) -> io::Result<()> {
+        let address = listener.id().socket_address();
         let key = self.ports.insert_with(|_| Port {
             socket,
             listener,
@@ -119,6 +124,8 @@ impl Flows {
             .add(&port.socket, Subject::Port(key).token(), Watch::Reading);
         if added.is_err() {
             self.ports.remove(key);
+        } else {
+            self.own.insert(address);
         }
         added
     }
@@ -132,6 +139,9 @@ impl Flows {
                 // Closing it would not end its events while another process has a copy.
                 let _ = tools.epoll.remove(&port.socket);
             }
+        }
+        if id.key.protocol == Protocol::Udp {
+            self.own.remove(&id.socket_address());
         }
     }
 
@@ -379,6 +389,10 @@ impl Flows {
     ) {
         let mut bytes = self.batch.bytes(place);
         let mut inbound = listener.inbound(peer);
+        // Replies to one of our own listeners would go round for ever.
+        if self.own.contains(&peer) {
+            return listener.refuse(inbound.client, Refusal::Source);
+        }
         if trusted {
             let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
                 return listener.refuse(inbound.client, Refusal::ProxyHeader);
