@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Millionths in one.
-const MILLION: f64 = 1_000_000.0;
+const MILLION: u32 = 1_000_000;
 
 /// A line for each request, connection and UDP flow that is over. The command line goes before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -54,24 +54,25 @@ pub struct NoShare;
 
 impl Default for Share {
     fn default() -> Self {
-        Self(MILLION as u32)
+        Self(MILLION)
     }
 }
 
 impl TryFrom<f64> for Share {
     type Error = NoShare;
 
+    #[expect(clippy::cast_sign_loss, reason = "it is from 0 to 1")]
     fn try_from(number: f64) -> Result<Self, NoShare> {
         if !(0.0..=1.0).contains(&number) {
             return Err(NoShare);
         }
-        Ok(Self((number * MILLION).round() as u32))
+        Ok(Self((number * f64::from(MILLION)).round() as u32))
     }
 }
 
 impl From<Share> for f64 {
     fn from(share: Share) -> Self {
-        Self::from(share.0) / MILLION
+        Self::from(share.0) / Self::from(MILLION)
     }
 }
 
