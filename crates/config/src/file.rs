@@ -13,6 +13,7 @@ use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::access_log::AccessLogConfig;
 use crate::openstack::OpenStack;
 
 /// What `landfall.yaml` says.
@@ -26,6 +27,9 @@ pub struct Config {
     /// How much one Service or one namespace may have.
     #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
+    /// The access log of `up` and `controller`; none unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<AccessLogConfig>,
 }
 
 /// How much one Service or one namespace may have. What is new beyond a limit is refused with
@@ -216,6 +220,11 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let why = "write a number of at least 1, or leave it out";
         return refuse(format!("limits.{key}"), "0", why);
     }
+    let log = config.access_log.as_ref();
+    if log.is_some_and(|log| log.file.as_os_str().is_empty()) {
+        let why = "name a file, or - for standard output";
+        return refuse("accessLog.file".to_owned(), "", why);
+    }
     let (mut names, mut pools) = (BTreeSet::new(), BTreeSet::new());
     let mut default: Option<&str> = None;
     for (index, instance) in config.instances.iter().enumerate() {
@@ -289,6 +298,7 @@ impl Config {
         Self {
             instances: vec![instance],
             limits: LimitsConfig::default(),
+            access_log: None,
         }
     }
 

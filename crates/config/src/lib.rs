@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access_log;
 pub mod cloud_conf;
 pub mod clouds_yaml;
 pub mod dirs;

@@ -46,12 +46,13 @@ struct Candidate {
     claim: Claim,
 }
 
-/// Of two Services with one address on record the lower rank keeps it: the one that asks for this
-/// very address, that is served already, that is older; then the order of names decides.
+/// Of two Services with one address on record the lower rank keeps it: the one that is served
+/// already, for what works goes on working; that asks for this very address; that is older. Then
+/// the order of names decides.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    asks_for_another: bool,
     not_programmed: bool,
+    asks_for_another: bool,
     age_unknown: bool,
     created: Option<jiff::Timestamp>,
     service: ServiceKey,
@@ -260,8 +261,8 @@ impl Candidate {
         let programmed = row.status.condition(ConditionType::Programmed);
         Self {
             rank: Rank {
-                asks_for_another: !asks,
                 not_programmed: !programmed.is_some_and(|condition| condition.status),
+                asks_for_another: !asks,
                 age_unknown: row.created.is_none(),
                 created: row.created,
                 service: row.key.clone(),

@@ -27,6 +27,10 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 
+/// Why a certificate is not taken that has no extensions.
+const OF_VERSION_1: &str = "the client certificate is of X.509 version 1; issue it again as \
+                            version 3, which takes an extension (openssl x509 -req -extfile)";
+
 /// A request that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
@@ -307,7 +311,13 @@ pub(crate) fn of_client(error: &kube::Error) -> ApiError {
                 why: chain(&**error),
             },
         },
-        other => ApiError::Unreachable { why: chain(other) },
+        other => match chain(other) {
+            // The library blames the key, which is fine.
+            text if text.contains("UnsupportedCertVersion") => ApiError::Credentials {
+                why: OF_VERSION_1.to_owned(),
+            },
+            why => ApiError::Unreachable { why },
+        },
     }
 }
 

@@ -10,10 +10,9 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use landfall_proxy::access_log::{AccessLog, Sample};
+use landfall_config::access_log::{AccessLogConfig, AccessLogFormat};
+use landfall_proxy::access_log::{AccessLog, Format, Sample};
 use landfall_sys::files;
-
-use crate::cli::AccessLogArgs;
 
 /// The path that stands for standard output.
 const STDOUT: &str = "-";
@@ -45,22 +44,23 @@ struct Log {
     looked: Instant,
 }
 
-/// Starts the log that the command line asks for, if it does.
+/// Starts the log that is asked for, if one is.
 ///
 /// # Errors
 /// The file can't be opened; one whose disk is full or whose reader is away can.
-pub fn start(args: &AccessLogArgs) -> anyhow::Result<Option<Arc<AccessLog>>> {
-    let Some(path) = &args.file else {
+pub fn start(wanted: Option<AccessLogConfig>) -> anyhow::Result<Option<Arc<AccessLog>>> {
+    let Some(wanted) = wanted else {
         return Ok(None);
     };
+    let path = &wanted.file;
     let target = if path.as_os_str() == STDOUT {
         Target::Stdout
     } else {
-        let failed = || format!("--access-log {}", path.display());
+        let failed = || format!("the access log {}", path.display());
         Target::File(Log::open(path).with_context(failed)?)
     };
-    let sample = Sample::share(args.sample);
-    let (log, lines) = AccessLog::new(args.format.into(), sample, args.query);
+    let sample = Sample::share(wanted.sample.into());
+    let (log, lines) = AccessLog::new(format(wanted.format), sample, wanted.query);
     let log = Arc::new(log);
     let counts = log.clone();
     // It ends with the process, or with the data plane: a write that hangs can't be ended.
@@ -69,6 +69,14 @@ pub fn start(args: &AccessLogArgs) -> anyhow::Result<Option<Arc<AccessLog>>> {
         .spawn(move || write(&lines, target, &counts))
         .context("starting the access log")?;
     Ok(Some(log))
+}
+
+fn format(wanted: AccessLogFormat) -> Format {
+    match wanted {
+        AccessLogFormat::Json => Format::Json,
+        AccessLogFormat::Common => Format::Common,
+        AccessLogFormat::Combined => Format::Combined,
+    }
 }
 
 /// Writes lines until there can be no more. What can't be written is counted.
@@ -198,7 +206,10 @@ fn is_for_a_while(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use landfall_config::access_log::Share;
+
     use super::*;
+    use crate::cli::AccessLogArgs;
 
     #[test]
     fn a_file_that_was_moved_away_is_made_again() {
@@ -233,21 +244,52 @@ mod tests {
         assert_eq!(lost(b"one\ntwo\n", 5), 1);
     }
 
+    fn configured(file: &str) -> AccessLogConfig {
+        AccessLogConfig {
+            file: file.into(),
+            format: AccessLogFormat::Common,
+            sample: Share::try_from(0.5).unwrap(),
+            query: true,
+        }
+    }
+
     #[test]
     fn a_folder_that_is_not_there_is_told_at_the_start() {
-        let args = AccessLogArgs {
-            file: Some("/nowhere/access.log".into()),
-            ..AccessLogArgs::default()
-        };
-        let error = format!("{:#}", start(&args).unwrap_err());
+        let error = start(Some(configured("/nowhere/access.log"))).unwrap_err();
+        let error = format!("{error:#}");
         assert!(
-            error.starts_with("--access-log /nowhere/access.log: "),
+            error.starts_with("the access log /nowhere/access.log: "),
             "{error}"
         );
     }
 
     #[test]
-    fn without_the_option_there_is_no_log() {
-        assert!(start(&AccessLogArgs::default()).unwrap().is_none());
+    fn where_none_is_asked_for_there_is_no_log() {
+        let wanted = AccessLogArgs::default().over(None);
+        assert!(start(wanted).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_configuration_option_by_option() {
+        let file = configured("/var/log/access.log");
+        let none = AccessLogArgs::default();
+        assert_eq!(none.over(Some(&file)), Some(file.clone()));
+        let sample = AccessLogArgs {
+            sample: Some(Share::default()),
+            ..AccessLogArgs::default()
+        };
+        assert_eq!(sample.over(None), None);
+        let all = AccessLogConfig {
+            sample: Share::default(),
+            ..file.clone()
+        };
+        assert_eq!(sample.over(Some(&file)), Some(all));
+        let stdout = AccessLogArgs {
+            file: Some("-".into()),
+            ..AccessLogArgs::default()
+        };
+        assert_eq!(stdout.over(Some(&file)), Some(configured("-")));
+        let json = stdout.over(None).unwrap();
+        assert_eq!((json.format, json.query), (AccessLogFormat::Json, false));
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
 use landfall_model::reason::{Reason, Severity};
 use serde::Serialize;
 
-use crate::cli::{CheckArgs, TextOutput};
+use crate::cli::{CheckArgs, Cli, TextOutput};
 use crate::clouds::{self, Cloud};
 use crate::fleet::Fleet;
 use crate::planning::{self, Outlook};
@@ -34,6 +36,13 @@ struct Finding {
 
 /// Runs the command; says whether there were no errors.
 pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
+    if args.filename.is_empty() && args.instances.is_default() && !args.cluster.is_meant() {
+        let missing = "give --filename <PATH>, --kubeconfig <FILE> or --config <FILE>";
+        let mut program = Cli::command();
+        program
+            .error(ErrorKind::MissingRequiredArgument, missing)
+            .exit();
+    }
     let fleet = Fleet::read(&args.instances).await?;
     let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
         let fleet = fleet.in_cluster_as(&args.instances);

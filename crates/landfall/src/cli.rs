@@ -7,7 +7,7 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use landfall_proxy::access_log::Format;
+use landfall_config::access_log;
 
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use cloud::{AdoptArgs, OrphansArgs};
@@ -140,10 +140,9 @@ pub enum TextOutput {
 }
 
 /// How lines of the access log look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccessLogFormat {
     /// One JSON object per line, with everything
-    #[default]
     Json,
     /// The common log format
     Common,
@@ -163,7 +162,7 @@ pub enum LogFormat {
 
 // === impl AccessLogFormat ===
 
-impl From<AccessLogFormat> for Format {
+impl From<AccessLogFormat> for access_log::AccessLogFormat {
     fn from(format: AccessLogFormat) -> Self {
         match format {
             AccessLogFormat::Json => Self::Json,
@@ -228,6 +227,23 @@ mod tests {
         for wrong in ["1e19", "-1", "3601", "inf", "NaN", "soon"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_admin_endpoint_is_on_loopback_unless_told() {
+        let admin = |arguments: &[&str]| match Cli::parse_from(arguments).command {
+            Command::Controller(args) => args.admin,
+            Command::Up(args) => args.admin,
+            _ => unreachable!("{arguments:?}"),
+        };
+        for serving in [
+            &["landfall", "controller"][..],
+            &["landfall", "up", "-f", "x"],
+        ] {
+            assert_eq!(admin(serving).to_string(), "127.0.0.1:9640");
+        }
+        let told = ["landfall", "controller", "--admin", "0.0.0.0:9640"];
+        assert_eq!(admin(&told).to_string(), "0.0.0.0:9640");
     }
 
     #[test]

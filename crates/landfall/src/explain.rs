@@ -141,7 +141,7 @@ fn listener(text: &mut String, listener: &ListenerView) {
     }
     let _ = writeln!(
         text,
-        "  {} on {}; {} open, {} served, {} failed",
+        "  {} on {}; {} open, {} served, {} failed{}",
         listener.mode,
         listener
             .addresses
@@ -151,8 +151,21 @@ fn listener(text: &mut String, listener: &ListenerView) {
             .join(", "),
         listener.traffic.open,
         listener.traffic.connections,
-        listener.traffic.failed
+        listener.traffic.failed,
+        get::refused(listener)
+            .map(|reasons| format!(" ({reasons})"))
+            .unwrap_or_default()
     );
+    if let Some(measured) = &listener.measured {
+        if !measured.local_failures.is_empty() {
+            let causes = get::counts(&measured.local_failures);
+            let _ = writeln!(text, "  failed on this machine: {causes}");
+        }
+        if measured.waiting > 0 {
+            let waiting = measured.waiting;
+            let _ = writeln!(text, "  {waiting} wait for a member below its limit");
+        }
+    }
     if let AllowedSources::Only(prefixes) = &listener.allowed {
         let prefixes: Vec<_> = prefixes.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "  only clients from {}", prefixes.join(", "));

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use landfall_config::access_log::AccessLogConfig;
 use landfall_config::cloud_conf::{CloudConf, Global};
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::file::{Config, Instance, LimitsConfig, ProviderKind};
@@ -168,6 +169,11 @@ impl Fleet {
         let is_off = |account: &Account| self.only_here || !is_on(account);
         let off = accounts.map(|account| account.as_ref().is_some_and(is_off));
         classes(&self.config).switched_off(off.collect())
+    }
+
+    /// What is configured of the access log.
+    pub fn access_log(&self) -> Option<&AccessLogConfig> {
+        self.config.access_log.as_ref()
     }
 
     /// The pools of all instances.
@@ -360,6 +366,7 @@ fn of_cloud_conf(path: PathBuf) -> Config {
             members: None,
         }],
         limits: LimitsConfig::default(),
+        access_log: None,
     }
 }
 

@@ -1,10 +1,11 @@
 //! `landfall get services`: what a running instance holds, as kubectl would list it.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use landfall_model::reason::Severity;
+use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::ConditionType;
-use landfall_model::view::{InstanceView, ServiceView};
+use landfall_model::view::{InstanceView, ListenerView, ServiceView};
 use serde_json::Value;
 
 use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
@@ -19,6 +20,9 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
     let text = match args.output {
         None | Some(GetOutput::Wide) => {
             let mut view = asked.view().await?;
+            for problem in shortages(&view) {
+                writeln!(std::io::stderr(), "Warning: {problem}")?;
+            }
             if let Some(namespace) = &args.namespace {
                 view.services
                     .retain(|service| service.key.namespace() == namespace);
@@ -47,6 +51,12 @@ pub async fn run(args: GetArgs) -> anyhow::Result<()> {
     };
     writeln!(std::io::stdout(), "{}", text.trim_end())?;
     Ok(())
+}
+
+/// What the process is short of: it turns clients of any Service away.
+fn shortages(view: &InstanceView) -> impl Iterator<Item = &Reason> {
+    let problems = view.problems.iter();
+    problems.filter(|problem| problem.code == Code::Overloaded)
 }
 
 /// Who is asked.
@@ -84,8 +94,12 @@ impl Asked {
 /// One line per Service.
 pub fn list(services: &[ServiceView], wide: bool) -> String {
     let mut header = vec!["SERVICE", "ADDRESS", "PORTS", "HEALTHY", "STATE"];
+    let refuses = services
+        .iter()
+        .any(|service| !all_refused(service).is_empty());
     if wide {
         header.extend(["ALGORITHM", "OPEN", "CONNECTIONS", "REASON"]);
+        header.extend(refuses.then_some("REFUSED"));
     }
     let rows = services.iter().map(|service| {
         let (healthy, total) = service.healthy_of_total();
@@ -112,6 +126,7 @@ pub fn list(services: &[ServiceView], wide: bool) -> String {
                 connections.to_string(),
                 worst_reason(service),
             ]);
+            row.extend(refuses.then(|| all_refused(service)));
         }
         row
     });
@@ -171,6 +186,28 @@ pub fn state(service: &ServiceView) -> &'static str {
     } else {
         "Pending"
     }
+}
+
+/// What a listener turned away, by reason; `None`: nothing.
+pub fn refused(listener: &ListenerView) -> Option<String> {
+    let refused = &listener.measured.as_ref()?.refused;
+    (!refused.is_empty()).then(|| counts(refused))
+}
+
+/// Named counts as `3 no_member, 2 share`.
+pub fn counts(named: &BTreeMap<String, u64>) -> String {
+    let counts = named.iter().map(|(name, count)| format!("{count} {name}"));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+/// What each listener of a Service turned away.
+fn all_refused(service: &ServiceView) -> String {
+    let listeners = service.listeners.iter();
+    let refused = listeners.filter_map(|listener| {
+        let reasons = refused(listener)?;
+        Some(format!("{}: {reasons}", listener.key))
+    });
+    refused.collect::<Vec<_>>().join("; ")
 }
 
 fn worst_reason(service: &ServiceView) -> String {

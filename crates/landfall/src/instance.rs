@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use landfall_config::access_log::AccessLogConfig;
 use landfall_config::pools;
 use landfall_engine::book::{Book, Pages};
 use landfall_engine::leadership::Role;
@@ -176,10 +177,10 @@ impl Instance {
         let fleet = fleet.sharing(most_listeners(options.workers));
         let silent = clouds::greet(&fleet, inherits).await?;
         let mut sockets = Some(estate.sockets);
-        let log = &options.access_log;
+        let log = options.access_log.over(fleet.access_log());
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers, log, lead.is_some())?);
+                proxy = Some(data_plane(options.workers, log.clone(), lead.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -492,7 +493,7 @@ fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
 /// Threads that carry traffic; `beside`: also on ports that the replica before still holds.
 fn data_plane(
     workers: Option<NonZeroUsize>,
-    log: &AccessLogArgs,
+    log: Option<AccessLogConfig>,
     beside: bool,
 ) -> anyhow::Result<Arc<Proxy>> {
     let config = ProxyConfig {

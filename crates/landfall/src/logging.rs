@@ -11,6 +11,11 @@ use tracing_subscriber::fmt::time::SystemTime;
 use crate::cli::LogFormat;
 use crate::outlet::Outlet;
 
+/// What is not heard of libraries. The Kubernetes client complains of an API server that is away,
+/// of which the sources tell once. Those of HTTP/2 and TLS tell what clients do, as often as they
+/// do it, and quote them: with that, a client could fill a disk.
+const LIBRARIES: &str = "kube_client::client::builder=off,h2=error,rustls=error";
+
 /// How long the end of the process waits for lines that are not written yet.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -22,17 +27,14 @@ static STDOUT: OnceLock<Outlet> = OnceLock::new();
 struct Line(Outlet);
 
 /// Starts logging. `LANDFALL_LOG` (as in `debug` or `landfall_proxy=trace`) says how much;
-/// `quiet` is the level without it. The Kubernetes client's own complaints about an API server that
-/// is away are left out: the sources tell of it once. So is what the HTTP/2 library says of its
-/// peers, or clients could fill a disk.
+/// `quiet` is the level without it.
 pub fn start(format: LogFormat, quiet: &str) -> io::Result<()> {
     let report = |lost| tracing::warn!(lost, "log lines could not be written");
     let outlet = Outlet::start("log", io::stderr(), report)?;
     let _ = STDOUT.set(Outlet::start("output", io::stdout(), |_| {})?);
     let _ = STDERR.set(outlet.clone());
-    let usual = || format!("{quiet},kube_client::client::builder=off,h2=error");
-    let filter =
-        EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new(usual()));
+    let asked = std::env::var("LANDFALL_LOG").ok();
+    let filter = filter(quiet, asked.as_deref());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_timer(SystemTime)
@@ -52,6 +54,14 @@ pub fn start(format: LogFormat, quiet: &str) -> io::Result<()> {
         tracing::error!(%backtrace, "{panic}");
     }));
     Ok(())
+}
+
+/// What is logged: libraries only as far as they are named.
+fn filter(quiet: &str, asked: Option<&str>) -> EnvFilter {
+    // Of two directives for one target the later one counts.
+    let with = |levels: &str| format!("{LIBRARIES},{levels}");
+    let asked = asked.and_then(|levels| EnvFilter::try_new(with(levels)).ok());
+    asked.unwrap_or_else(|| EnvFilter::new(with(quiet)))
 }
 
 /// How many log lines could not be written so far.
@@ -95,5 +105,28 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_heard_only_where_they_are_named() {
+        let shown = |asked| filter("info", asked).to_string();
+        for asked in [None, Some("nonsense=nonsense"), Some("debug")] {
+            let shown = shown(asked);
+            for quiet in ["h2=error", "rustls=error", "builder=off"] {
+                assert!(shown.contains(quiet), "{asked:?}: {shown}");
+            }
+        }
+        assert!(shown(Some("debug")).ends_with("debug"));
+        assert!(shown(None).ends_with("info"));
+        let named = shown(Some("info,h2=debug"));
+        assert!(
+            named.contains("h2=debug") && !named.contains("h2=error"),
+            "{named}"
+        );
     }
 }

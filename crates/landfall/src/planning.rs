@@ -13,6 +13,7 @@ use landfall_files::Loaded;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, PoolRow, ServicePort, ServiceRow};
+use landfall_model::status::ConditionType;
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
@@ -89,10 +90,51 @@ pub async fn from_nothing(
 /// Plans manifests on top of what a cluster says: what a controller that started now would do.
 pub async fn on_cluster(fleet: &Fleet, cluster: Loaded, loaded: Loaded, prune: bool) -> Outlook {
     let (world, providers) = recalled(fleet, cluster.facts);
-    let mut outlook = on_top(world, &providers, &fleet.classes(), loaded, prune).await;
+    let classes = fleet.classes();
+    let moved = take_as_open(&world, &providers, &classes).await;
+    let mut outlook = on_top(world, &providers, &classes, loaded, prune).await;
     outlook.against = Against::Cluster;
+    for mut plan in moved {
+        let of_it = |other: &&mut ServicePlan| other.service == plan.service;
+        match outlook.plans.iter_mut().find(of_it) {
+            Some(other) => drop(other.steps.splice(0..0, plan.steps.drain(..))),
+            None => outlook.plans.push(plan),
+        }
+    }
     outlook.problems.splice(0..0, cluster.reasons);
     outlook
+}
+
+/// Has the providers on this machine hold open what their Services say is served: which listeners a
+/// controller has can't be seen from outside of its process, and without them an edit would be lost
+/// among steps that nothing has to do. Returns what a controller of this configuration would do
+/// beside opening.
+async fn take_as_open(
+    world: &World,
+    providers: &[Platform],
+    classes: &Classes,
+) -> Vec<ServicePlan> {
+    let mut served = world.clone();
+    for row in world.services() {
+        let namespace = world.namespace(row.key.namespace());
+        let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
+            Belongs::Ours(instance) => matches!(providers.get(instance), Some(Platform::Local(_))),
+            Belongs::NotOurs | Belongs::SwitchedOff | Belongs::UnknownClass => false,
+        };
+        let programmed = row.status.condition(ConditionType::Programmed);
+        if !is_here || !programmed.is_some_and(|condition| condition.status) {
+            served.apply(Fact::ServiceGone(row.key.clone()));
+        }
+    }
+    let mut plans = dry_run(providers, &served, classes, &[]).await;
+    for plan in &mut plans {
+        // Reasons come once more with the plan that follows.
+        plan.reasons.clear();
+        plan.steps
+            .retain(|planned| !planned.step.starts_with("open "));
+    }
+    plans.retain(|plan| !plan.steps.is_empty());
+    plans
 }
 
 /// Plans one Service of a cluster as it is, if a cloud has its load balancer: what a controller that
@@ -223,4 +265,69 @@ pub async fn read(paths: Vec<PathBuf>, recursive: bool) -> anyhow::Result<Loaded
         }
     }
     Ok(tokio::task::spawn_blocking(move || landfall_files::load(&paths, recursive)).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::reason::Code;
+    use landfall_model::status::Condition;
+    use landfall_testkit::build::ServiceBuilder;
+    use landfall_testkit::svc;
+
+    use super::*;
+
+    fn served(name: &str, address: &str) -> ServiceBuilder {
+        let met = Condition::met(
+            ConditionType::Programmed,
+            Code::Ready,
+            "traffic flows",
+            jiff::Timestamp::UNIX_EPOCH,
+        );
+        let service = svc(name).port(80).holding(address);
+        service.with(move |row| {
+            row.finalized = true;
+            row.status.conditions = vec![met];
+        })
+    }
+
+    fn facts(rows: Vec<Arc<ServiceRow>>) -> Loaded {
+        let pool = pools::from_flags(&["192.0.2.0/28".to_owned()]);
+        let services = rows.into_iter().map(Fact::Service);
+        Loaded {
+            facts: services.chain([Fact::Pool(Arc::new(pool))]).collect(),
+            ..Loaded::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_on_a_cluster_lists_what_the_edit_changes_and_nothing_that_is_served() {
+        let (web, still) = (served("web", "192.0.2.1"), served("still", "192.0.2.2"));
+        let waiting = svc("waiting").port(80).row();
+        let cluster = facts(vec![web.row(), still.row(), waiting]);
+        let edit = facts(vec![svc("web").port(81).row(), svc("new").port(80).row()]);
+        let outlook = on_cluster(&Fleet::local(), cluster, edit, false).await;
+        let listed: Vec<String> = outlook
+            .plans
+            .iter()
+            .flat_map(|plan| {
+                let steps = plan.steps.iter().map(|planned| planned.step.as_str());
+                let name = plan.service.name();
+                steps.map(move |step| format!("{name}: {}", step.split(" (").next().unwrap()))
+            })
+            .collect();
+        let claimed = |step: &&String| step.contains("192.0.2.1:") || step.contains("192.0.2.2");
+        let about_served: Vec<&String> = listed.iter().filter(claimed).collect();
+        assert_eq!(
+            about_served,
+            ["web: open 192.0.2.1:81/TCP", "web: close 192.0.2.1:80/TCP"]
+        );
+        // What is not served yet is not taken for open.
+        for name in ["new", "waiting"] {
+            let opens = format!("{name}: open ");
+            assert!(
+                listed.iter().any(|step| step.starts_with(&opens)),
+                "{listed:?}"
+            );
+        }
+    }
 }

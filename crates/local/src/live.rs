@@ -99,6 +99,7 @@ fn measured(live: &ListenerState) -> Option<Box<MeasuredView>> {
                 .into_iter()
                 .zip(totals.local_failures),
         ),
+        waiting: live.pool().waiting() as u64,
         times: Span::ALL
             .into_iter()
             .filter_map(|span| {

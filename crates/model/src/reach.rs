@@ -222,9 +222,13 @@ fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
 fn locally_translated(segments: [u16; 8]) -> impl Iterator<Item = Ipv4Addr> {
     let octets = Ipv6Addr::from(segments).octets();
     let local = matches!(segments, [0x64, 0xff9b, 1, ..]);
-    let [_, _, _, _, _, _, a, b, _, c, d, e, f, ..] = octets;
-    let [.., w, x, y, z] = octets;
-    let all = [[a, b, c, d], [b, c, d, e], [c, d, e, f], [w, x, y, z]];
+    let places = [
+        [6, 7, 9, 10],
+        [7, 9, 10, 11],
+        [9, 10, 11, 12],
+        [12, 13, 14, 15],
+    ];
+    let all = places.map(|places| places.map(|place: usize| octets[place]));
     // Zeroes are what fills the place of another length: nothing is sent to 0.0.0.0/8.
     let real = all
         .into_iter()

@@ -201,6 +201,9 @@ pub struct MeasuredView {
     /// What failed on this side, by cause: `descriptors`, ... A small, fixed set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub local_failures: BTreeMap<String, u64>,
+    /// Connections and requests that wait for a member now, each of which has as much as it may.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub waiting: u64,
     /// How long things took. For metrics only.
     #[serde(skip)]
     pub times: BTreeMap<&'static str, TimesView>,
@@ -309,6 +312,14 @@ pub struct HistogramView {
     pub count: u64,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 // === impl Health ===
 
 impl Health {
@@ -338,6 +349,7 @@ impl Health {
 impl MeasuredView {
     /// Adds what the same listener counted at another address.
     pub fn add(&mut self, other: Self) {
+        self.waiting += other.waiting;
         let counts = [
             (&mut self.responses, other.responses),
             (&mut self.refused, other.refused),

@@ -291,7 +291,7 @@ function listenerNode() {
     texts(chips, words.limits(listener), "chip user");
     put(rate, words.traffic(listener.traffic));
     set(rate, "title", words.totals(listener.traffic));
-    put(failed, listener.traffic.failed ? `${words.whole(listener.traffic.failed)} failed` : "");
+    put(failed, words.failures(listener));
     list(problem, listener.problem ? [listener.problem] : [], reasonKey, reason);
     show(problem, Boolean(listener.problem));
   };
@@ -310,7 +310,8 @@ function poolNode() {
     const { members } = listener;
     put(algorithm, words.ALGORITHMS[listener.algorithm]);
     const up = serving(members);
-    put(healthy, members.length ? `${up} of ${words.count(members.length, "member")}` : "no member");
+    const some = `${up} of ${words.count(members.length, "member")}${words.waiting(listener)}`;
+    put(healthy, members.length ? some : "no member");
     fill(meter, members.length ? up / members.length : 0);
     set(el, "data-tone", up === 0 ? "bad" : null);
     texts(chips, words.habits(listener), "chip user");

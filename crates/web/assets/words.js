@@ -142,6 +142,26 @@ export function traffic({ open, rate }) {
   return parts.join(" · ");
 }
 
+/** Counts by name, as words: 3 no member, 2 share. */
+function named(counts) {
+  const all = Object.entries(counts ?? {});
+  return all.map(([name, number]) => `${whole(number)} ${name.replaceAll("_", " ")}`).join(", ");
+}
+
+/** What a listener turned away, and what fell short here: nothing where nothing did. */
+export function failures({ traffic, measured }) {
+  const refused = named(measured?.refused);
+  const here = named(measured?.localFailures);
+  const failed = traffic.failed ? `${whole(traffic.failed)} failed` : "";
+  const why = [failed, refused].filter(Boolean).join(": ");
+  return [why, here && `short of ${here}`].filter(Boolean).join(" · ");
+}
+
+/** How many wait for a member that may have no more. */
+export function waiting({ measured }) {
+  return measured?.waiting ? ` · ${whole(measured.waiting)} waiting` : "";
+}
+
 /** All that was counted, for the tooltip. */
 export function totals(traffic) {
   return `${count(traffic.connections, "connection")} so far, ${whole(traffic.failed)} failed, ` +

@@ -254,9 +254,15 @@ fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_t
         (holding("b").with(programmed), holding("a")),
         (holding("b").with(born(old)), holding("a").with(born(new))),
         (holding("b").with(born(new)), holding("a")),
+        (holding("b").load_balancer_ip("192.0.2.1"), holding("a")),
         (
-            holding("b").load_balancer_ip("192.0.2.1"),
+            holding("b").load_balancer_ip("192.0.2.1").with(programmed),
             holding("a").with(programmed),
+        ),
+        // A Service that is served loses its address to none that is not.
+        (
+            holding("b").with(programmed).with(born(new)),
+            holding("a").load_balancer_ip("192.0.2.1").with(born(old)),
         ),
     ];
     for (keeper, loser) in pairs {

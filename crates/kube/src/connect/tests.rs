@@ -198,3 +198,40 @@ async fn what_a_credential_command_prints_must_be_a_credential() {
         "{refused:?}"
     );
 }
+
+/// A client certificate as `openssl x509 -req` makes it unless it is told of extensions, with its
+/// key, made for this test.
+const VERSION_1: [&str; 2] = [
+    "\
+-----BEGIN CERTIFICATE-----
+MIIBGTCBwQIUNAh0CpjpNOZgNyfuqLIzwVa23w4wCgYIKoZIzj0EAwIwDzENMAsG
+A1UEAwwEamFuZTAgFw0yNjExMjMwNzI5NDRaGA8yMTI2MTAzMDA3Mjk0NFowDzEN
+MAsGA1UEAwwEamFuZTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABP10daMQRBRE
+6UJhW0f4xOTRQNvnAd+XLOZiB67S95vbNvGkkyh44YCY1EBq6cCG0ZXjOdGYcUYb
+seDYYMB0k0YwCgYIKoZIzj0EAwIDRwAwRAIgKSpes4KhSfGKbmeNOfOXHlvp7ut8
+WhcL/nNztz16TLoCIHPytkIGGQbKOMn6THyWuvlQoWkyLs3mDLmlfFhiU3vu
+-----END CERTIFICATE-----
+",
+    "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgV6yTXMuAzYCSY6xt
+HJqI0NEHwu4BG3VhaNda0HuMORmhRANCAAT9dHWjEEQUROlCYVtH+MTk0UDb5wHf
+lyzmYgeu0veb2zbxpJMoeOGAmNRAaunAhtGV4znRmHFGG7Hg2GDAdJNG
+-----END PRIVATE KEY-----
+",
+];
+
+#[tokio::test]
+async fn a_client_certificate_of_version_1_is_called_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in ["cert.pem", "key.pem"].iter().zip(VERSION_1) {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let connection = Connection::new(origin(directory.path(), Some("two")), "landfall/test");
+    let error = connection.await.unwrap_err().to_string();
+    assert!(error.contains("X.509 version 1"), "{error}");
+    assert!(
+        !error.contains("can't be reached") && !error.contains("key"),
+        "{error}"
+    );
+}

@@ -5,7 +5,9 @@ use landfall_model::rows::Fact;
 use landfall_testkit::cluster::{Cluster, Options};
 use std::time::Duration;
 
-use crate::support::{USER, Watching, cluster, connect, connect_by, install, service, word};
+use crate::support::{
+    DEADLINE, USER, Watching, cluster, connect, connect_by, install, service, word,
+};
 
 fn slice(namespace: &str, name: &str, address: &str) -> String {
     format!(
@@ -234,7 +236,11 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
     let audit = cluster.audit();
     let mut watching = Watching::start(
         &connect(cluster, "landfall/secrets").await,
-        SourceConfig::default(),
+        // On a busy machine an answer may take longer than a Service waits for it.
+        SourceConfig {
+            secret_patience: DEADLINE,
+            ..SourceConfig::default()
+        },
     );
     let first = watching.until_in(namespace, "synced").await;
     let place = |word: String| {

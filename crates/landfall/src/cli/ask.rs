@@ -91,13 +91,8 @@ pub struct PlanArgs {
 )]
 pub struct CheckArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it, with
-    /// a kubeconfig: what is in the cluster
-    #[arg(
-        short,
-        long = "filename",
-        value_name = "PATH",
-        required_unless_present_any = ["kubeconfig", "context", "config", "cloud_config"]
-    )]
+    /// a kubeconfig or as a plugin of kubectl: what is in the cluster
+    #[arg(short, long = "filename", value_name = "PATH")]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too
     #[arg(short = 'R', long)]

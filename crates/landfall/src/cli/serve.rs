@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use landfall_config::access_log::{AccessLogConfig, Share};
 use landfall_config::pools;
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
@@ -171,7 +172,8 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct AccessLogArgs {
     /// A file that gets a line for each request, connection and UDP flow that is over; `-` is
-    /// standard output. One that was moved away is made again
+    /// standard output. One that was moved away is made again. This and what follows goes before
+    /// what landfall.yaml says
     #[arg(id = "access_log", long = "access-log", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// How these lines look
@@ -179,30 +181,26 @@ pub struct AccessLogArgs {
         id = "access_log_format",
         long = "access-log-format",
         value_enum,
-        default_value_t,
         value_name = "FORMAT"
     )]
-    pub format: AccessLogFormat,
+    pub format: Option<AccessLogFormat>,
     /// The share of lines that is written, from 0 to 1; those that tell of a failure always are
     #[arg(
         id = "access_log_sample",
         long = "access-log-sample",
         value_name = "SHARE",
-        default_value_t = 1.0,
         value_parser = share
     )]
-    pub sample: f64,
+    pub sample: Option<Share>,
     /// Keep the part of targets behind `?`, which may hold secrets
     #[arg(id = "access_log_query", long = "access-log-query")]
     pub query: bool,
 }
 
 /// Returns a number from 0 to 1.
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<Share, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    let fits = (0.0..=1.0).contains(&number);
-    fits.then_some(number)
-        .ok_or_else(|| "write a number from 0 to 1".to_owned())
+    Share::try_from(number).map_err(|why| why.to_string())
 }
 
 /// Returns the ranges of a pool as they were written, if the provider takes them.
@@ -223,6 +221,29 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("write seconds from 0 to 3600".to_owned());
     }
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+// === impl AccessLogArgs ===
+
+impl AccessLogArgs {
+    /// What is wanted: what the command line says, and for the rest what is configured. `None`: no
+    /// log.
+    pub fn over(&self, configured: Option<&AccessLogConfig>) -> Option<AccessLogConfig> {
+        let file = self.file.as_ref();
+        let file = file.or(configured.map(|log| &log.file))?.clone();
+        let format = self.format.map(Into::into);
+        Some(AccessLogConfig {
+            file,
+            format: format
+                .or(configured.map(|log| log.format))
+                .unwrap_or_default(),
+            sample: self
+                .sample
+                .or(configured.map(|log| log.sample))
+                .unwrap_or_default(),
+            query: self.query || configured.is_some_and(|log| log.query),
+        })
+    }
 }
 
 // === impl RunArgs ===

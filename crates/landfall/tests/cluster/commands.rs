@@ -93,6 +93,8 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     assert!(story.contains(&held), "{story}");
     assert!(story.contains(&range.member(1).to_string()), "{story}");
 
+    bed.apply(&service("still", &range, 8080)).await;
+    bed.programmed(&["still"]).await;
     let config = bed.write("landfall.yaml", &only(&range.pool()));
     let both = [service("web", &range, 8081), service("new", &range, 8080)].concat();
     let both = both.replace(
@@ -103,11 +105,13 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     let files = ["-f", text(&manifest), "--config", text(&config)];
     let plan = output(as_jane(&[&["plan"], &files[..]].concat()), 0).await;
     assert!(plan.contains(&format!("open {held}:8081/TCP")), "{plan}");
+    assert!(plan.contains(&format!("close {held}:8080/TCP")), "{plan}");
     assert!(plan.contains(&format!("{}/new", bed.namespace)), "{plan}");
+    assert!(!plan.contains("still"), "{plan}");
 
     let verdict = output(as_jane(&["check", "--config", text(&config)]), 0).await;
     assert!(
-        verdict.ends_with("1 Services: 0 errors, 0 warnings\n"),
+        verdict.ends_with("2 Services: 0 errors, 0 warnings\n"),
         "{verdict}"
     );
     bed.run(&[
@@ -177,15 +181,22 @@ async fn kubectl_finds_the_plugin_by_its_name() {
         folder.join("kubectl-landfall"),
     )
     .unwrap();
-    let mut command = Command::new(bed.cluster.program(Program::Kubectl));
-    command
-        .args(["landfall", "get", "services"])
-        .current_dir(bed.cluster.directory())
-        .env_clear()
-        .env("HOME", bed.cluster.directory())
-        .env("PATH", &folder)
-        .env("KUBECONFIG", &jane);
-    let list = output(command, 0).await;
+    let plugin = |arguments: &[&str]| {
+        let mut command = Command::new(bed.cluster.program(Program::Kubectl));
+        command
+            .arg("landfall")
+            .args(arguments)
+            .current_dir(bed.cluster.directory())
+            .env_clear()
+            .env("HOME", bed.cluster.directory())
+            .env("PATH", &folder)
+            .env("KUBECONFIG", &jane);
+        command
+    };
+    let list = output(plugin(&["get", "services"]), 0).await;
     assert!(list.contains(&format!("{}/web", bed.namespace)), "{list}");
     assert!(list.contains("<pending>"), "{list}");
+    // What is in the cluster is judged without a file.
+    let verdict = output(plugin(&["check"]), 0).await;
+    assert!(verdict.starts_with("1 Services: 0 errors"), "{verdict}");
 }

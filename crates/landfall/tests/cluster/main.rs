@@ -12,6 +12,7 @@
 mod simulated;
 
 mod bed;
+mod certificates;
 mod network;
 mod replica;
 mod traffic;

@@ -1,17 +1,27 @@
 //! Two tenants of one cluster: everything that one can write, against everything that the other
 //! relies on.
 
+mod attacks;
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use self::attacks::{HOST, service, slice};
 use crate::bed::{Bed, DEADLINE, LOOK, address, condition, only, without_annotations};
+use crate::certificates::Certificate;
 use crate::network::{Range, inside};
 use crate::replica::Replica;
 use crate::traffic::{Backend, answered_by, ask, http};
 
 /// What the victim keeps to itself.
-const SECRETS: [&str; 3] = ["s3cret-key", "victim-web", "app=vault"];
+const SECRETS: [&str; 5] = ["s3cret-key", "victim-web", "victim-tls", "app=vault", INNER];
+
+/// A name in the victim's certificate that is not for everybody.
+const INNER: &str = "vault.victim.internal";
+
+/// The roles that let certificates be read.
+const CERTIFICATES: &str = include_str!("../../../../deploy/rbac-certificates.yaml");
 
 /// What keeps annotations from tenants.
 const POLICY: &str = include_str!("../../../../deploy/admission.yaml");
@@ -21,157 +31,6 @@ const EDIT: Duration = Duration::from_secs(2);
 
 fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
-}
-
-/// A Service with its annotations, ports, and whatever else its spec has.
-fn service(name: &str, annotations: &[(&str, String)], ports: &[u16], spec: &str) -> String {
-    let mut text = format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    \
-         example.org/of: test\n"
-    );
-    for (key, value) in annotations {
-        let _ = writeln!(text, "    {key}: {value:?}");
-    }
-    let _ = write!(text, "spec:\n  type: LoadBalancer\n{spec}  ports:\n");
-    for port in ports {
-        let _ = writeln!(text, "  - {{name: p{port}, port: {port}}}");
-    }
-    text
-}
-
-fn slice(service: &str, port: u16, addresses: &[&str]) -> String {
-    let mut text = format!(
-        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
-         name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n\
-         ports: [{{name: p{port}, port: 8000}}]\nendpoints:\n"
-    );
-    for address in addresses {
-        let _ = writeln!(text, "- {{addresses: [{address}]}}");
-    }
-    text
-}
-
-/// What the attacker writes: each of its means against each thing of the victim that it can name.
-fn attacks(held: &str, admin: SocketAddr) -> Vec<(String, String)> {
-    let own = |name: &str| format!("landfall.dev/{name}");
-    let mut attacks = Vec::new();
-    let targets = [
-        format!("{held}:8080"),
-        format!("[::ffff:{held}]:8080"),
-        "127.0.0.1:22".to_owned(),
-        "[::1]:22".to_owned(),
-        "169.254.169.254:80".to_owned(),
-        "10.77.0.11:8000".to_owned(),
-        admin.to_string(),
-    ];
-    for target in targets {
-        let annotations = [(own("endpoints"), target.clone())];
-        let annotations = annotations
-            .each_ref()
-            .map(|(key, value)| (key.as_str(), value.clone()));
-        let text = service("attack", &annotations, &[8080], "");
-        attacks.push((format!("endpoints {target}"), text));
-    }
-    for key in ["s3cret-key", "guess", ""] {
-        for port in [8080, 8081] {
-            for asks in [true, false] {
-                let (sharing, addresses) = (own("sharing-key"), own("addresses"));
-                let mut annotations = Vec::new();
-                if !key.is_empty() {
-                    annotations.push((sharing.as_str(), key.to_owned()));
-                }
-                if asks {
-                    annotations.push((addresses.as_str(), held.to_owned()));
-                }
-                let text = service(
-                    "attack",
-                    &annotations,
-                    &[port],
-                    "  selector: {app: vault}\n",
-                );
-                attacks.push((
-                    format!("share by {key:?}, port {port}, asking {asks}"),
-                    text,
-                ));
-            }
-        }
-    }
-    let field = format!("  loadBalancerIP: {held}\n");
-    attacks.push((
-        "loadBalancerIP".to_owned(),
-        service("attack", &[], &[8080], &field),
-    ));
-    for addresses in [
-        &[held][..],
-        &["10.77.200.1", "10.77.200.2"],
-        &["240.0.0.1"],
-        &["255.255.255.255"],
-    ] {
-        let text = [
-            service("attack", &[], &[8080], ""),
-            slice("attack", 8080, addresses),
-        ];
-        attacks.push((format!("slice {addresses:?}"), text.concat()));
-    }
-    let [there, back] = ["10.77.200.9", "10.77.200.10"];
-    let mut round = String::new();
-    for (name, own, other) in [("attack", there, back), ("back", back, there)] {
-        let addresses = [("landfall.dev/addresses", own.to_owned())];
-        round += &service(name, &addresses, &[8080], "");
-        round += &slice(name, 8080, &[other]);
-    }
-    attacks.push(("two Services that name each other".to_owned(), round));
-    let many: String = (0..60)
-        .map(|number| service(&format!("many-{number}"), &[], &[8080], ""))
-        .collect();
-    attacks.push(("60 Services".to_owned(), many));
-    for secret in ["victim-cert", "victim/victim-cert"] {
-        let annotations = [
-            (own("mode"), "tls".to_owned()),
-            (own("tls-secret"), secret.to_owned()),
-        ];
-        let annotations = annotations
-            .each_ref()
-            .map(|(key, value)| (key.as_str(), value.clone()));
-        let text = service("attack", &annotations, &[8080], "");
-        attacks.push((format!("the Secret {secret}"), text));
-    }
-    let ports: Vec<u16> = (20_000..20_900).collect();
-    attacks.push(("900 ports".to_owned(), service("attack", &[], &ports, "")));
-    let mut checks = String::new();
-    let monitor = [
-        (own("monitor"), "http".to_owned()),
-        (own("monitor-delay"), "1h".to_owned()),
-        (own("monitor-timeout"), "1h".to_owned()),
-    ];
-    let monitor = monitor
-        .each_ref()
-        .map(|(key, value)| (key.as_str(), value.clone()));
-    for number in 0..10 {
-        let name = format!("check-{number}");
-        checks += &service(&name, &monitor, &[8080], "");
-        checks += &slice(&name, 8080, &["10.77.0.11"]);
-    }
-    attacks.push(("endless checks".to_owned(), checks));
-    let secrets = (0..16).map(|port| {
-        let names: Vec<String> = (0..64).map(|name| format!("s-{port}-{name}")).collect();
-        (
-            own(&format!("tls-secret.p{}", 8000 + port)),
-            names.join(","),
-        )
-    });
-    let mode = (own("mode"), "tls".to_owned());
-    let secrets: Vec<(String, String)> = secrets.chain([mode]).collect();
-    let secrets: Vec<(&str, String)> = secrets
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.clone()))
-        .collect();
-    let ports: Vec<u16> = (8000..8016).collect();
-    attacks.push((
-        "1,024 Secrets".to_owned(),
-        service("attack", &secrets, &ports, ""),
-    ));
-    attacks
 }
 
 /// What is told in the attacker's namespace.
@@ -195,7 +54,9 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
     }
     let bed = Bed::open("attacker").await;
     let victim = bed.cluster.namespace("victim").await.unwrap();
+    bed.kubectl().apply(CERTIFICATES).await.unwrap();
     let _one = Backend::start("one", at("10.77.0.11", 8000)).await;
+    let _own = Backend::start("own", at("10.77.0.13", 8000)).await;
     let admin = Range::claim().admin(1);
     let config = without_annotations("10.77.200.0/28");
     let replica = Replica::alone(&bed, admin, &config).await;
@@ -221,22 +82,35 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
         slice("victim-web", 8080, &["10.77.0.11", "10.77.0.12"]),
     ]
     .concat();
-    in_victim(&["apply", "-f", "-"], &web).await;
+    let certificates = [0, 1].map(|_| Certificate::of(&[HOST, INNER]));
+    let ends_tls = [
+        ("landfall.dev/mode", "tls".to_owned()),
+        ("landfall.dev/tls-secret", "victim-cert".to_owned()),
+    ];
+    let tls = [
+        certificates[0].secret("victim-cert"),
+        service("victim-tls", &ends_tls, &[8443], ""),
+        slice("victim-tls", 8443, &["10.77.0.11"]),
+    ];
+    in_victim(&["apply", "-f", "-"], &[web, tls.concat()].concat()).await;
     let programmed = "--for=condition=landfall.dev/Programmed";
+    let both = ["service/victim-web", "service/victim-tls"];
     in_victim(
-        &["wait", "--timeout=60s", programmed, "service/victim-web"],
+        &[&["wait", "--timeout=60s", programmed], &both[..]].concat(),
         "",
     )
     .await;
-    let read = async || {
-        let json = in_victim(&["get", "service", "victim-web", "-o", "json"], "").await;
+    let read = async |name: &str| {
+        let json = in_victim(&["get", "service", name, "-o", "json"], "").await;
         serde_json::from_str::<serde_json::Value>(&json).unwrap()
     };
-    let held = address(&read().await).unwrap().to_owned();
+    let held = address(&read("victim-web").await).unwrap().to_owned();
+    let secure = address(&read("victim-tls").await).unwrap().to_owned();
     let mut port = 8080;
+    let mut shown = 0;
     answered_by(at(&held, port), &["one"]).await;
 
-    for (what, manifest) in attacks(&held, admin) {
+    for (what, manifest) in attacks::all(&held, &secure, admin) {
         // What the API server refuses does no harm either.
         let arguments = ["-n", bed.namespace.as_str(), "apply", "-f", "-"];
         let _ = bed.kubectl().run_with(&arguments, &manifest).await;
@@ -249,6 +123,41 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
                 "{what}: the attacker's address leads to the victim"
             );
         }
+        // Certificates: the victim's is served to its clients, and at no address of the attacker.
+        let own = &certificates[shown];
+        assert!(own.is_served_at(at(&secure, 8443)).await, "{what}");
+        for address in addresses(&bed).await {
+            for certificate in &certificates {
+                assert!(
+                    !certificate.is_served_at(at(&address, 8443)).await,
+                    "{what}"
+                );
+                assert!(
+                    !certificate.is_served_at(at(&address, 8080)).await,
+                    "{what}"
+                );
+            }
+        }
+        // A new one is served soon.
+        let mut took = Vec::new();
+        while took.len() < 3 && took.iter().all(|took| *took >= EDIT) {
+            shown = 1 - shown;
+            let began = Instant::now();
+            in_victim(
+                &["apply", "-f", "-"],
+                &certificates[shown].secret("victim-cert"),
+            )
+            .await;
+            while !certificates[shown].is_served_at(at(&secure, 8443)).await {
+                assert!(began.elapsed() < DEADLINE, "{what}: no new certificate");
+                tokio::time::sleep(LOOK).await;
+            }
+            took.push(began.elapsed());
+        }
+        assert!(
+            took.iter().any(|took| *took < EDIT),
+            "{what}: certificates took {took:?}"
+        );
         // Health: a member that comes gets its turns, and one that dies no more of them.
         let other = Backend::start("two", at("10.77.0.12", 8000)).await;
         answered_by(at(&held, port), &["one", "two"]).await;
@@ -284,7 +193,9 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
             "{what}: edits took {took:?}"
         );
         // Address and health.
-        assert_eq!(address(&read().await), Some(held.as_str()), "{what}");
+        for (name, held) in [("victim-web", &held), ("victim-tls", &secure)] {
+            assert_eq!(address(&read(name).await), Some(held.as_str()), "{what}");
+        }
         assert_eq!(http(admin, "/healthz").await.unwrap().0, 200, "{what}");
         // Secrecy.
         let told = told(&bed).await;
@@ -293,7 +204,7 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
         }
         let all = [
             "delete",
-            "services,endpointslices",
+            "services,endpointslices,secrets",
             "--all",
             "--timeout=60s",
         ];
@@ -417,6 +328,14 @@ async fn settled(bed: &Bed, what: &str) {
         );
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// The attacker's addresses.
+async fn addresses(bed: &Bed) -> Vec<String> {
+    let list = bed.run(&["get", "services", "-o", "json"]).await;
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let items = list["items"].as_array().unwrap().iter();
+    items.filter_map(address).map(str::to_owned).collect()
 }
 
 /// What the attacker's clients get at the attacker's addresses.

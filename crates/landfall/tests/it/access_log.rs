@@ -172,3 +172,42 @@ async fn a_reader_that_hangs_stops_nothing() {
     let mut room = vec![0; 1 << 20];
     ends.read_exact(&mut room[..4096]).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_configuration_names_the_file_and_the_command_line_goes_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (
+        folder.path().join("one.log"),
+        folder.path().join("other.log"),
+    );
+    let config = folder.path().join("landfall.yaml");
+    let mut lab = Lab::new();
+    let text = format!(
+        "instances: [{{name: edge, provider: local, default: true}}]\naccessLog:\n  file: {}\n  \
+         format: common\n",
+        one.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let web = Backend::http("web", lab.ranges.backend(1, 3001)).await;
+    let service = svc("web").tcp(8080).option("mode", "http");
+    lab.write("web.yaml", &service.members(&[web.address]).yaml());
+    let config = config.to_str().unwrap().to_owned();
+    let with_config = |command: &mut Command| {
+        command.args(["--config", &config]);
+    };
+    lab.start_with(with_config).await;
+    let target = at(&lab.ready("default/web").await, 8080);
+    client::http(target, "/one").await.unwrap();
+    line(&one, &["\"GET /one HTTP/1.1\" 200"]).await;
+    lab.stop().await;
+    lab.start_with(|command| {
+        with_config(command);
+        command.arg("--access-log").arg(&other);
+    })
+    .await;
+    let target = at(&lab.ready("default/web").await, 8080);
+    client::http(target, "/other").await.unwrap();
+    line(&other, &["\"GET /other HTTP/1.1\" 200"]).await;
+    let first = std::fs::read_to_string(&one).unwrap();
+    assert!(!first.contains("/other"), "{first}");
+}

@@ -4,9 +4,9 @@ use landfall_model::view::{Health, ServiceView};
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::client;
+use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::is_ready;
+use crate::look::{at, is_ready, listener};
 use crate::manifest::{slice, svc};
 
 /// Services in every state that there is.
@@ -273,4 +273,46 @@ async fn manifests_from_standard_input_are_served() {
         let target = crate::look::at(&service, 8080);
         assert_eq!(client::who(target).await.unwrap(), "pod");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn get_and_explain_tell_what_was_turned_away_and_how_many_wait() {
+    let lab = Lab::new();
+    let lines = Backend::lines("lines", lab.ranges.backend(1, 3001)).await;
+    let closed = svc("closed").tcp(8080).members(&[lines.address]);
+    let closed = closed.spec("loadBalancerSourceRanges: [192.0.2.0/24]");
+    lab.write("closed.yaml", &closed.yaml());
+    let busy = svc("busy").tcp(8080).members(&[lines.address]);
+    let busy = busy
+        .option("member-connection-limit", "1")
+        .option("member-queue-timeout", "1h");
+    lab.write("busy.yaml", &busy.yaml());
+    let lab = lab.started().await;
+    let wide = ["get", "services", "-o", "wide"];
+    let list = lab.landfall(&wide, &[]).await.good();
+    assert!(!list.contains("REFUSED"), "{list}");
+
+    let target = at(&lab.ready("default/closed").await, 8080);
+    assert!(client::who(target).await.is_err());
+    let refused = |service: &ServiceView| listener(service, 8080).traffic.failed == 1;
+    lab.until("default/closed", "has refused one", refused)
+        .await;
+    let target = at(&lab.ready("default/busy").await, 8080);
+    let mut served = Talk::to(target).await.unwrap();
+    served.say("who?").await.unwrap();
+    let _waiting = Talk::to(target).await.unwrap();
+    let waits = |service: &ServiceView| {
+        let measured = listener(service, 8080).measured.as_ref();
+        measured.is_some_and(|measured| measured.waiting == 1)
+    };
+    lab.until("default/busy", "has one that waits", waits).await;
+
+    let list = lab.landfall(&wide, &[]).await.good();
+    assert!(list.contains("REFUSED"), "{list}");
+    assert!(list.contains("8080/TCP: 1 source"), "{list}");
+    let closed = lab.landfall(&["explain", "default/closed"], &[]).await;
+    let closed = closed.good();
+    assert!(closed.contains("1 failed (1 source)\n"), "{closed}");
+    let busy = lab.landfall(&["explain", "default/busy"], &[]).await.good();
+    assert!(busy.contains("1 wait for a member"), "{busy}");
 }

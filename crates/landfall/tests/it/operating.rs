@@ -332,3 +332,37 @@ fn the_page_names_metrics_and_files_that_exist() {
         );
     }
 }
+
+#[test]
+fn the_page_of_attacks_names_tests_that_exist() {
+    let text = fs::read_to_string(page().with_file_name("attacks.md")).unwrap();
+    let sources = test_sources(&page().with_file_name("../crates"));
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_test = |word: &&str| {
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        word.len() > 15 && word.contains('_') && word.chars().all(letters)
+    };
+    let tests: Vec<&str> = quoted.filter(is_test).collect();
+    assert!(tests.len() > 80, "{}", tests.len());
+    for test in tests {
+        let function = format!("fn {test}(");
+        assert!(
+            sources.iter().any(|text| text.contains(&function)),
+            "{test}"
+        );
+    }
+}
+
+/// The text of every file of Rust in a folder.
+fn test_sources(folder: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            texts.extend(test_sources(&path));
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            texts.push(fs::read_to_string(&path).unwrap());
+        }
+    }
+    texts
+}

@@ -186,8 +186,8 @@ const ROWS: &[OptionRow] = &[
         default: "none: whatever a request says of its client is passed on",
         summary: "In mode `http` and `https`: how many proxies in front of the load balancer are \
                   believed. Of `X-Forwarded-For` so many last addresses are kept; with `0`, \
-                  nothing that clients write into it, nor their `X-Forwarded-Proto`, `-Port` and \
-                  `-Host`, `X-Real-IP` and `Forwarded`, reaches a member.",
+                  nothing that clients write into it, nor into another `X-Forwarded-` field, \
+                  `X-Real-IP` or `Forwarded`, reaches a member.",
         example: "0",
         effect: port!("trusted-hops", trusted_hops, |text| value::number(
             text,

@@ -12,7 +12,7 @@
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
 //! client; others may, and one that names another client begins another flow.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -53,6 +53,8 @@ pub(super) struct Flows {
     ports_by_id: HashMap<ListenerId, Vec<Key>>,
     /// Ports by the number of their flows that are of the common part, without those with none.
     ranks: BTreeSet<(u32, u32)>,
+    /// Where they listen.
+    own: HashSet<SocketAddr>,
     table: Slab<Flow>,
     times: Wheel,
     batch: Batch,
@@ -101,6 +103,7 @@ impl Flows {
             ports: Slab::default(),
             ports_by_id: HashMap::new(),
             ranks: BTreeSet::new(),
+            own: HashSet::new(),
             table: Slab::default(),
             times: Wheel::new(now),
             batch: Batch::default(),
@@ -133,6 +136,7 @@ impl Flows {
             self.ports.remove(key);
         } else {
             self.ports_by_id.entry(id).or_default().push(key);
+            self.own.insert(id.socket_address());
         }
         added
     }
@@ -146,6 +150,9 @@ impl Flows {
                 // Closing it would not end its events while another process has a copy.
                 let _ = tools.epoll.remove(&port.socket);
             }
+        }
+        if id.key.protocol == Protocol::Udp {
+            self.own.remove(&id.socket_address());
         }
     }
 
@@ -406,6 +413,10 @@ impl Flows {
     ) {
         let mut bytes = self.batch.bytes(place);
         let mut inbound = listener.inbound(peer);
+        // Replies to one of our own listeners would go round for ever.
+        if self.own.contains(&peer) {
+            return listener.refuse(inbound.client, Refusal::Source);
+        }
         if trusted {
             let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
                 return listener.refuse(inbound.client, Refusal::ProxyHeader);

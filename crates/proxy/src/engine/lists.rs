@@ -122,12 +122,11 @@ mod tests {
             let mut lists = Lists::default();
             let mut owners: BTreeMap<u32, u8> = BTreeMap::new();
             for (place, owner) in steps {
-                match owners.remove(&place) {
-                    Some(owner) => lists.remove(owner, place),
-                    None => {
-                        owners.insert(place, owner);
-                        lists.add(owner, place);
-                    }
+                if let Some(owner) = owners.remove(&place) {
+                    lists.remove(owner, place);
+                } else {
+                    owners.insert(place, owner);
+                    lists.add(owner, place);
                 }
             }
             for owner in 0..4 {

@@ -20,8 +20,11 @@ pub(super) enum Field {
     ForwardedFor,
     ForwardedProto,
     ForwardedPort,
-    /// `Forwarded`, `X-Forwarded-Host`, `X-Real-IP`: what else proxies say of a client.
+    /// `Forwarded`, `X-Real-IP` and every other `X-Forwarded-`: what else proxies say of a client.
     Vouching,
+    /// One of the fields above with `_` for `-`. What reads fields as CGI does takes it for that
+    /// field; no client needs it.
+    Lookalike,
     /// Everything else: passes unread.
     Other,
 }
@@ -37,6 +40,8 @@ pub(super) struct Forwarding {
     lines: Vec<u8>,
 }
 
+const REAL_IP: &str = "X-Real-IP";
+const FORWARDED: &str = "X-Forwarded-";
 const FORWARDED_FOR: &str = "X-Forwarded-For";
 const FORWARDED_PROTO: &str = "X-Forwarded-Proto";
 const FORWARDED_PORT: &str = "X-Forwarded-Port";
@@ -52,20 +57,35 @@ impl Field {
             4 if is("host") => Self::Host,
             6 if is("expect") => Self::Expect,
             7 if is("upgrade") => Self::Upgrade,
-            9 if is("forwarded") || is("x-real-ip") => Self::Vouching,
+            9 if is("forwarded") || is(REAL_IP) => Self::Vouching,
             10 if is("connection") => Self::Connection,
             10 if is("keep-alive") => Self::HopByHop,
             14 if is("content-length") => Self::ContentLength,
             14 if is("http2-settings") => Self::HopByHop,
             15 if is(FORWARDED_FOR) => Self::ForwardedFor,
             16 if is("proxy-connection") => Self::HopByHop,
-            16 if is("x-forwarded-host") => Self::Vouching,
             16 if is(FORWARDED_PORT) => Self::ForwardedPort,
             17 if is("transfer-encoding") => Self::TransferEncoding,
             17 if is(FORWARDED_PROTO) => Self::ForwardedProto,
+            _ if begins_with(name, FORWARDED) => Self::Vouching,
+            _ if name.contains(&b'_') => Self::behind_underscores(name),
             _ => Self::Other,
         }
     }
+
+    fn behind_underscores(name: &[u8]) -> Self {
+        let hyphen = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
+        let plain: Vec<u8> = name.iter().map(hyphen).collect();
+        match Self::of(&plain) {
+            Self::Other => Self::Other,
+            _ => Self::Lookalike,
+        }
+    }
+}
+
+fn begins_with(name: &[u8], beginning: &str) -> bool {
+    let start = name.get(..beginning.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
 }
 
 /// The members of a comma-separated list, without empty ones (RFC 9110 section 5.6.1).
@@ -84,6 +104,8 @@ pub(super) fn allowed_in_trailers(name: &[u8]) -> bool {
         && ![
             "trailer",
             "authorization",
+            "cookie",
+            "set-cookie",
             "content-encoding",
             "content-type",
             "content-range",
@@ -181,16 +203,15 @@ impl Forwarding {
 
     /// Takes out of a map what the client may not say of itself.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
-        for (name, field) in [
-            ("forwarded", Field::Vouching),
-            ("x-real-ip", Field::Vouching),
-            ("x-forwarded-host", Field::Vouching),
-            ("x-forwarded-proto", Field::ForwardedProto),
-            ("x-forwarded-port", Field::ForwardedPort),
-        ] {
-            if self.replaces(field) {
-                headers.remove(name);
-            }
+        let goes = |name: &&HeaderName| match Field::of(name.as_str().as_bytes()) {
+            Field::Lookalike => true,
+            // What is kept of it is told with the client's own address.
+            Field::ForwardedFor => false,
+            field => self.replaces(field),
+        };
+        let gone: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
+        for name in gone {
+            headers.remove(name);
         }
     }
 
@@ -395,6 +416,7 @@ mod tests {
             ("forwarded", "for=6.6.6.6"),
             ("x-real-ip", "6.6.6.6"),
             ("x-forwarded-host", "evil"),
+            ("x-forwarded-client-cert", "By=evil"),
             ("x-forwarded-proto", "https"),
             ("x-forwarded-port", "1"),
             ("x-own", "1"),
@@ -408,7 +430,22 @@ mod tests {
             forwarding.strip(&mut headers);
             headers.len()
         };
-        assert_eq!((left(Some(0)), left(Some(1)), left(None)), (1, 6, 6));
+        assert_eq!((left(Some(0)), left(Some(1)), left(None)), (1, 7, 7));
+    }
+
+    #[test]
+    fn what_looks_like_a_field_that_vouches_or_frames_never_passes() {
+        let mut headers = map(&[
+            ("x_forwarded_for", "6.6.6.6"),
+            ("x-forwarded_proto", "https"),
+            ("x_forwarded_client_cert", "By=evil"),
+            ("x_real-ip", "6.6.6.6"),
+            ("transfer_encoding", "chunked"),
+            ("content_length", "5"),
+            ("my_own", "1"),
+        ]);
+        forwarding(Http::default()).strip(&mut headers);
+        assert_eq!(fields(&headers), [("my_own", "1")]);
     }
 
     #[test]
@@ -465,7 +502,11 @@ mod tests {
             ("X-Forwarded-Host", Field::Vouching),
             ("X-REAL-ip", Field::Vouching),
             ("forwarded", Field::Vouching),
-            ("X-Forwarded-Hist", Field::Other),
+            ("X-Forwarded-Hist", Field::Vouching),
+            ("X-Forwarded", Field::Other),
+            ("X_Forwarded-FOR", Field::Lookalike),
+            ("Transfer_Encoding", Field::Lookalike),
+            ("X_Own", Field::Other),
             ("", Field::Other),
         ] {
             assert_eq!(Field::of(name.as_bytes()), field, "{name}");

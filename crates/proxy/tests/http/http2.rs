@@ -572,6 +572,31 @@ async fn a_client_that_resets_one_request_after_the_other_is_sent_away() {
 }
 
 #[tokio::test]
+async fn a_client_whose_errors_have_its_requests_reset_is_sent_away() {
+    let member = Server::echo("only").await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = Client::connect(scene.address).await;
+    let mut flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    flood.extend(frame(4, 0, 0, &[]));
+    for number in 0..500 {
+        let stream = 2 * number + 1;
+        let head = [0x82, 0x84, 0x86, 0x41, 0x01, b'a'];
+        flood.extend(frame(1, 0x5, stream, &head));
+        // More than a window can be, of that stream alone (CVE-2025-8671).
+        flood.extend(frame(8, 0, stream, &0x7fff_ffff_u32.to_be_bytes()));
+    }
+    client.try_send(flood).await;
+    let mut said = Vec::new();
+    let ended = client.stream().read_to_end(&mut said);
+    let _ = tokio::time::timeout(crate::scene::PATIENCE, ended)
+        .await
+        .expect("the connection ends");
+    let resets = said.windows(5).filter(|window| window[..2] == [4, 3]);
+    assert!(resets.count() < 150, "it is sent away in time");
+    assert!(member.requests() < 250, "{}", member.requests());
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let member = Server::echo("only").await;
     let scene = Scene::start(&[member.address]).await;

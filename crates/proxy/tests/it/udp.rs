@@ -1,13 +1,14 @@
 //! Datagrams: flows, replies, and their ends.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use landfall_model::Protocol;
-use landfall_model::listener::{Algorithm, AllowedSources, Member, ProxyProtocol};
+use landfall_model::listener::{Algorithm, AllowedSources, Listener, Member, ProxyProtocol};
+use landfall_proxy::ListenerId;
 use landfall_proxy::counters::Refusal;
 use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::net::UdpSocket;
@@ -325,4 +326,27 @@ async fn tcp_and_udp_share_a_port_and_ipv6_serves_too() {
     let client = UdpSocket::bind("[::1]:0").await.unwrap();
     client.connect(six.address()).await.unwrap();
     assert_eq!(Client(client).ask(b"six").await, b"u:six");
+}
+
+#[tokio::test]
+async fn a_datagram_in_the_name_of_a_listener_of_ours_makes_no_loop() {
+    let server = Responder::named("s").await;
+    let scene = Scene::udp_with(&[server.address], |_| {}).await;
+    let other = Listener::new(Protocol::Udp, NonZeroU16::new(53).unwrap());
+    let id = ListenerId {
+        address: scene.address().ip(),
+        key: other.key,
+    };
+    scene.proxy.apply(id, &owner(), &other).await.unwrap();
+    let liar = landfall_sys::listen::more_udp(id.socket_address(), 1).unwrap();
+    liar[0].send_to(b"round?", scene.address()).unwrap();
+    until("it is refused", || scene.refused(Refusal::Source) == 1).await;
+    assert_eq!(server.received.load(Ordering::SeqCst), 0);
+    // The port may be anybody's once the listener is gone.
+    assert!(scene.proxy.close(id, &owner().uid).await);
+    liar[0].send_to(b"mine", scene.address()).unwrap();
+    until("it is passed on", || {
+        server.received.load(Ordering::SeqCst) == 1
+    })
+    .await;
 }

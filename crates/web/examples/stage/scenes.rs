@@ -286,11 +286,12 @@ fn web() -> ServiceView {
             member("web-6d4b75cb6d-zq7vw", "10.244.3.21:8080", 31),
         ]
     };
-    let http = ListenerView {
+    let mut http = ListenerView {
         monitor: Some(http_monitor()),
         measured: Some(Box::new(measured())),
         ..listener(80, Protocol::Tcp, "http", members())
     };
+    http.traffic.failed = 1;
     let https = ListenerView {
         monitor: Some(http_monitor()),
         algorithm: Algorithm::LeastConnections,
@@ -316,6 +317,7 @@ fn measured() -> MeasuredView {
         responses: counts("2xx", 51),
         refused: counts("no_member", 1),
         local_failures: counts("ports", 2),
+        waiting: 3,
         times: names.map(|name| (name, times.clone())).into(),
     }
 }

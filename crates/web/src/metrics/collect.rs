@@ -184,6 +184,8 @@ impl Snapshot {
             });
             page.series(metric, series)?;
         }
+        let waiting = all().map(|(labels, measured)| (labels, measured.waiting));
+        page.series(&table::LISTENER_WAITING, waiting)?;
         if !self.scope.histograms {
             return Ok(());
         }

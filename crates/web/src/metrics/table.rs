@@ -96,7 +96,11 @@ metrics! {
         "HTTP responses by status class (1xx to 5xx), with those that Landfall gives itself.";
     LISTENER_REFUSED = Counter "landfall_listener_refused"
         ["namespace", "service", "listener", "reason"]
-        "What was turned away, by reason: no_member, limit, source, proxy_header, tls, share (of descriptors or ports), local (this machine fell short).";
+        "What was turned away, by reason: no_member, limit, source, source_limit, source_rate, \
+         queue (of members below their limit), proxy_header, tls, share (of descriptors or ports), \
+         local (this machine fell short).";
+    LISTENER_WAITING = Gauge "landfall_listener_waiting" ["namespace", "service", "listener"]
+        "Connections and requests that wait for a member, each of which has as much as it may.";
     LISTENER_LOCAL = Counter "landfall_listener_local_failures"
         ["namespace", "service", "listener", "cause"]
         "What failed on this machine and not at a member, by cause: descriptors, ports, memory, size, denied.";

@@ -46,6 +46,23 @@ async fn a_service_is_shown_as_the_path_its_traffic_takes() {
 }
 
 #[tokio::test]
+async fn a_listener_tells_what_it_turned_away_and_how_many_wait() {
+    let reader = Reader::new(scenes::shop(), Screen::DESK).await;
+    let script = "[...document.querySelectorAll('[data-key=\"shop/web\"] .flow > .branch > li')]
+        .map(one => [one.querySelector('.failed').textContent,
+            one.querySelector('.pool .first').nextElementSibling.textContent])";
+    let told = reader.value(script).await;
+    let told = told.as_array().unwrap();
+    let counted = json!([
+        "1 failed: 1 no member · short of 2 ports",
+        "2 of 3 members · 3 waiting"
+    ]);
+    assert!(told.contains(&counted), "{told:?}");
+    assert!(told.contains(&json!(["", "2 of 3 members"])), "{told:?}");
+    reader.assert_calm();
+}
+
+#[tokio::test]
 async fn problems_stand_first_with_their_reason_place_and_remedy() {
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     assert_eq!(

@@ -101,6 +101,18 @@ fn certificates_of_single_namespaces_are_bound_in_these_only() {
 }
 
 #[test]
+fn an_access_log_is_part_of_the_configuration_and_judged_with_it() {
+    let values = [r#"config.accessLog={"file":"-","format":"combined","sample":0.01}"#];
+    let chart = rendered("landfall", &values).unwrap();
+    let file = chart.one("ConfigMap", "landfall")["data"]["landfall.yaml"].clone();
+    let config = landfall_config::file::parse("landfall.yaml", file.as_str().unwrap()).unwrap();
+    assert_eq!(config.access_log.unwrap().file.to_str(), Some("-"));
+    let values = [r#"config.accessLog={"file":"-","sample":2}"#];
+    let refused = rendered("landfall", &values).unwrap_err();
+    assert!(refused.contains("sample"), "{refused}");
+}
+
+#[test]
 fn without_roles_nothing_is_granted() {
     let values = [r#"rbac={"create":false,"certificates":{"everywhere":true}}"#];
     let chart = rendered("landfall", &values).unwrap();

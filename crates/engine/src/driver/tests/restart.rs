@@ -132,10 +132,11 @@ async fn an_accepted_service_is_served_on_by_a_process_with_stricter_rules() {
     ] {
         let lab = programmed_with(vec![named_members()]).await;
         // As an earlier release left it.
-        let mut rows = lab.source.rows.lock().unwrap();
-        let marks = &mut rows.get_mut(&key("a")).unwrap().status.marks;
-        assert!(marks.remove(ACCEPTED_VERSION).is_some());
-        drop(rows);
+        {
+            let mut rows = lab.source.rows.lock().unwrap();
+            let marks = &mut rows.get_mut(&key("a")).unwrap().status.marks;
+            assert!(marks.remove(ACCEPTED_VERSION).is_some());
+        }
         let mut lab = restart_under(lab, ports, &[named]).await;
         // The second process finds it recorded by the first.
         for _ in 0..2 {

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use landfall_model::view::ServiceView;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
 use super::abuse::{Abuse, Misused};
-use super::victims::{Holding, Victims};
+use super::victims::{Holding, Kind, Victims};
 use crate::client;
 use crate::lab::{DEADLINE, LOOK, Lab};
 use crate::shortage::limited_to;
@@ -33,6 +34,28 @@ const KEPT_MEMORY: u64 = 64 * 1024;
 
 /// More lines than all of it may cost.
 const LINES: usize = 300;
+
+/// More bytes than a log of all of it may have.
+const LOGGED: usize = 16 * 1024;
+
+/// Rounds of what libraries complain of.
+const COMPLAINTS: usize = 40;
+
+/// A TLS hello that asks for a name.
+fn hello(name: &[u8]) -> Vec<u8> {
+    let length = |bytes: usize| u16::try_from(bytes).unwrap().to_be_bytes();
+    let mut names = [&length(name.len() + 3)[..], &[0], &length(name.len()), name].concat();
+    names = [&[0, 0][..], &length(names.len()), &names].concat();
+    // Groups, signatures, versions, and a key of zeros.
+    names.extend([0, 10, 0, 4, 0, 2, 0, 29, 0, 13, 0, 4, 0, 2, 4, 3]);
+    names.extend([0, 43, 0, 3, 2, 3, 4, 0, 51, 0, 38, 0, 36, 0, 29, 0, 32]);
+    names.extend([9; 32]);
+    let mut body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
+    body.extend(length(names.len()));
+    body.extend(names);
+    let message = [&[1, 0][..], &length(body.len()), &body].concat();
+    [&[22, 3, 1][..], &length(message.len()), &message].concat()
+}
 
 /// Clients that misuse a Service until this is dropped.
 fn misusing(abuse: Abuse, targets: super::abuse::Targets, from: &[IpAddr]) -> JoinSet<()> {
@@ -141,4 +164,42 @@ async fn idle_connections_to_the_admin_endpoint_keep_no_probe_and_no_person_out(
     for path in ["/healthz", "/readyz", "/metrics", "/api/v1/instance"] {
         lab.text(path).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_do_to_libraries_fills_no_log() {
+    let mut lab = Lab::new();
+    let victims = Victims::set(&lab).await;
+    victims.one_of_each(&lab);
+    // As the chart and the manifests have it.
+    lab.start_with(|command| {
+        command.env("LANDFALL_LOG", "info");
+    })
+    .await;
+    let served = Victims::targets(&lab).await;
+    let of = |wanted| served.iter().find(|(kind, _)| *kind == wanted).unwrap().1;
+    let (tls, http) = (of(Kind::Tls), of(Kind::Http));
+    let before = lab.log().len();
+    for _ in 0..COMPLAINTS {
+        for name in [&b"192.0.2.1"[..], &[0xff; 10_000]] {
+            let mut stream = client::connect(tls).await.unwrap();
+            stream.write_all(&hello(name)).await.unwrap();
+            // It is answered, by whatever.
+            stream.read_u8().await.unwrap();
+        }
+        let mut stream = client::connect(http).await.unwrap();
+        let answers: Vec<u8> = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(500);
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let all = [&preface[..], &settings, &answers].concat();
+        stream.write_all(&all).await.unwrap();
+        stream.read_u8().await.unwrap();
+    }
+    // What is logged last is there when this is.
+    let last = victims.service("last", Kind::Stream);
+    lab.write("last.yaml", &last.yaml());
+    lab.ready("default/last").await;
+    let log = lab.log().split_off(before);
+    let bytes: usize = log.iter().map(|line| line.to_string().len()).sum();
+    assert!(bytes < LOGGED, "{bytes} bytes, of which {:?}", log.first());
 }

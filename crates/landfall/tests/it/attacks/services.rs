@@ -139,6 +139,8 @@ async fn many_services_of_one_namespace_leave_room_for_another() {
         }
     }
     lab.problem(Code::Overloaded).await;
+    let listed = lab.landfall(&["get", "services"], &[]).await;
+    assert!(listed.stderr.starts_with("Warning: "), "{}", listed.stderr);
     for _ in 0..3 {
         victim.is_unharmed(&lab).await;
     }

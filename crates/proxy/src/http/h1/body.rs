@@ -344,6 +344,10 @@ mod tests {
         let (.., decoder) = decode(Framing::Chunked, b"0\r\n\r\n", 1).unwrap();
         assert_eq!(decoder.trailer_section().unwrap(), b"\r\n");
         assert!(decoder.trailer_map().unwrap().is_empty());
+        let section = b"0\r\nX_Forwarded_For: 6.6.6.6\r\nX-Forwarded-Host: b\r\nCookie: c\r\n\
+                        Set-Cookie: d\r\nX-Own: 1\r\n\r\n";
+        let (.., decoder) = decode(Framing::Chunked, section, 9).unwrap();
+        assert_eq!(decoder.trailer_section().unwrap(), b"X-Own: 1\r\n\r\n");
     }
 
     #[test]

@@ -178,7 +178,9 @@ impl<'h, 'b> Fields<'h, 'b> {
                     _ => Err(Refusal::Malformed("the Transfer-Encoding field is broken")),
                 }
             }
+            // A zero in front makes it an octal number to some.
             (false, Some(length), None) => number(length.value)
+                .filter(|_| length.value.len() == 1 || !length.value.starts_with(b"0"))
                 .map(Framing::Length)
                 .ok_or(Refusal::Malformed("the Content-Length field is broken")),
             (false, Some(_), Some(_)) => {

@@ -219,7 +219,10 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 Field::Upgrade => self.facts.upgrade,
                 // Means nothing in HTTP/1.0 (RFC 9110 section 10.1.1).
                 Field::Expect => self.facts.version == Version::Http11,
-                Field::Connection | Field::TransferEncoding | Field::HopByHop => false,
+                Field::Connection
+                | Field::TransferEncoding
+                | Field::HopByHop
+                | Field::Lookalike => false,
                 Field::ForwardedFor
                 | Field::ForwardedProto
                 | Field::ForwardedPort

@@ -142,6 +142,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
                 | Field::ForwardedProto
                 | Field::ForwardedPort
                 | Field::Vouching
+                | Field::Lookalike
                 | Field::Other => !self.fields.is_nominated(field.name),
             };
             if passes {

@@ -51,8 +51,9 @@ const MAX_STREAMS: u32 = 100;
 const MAX_PENDING_RESETS: usize = 20;
 
 /// Streams that had to be reset because of the client's own errors, after which the connection ends
-/// (RUSTSEC-2024-0003).
-const MAX_ERROR_RESETS: usize = 1024;
+/// (RUSTSEC-2024-0003). Each may have begun a request at a member (CVE-2025-8671), so no more than a
+/// client may have open at once.
+const MAX_ERROR_RESETS: usize = MAX_STREAMS as usize;
 
 /// Bytes of request bodies that one client may be ahead of the members, per stream and in all: bounds
 /// the memory that slow members can cost.

@@ -225,6 +225,8 @@ fn the_body_is_framed_by_one_field_or_the_request_is_refused() {
         "Content-Length: +5\r\n",
         "Content-Length: -5\r\n",
         "Content-Length: 0x5\r\n",
+        "Content-Length: 010\r\n",
+        "Content-Length: 00\r\n",
         "Content-Length: 5 5\r\n",
         "Content-Length:\r\n",
         "Content-Length: 18446744073709551616\r\n",
@@ -346,6 +348,24 @@ fn upgrades_pass_except_to_http_itself() {
     }
     let old = "GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     assert!(!self::facts(old).upgrade);
+}
+
+#[test]
+fn a_field_that_only_looks_like_one_of_the_proxy_reaches_no_member() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\n\
+                X-Forwarded_Proto: https\r\nTransfer_Encoding: chunked\r\nContent_Length: 5\r\n\
+                X_Own: 1\r\n\r\n";
+    let (facts, out) = request(NOTHING, head).unwrap();
+    assert_eq!(facts.framing, Framing::Empty);
+    assert_eq!(out, "POST / HTTP/1.1\r\nHost: a\r\nX_Own: 1\r\n\r\n");
+    let none_believed = Http {
+        trusted_hops: Some(0),
+        ..NOTHING
+    };
+    let head = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Client-Cert: By=evil\r\n\r\n";
+    let (_, out) = request(none_believed, head).unwrap();
+    assert_eq!(out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(request(NOTHING, head).unwrap().1, head);
 }
 
 #[test]
