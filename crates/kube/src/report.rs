@@ -401,19 +401,16 @@ mod tests {
         }
     }
 
-    /// Turns that are all taken, and who has them.
-    async fn taken(turns: &Turns) -> Vec<Option<SemaphorePermit<'_>>> {
-        let mut taken = Vec::new();
-        for _ in 0..WRITES {
-            taken.push(turns.first().await);
-        }
-        taken
+    /// Takes all turns.
+    fn taken(turns: &Turns) -> Vec<Option<SemaphorePermit<'_>>> {
+        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(turns.first())));
+        firsts.map(Option::flatten).collect()
     }
 
-    #[tokio::test]
-    async fn only_so_many_statuses_are_written_before_what_traffic_waits_for() {
+    #[test]
+    fn only_so_many_statuses_are_written_before_what_traffic_waits_for() {
         let turns = Turns::default();
-        let mut taken = taken(&turns).await;
+        let mut taken = taken(&turns);
         let mut statuses: Vec<_> = (0..=STATUSES).map(|_| Box::pin(turns.later())).collect();
         assert!(statuses.iter_mut().all(|it| look(it).is_none()));
         let mut first = Box::pin(turns.first());
@@ -424,16 +421,17 @@ mod tests {
         assert!(look(&mut first).is_some());
     }
 
-    #[tokio::test]
-    async fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
+    #[test]
+    fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
         let turns = Turns::default();
-        let mut taken = taken(&turns).await;
+        let mut taken = taken(&turns);
         let mut status = Box::pin(turns.later());
         assert!(look(&mut status).is_none());
         let mut others: Vec<_> = (0..100).map(|_| Box::pin(turns.first())).collect();
         assert!(others.iter_mut().all(|it| look(it).is_none()));
         taken.pop();
-        assert!(look(&mut status).is_some());
+        let turn = look(&mut status);
+        assert!(turn.is_some());
         assert!(others.iter_mut().all(|it| look(it).is_none()));
     }
 
