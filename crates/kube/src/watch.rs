@@ -51,6 +51,8 @@ pub(crate) struct Watcher {
     /// From where the watch goes on; `None`: everything has to be listed.
     resume_from: Option<String>,
     streaming: bool,
+    /// Whether everything is listed anew and no attempt was made yet.
+    is_first: bool,
     retry: Retry,
     complaint: Option<String>,
     denied: bool,
@@ -76,6 +78,10 @@ enum End {
 /// A server that has just been started may take its time for the first answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same for the first attempt to list everything anew: an idle connection that has stalled
+/// answers nothing, and the next attempt takes another one.
+const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A watch that ends sooner than this, without a word, is not taken up again at once.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -99,6 +105,7 @@ impl Watcher {
             health,
             renewal,
             resume_from: None,
+            is_first: false,
             retry: Retry::default(),
             complaint: None,
             denied: false,
@@ -136,6 +143,7 @@ impl Watcher {
             let begun = Instant::now();
             if self.renewal.begin() {
                 self.resume_from = None;
+                self.is_first = true;
             }
             let end = self.round().await;
             let pause = match end {
@@ -181,12 +189,14 @@ impl Watcher {
             self.watch_path(),
             format!("watch {}", self.known.kind().resource()),
         );
+        let is_first = std::mem::take(&mut self.is_first);
         let opened = tokio::select! {
-            opened = api::open(&self.connection, ask, PATIENCE) => opened,
+            opened = api::open(&self.connection, ask, patience(is_first)) => opened,
             () = self.renewal.asked() => return End::Outdated,
         };
         let body = match opened {
             Ok(body) => body,
+            Err(ApiError::Timeout(_)) if is_first => return End::Outdated,
             Err(error) => return end_of(error, listing && self.streaming),
         };
         self.take_success();
@@ -334,9 +344,12 @@ impl Watcher {
                 path.push_str(&next);
             }
             let ask = Ask::get(path, what.as_str());
-            let bytes = api::request(&self.connection, ask, PATIENCE)
-                .await
-                .map_err(|error| end_of(error, false))?;
+            let is_first = std::mem::take(&mut self.is_first);
+            let answer = api::request(&self.connection, ask, patience(is_first)).await;
+            let bytes = answer.map_err(|error| match error {
+                ApiError::Timeout(_) if is_first => End::Outdated,
+                error => end_of(error, false),
+            })?;
             let page: Page<'_> = serde_json::from_slice(&bytes)
                 .map_err(|error| End::Failed(self.unreadable(error.to_string())))?;
             let mut facts = Vec::new();
@@ -461,6 +474,10 @@ impl Watcher {
             why,
         }
     }
+}
+
+fn patience(is_first: bool) -> Duration {
+    if is_first { FIRST_PATIENCE } else { PATIENCE }
 }
 
 /// What an error of the server means to a watch.

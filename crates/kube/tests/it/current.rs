@@ -91,6 +91,7 @@ async fn a_replica_that_comes_to_lead_first_hears_what_its_stalled_watches_kept_
             }
         };
         let lists = tokio::time::timeout(DEADLINE, listed).await.unwrap();
-        assert!(lists.values().all(|count| *count <= 2), "{lists:?}");
+        // One that was asked for on a stalled connection was asked for once more.
+        assert!(lists.values().all(|count| *count <= 3), "{lists:?}");
     }
 }
