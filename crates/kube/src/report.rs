@@ -312,9 +312,14 @@ impl Turns {
 
     /// Waits for a turn to write anything else. So few of these wait beside the others that they
     /// hold up none of them, and none of the others that come later is before them.
-    async fn later(&self) -> Option<[SemaphorePermit<'_>; 2]> {
+    async fn later(&self) -> Option<(SemaphorePermit<'_>, Option<SemaphorePermit<'_>>)> {
+        if self.all.available_permits() > STATUSES
+            && let Ok(turn) = self.all.try_acquire()
+        {
+            return Some((turn, None));
+        }
         let status = self.statuses.acquire().await.ok()?;
-        Some([status, self.all.acquire().await.ok()?])
+        Some((self.all.acquire().await.ok()?, Some(status)))
     }
 }
 

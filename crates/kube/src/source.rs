@@ -162,7 +162,7 @@ async fn renew(
     mut awaited: Vec<Listings>,
     facts: mpsc::Sender<Fact>,
 ) {
-    let mut told = None;
+    let (mut told, mut asked) = (None, None);
     loop {
         let now = *role.borrow_and_update();
         let Role::Leading { term } = now else {
@@ -173,8 +173,16 @@ async fn renew(
         };
         if told != Some(term) {
             let began = Instant::now();
-            ask.send_modify(|times| *times += 1);
-            let question = *ask.borrow();
+            // What was asked since the term began holds for all of it, however often it is
+            // interrupted: to ask again would break off what is being listed.
+            let question = match asked {
+                Some((of, question)) if of == term => question,
+                _ => {
+                    ask.send_modify(|times| *times += 1);
+                    *ask.borrow()
+                }
+            };
+            asked = Some((term, question));
             tokio::select! {
                 all = all_answered(&mut awaited, question) => {
                     let fact = Fact::Current { term };

@@ -224,9 +224,16 @@ impl Watcher {
     async fn read(&mut self, mut body: Body, mut listing: bool) -> End {
         let mut lines = Lines::default();
         loop {
+            // A list has no reason to pause.
+            let silence = self.config.longest_silence;
+            let silence = if listing {
+                silence.min(PATIENCE)
+            } else {
+                silence
+            };
             // Nothing is broken off that was begun to be told.
             let frame = tokio::select! {
-                frame = tokio::time::timeout(self.config.longest_silence, body.frame()) => frame,
+                frame = tokio::time::timeout(silence, body.frame()) => frame,
                 () = self.renewal.asked() => return End::Outdated,
             };
             let frame = match frame {
@@ -418,6 +425,8 @@ impl Watcher {
         self.take_access().await.ok()?;
         if !self.known.is_empty() {
             if since.elapsed() < self.config.look_again {
+                // What is known stands until then.
+                self.note_answered();
                 return Some(self.config.look_again);
             }
             let mut facts = Vec::new();

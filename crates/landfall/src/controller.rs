@@ -175,7 +175,11 @@ async fn started<F: Future<Output = anyhow::Result<Instance>>>(
     let Some(proxy) = &on.ground.proxy else {
         return starting().await.map(Some);
     };
-    let instance = until_done(stop, starting).await;
+    // A cloud may keep a start waiting for minutes: who asks whether this process lives is answered.
+    let instance = tokio::select! {
+        instance = until_done(stop, starting) => instance,
+        never = on.ground.answer(Duration::ZERO) => match never {},
+    };
     if instance.is_none() {
         proxy.shutdown(grace).await;
     }

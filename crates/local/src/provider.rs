@@ -232,17 +232,20 @@ impl Local {
             uid: uid.clone(),
             service: service.clone(),
         };
-        let judged = self.quota().judge(id, service);
-        if let Err(reason) = judged {
-            let problem = Some(Reason::clone(&reason));
-            self.state().note(uid, id, listener.clone(), problem);
-            return Err(ProviderError {
-                reason: *reason,
-                retry: Retry::Backoff,
-                scope: Scope::Step,
-            });
-        }
-        let Err(error) = self.carry(id, &owner, listener, None).await else {
+        let taken = self.quota().take(id, service);
+        let is_new = match taken {
+            Ok(is_new) => is_new,
+            Err(reason) => {
+                let problem = Some(Reason::clone(&reason));
+                self.state().note(uid, id, listener.clone(), problem);
+                return Err(ProviderError {
+                    reason: *reason,
+                    retry: Retry::Backoff,
+                    scope: Scope::Step,
+                });
+            }
+        };
+        let Err(error) = self.carry(id, &owner, listener, is_new, None).await else {
             return Ok(Applied::Done);
         };
         let failure = listen_failure(&error);
@@ -256,7 +259,7 @@ impl Local {
         if matches!(error, ListenError::Certificate { .. }) {
             let kept = Arc::new(with_mode_of(&serving.listener, listener));
             let refused = Some((listener.clone(), failure.reason.clone()));
-            if self.carry(id, &owner, &kept, refused).await.is_ok() {
+            if self.carry(id, &owner, &kept, false, refused).await.is_ok() {
                 return Err(ProviderError {
                     retry: Retry::Now,
                     ..failure
@@ -266,15 +269,22 @@ impl Local {
         Err(failure)
     }
 
-    /// Lets a listener serve in this way, and notes that it does; `refused`: in place of a newer
-    /// version, and why.
+    /// Lets a listener serve in this way, and notes that it does. `is_new`: its place was taken for
+    /// this, and is given back if it fails; `refused`: in place of a newer version, and why.
     async fn carry(
         &self,
         id: ListenerId,
         owner: &Owner,
         listener: &Arc<Listener>,
+        is_new: bool,
         refused: Option<(Arc<Listener>, Reason)>,
     ) -> Result<(), ListenError> {
+        let quota = self.quota.clone();
+        let give_back = move |_: &ListenError| {
+            if is_new {
+                locked(&quota).closed(id);
+            }
+        };
         let note = {
             let (uid, listener) = (owner.uid.clone(), listener.clone());
             move |state: &mut State| match refused {
@@ -290,7 +300,8 @@ impl Local {
                 // a task of its own, which ends by itself within moments. So does the note of it:
                 // what is open and not noted would never be closed.
                 let change = async move {
-                    proxy.apply(id, &owner, &listener).await?;
+                    let applied = proxy.apply(id, &owner, &listener).await;
+                    applied.inspect_err(give_back)?;
                     let mut state = locked(&state);
                     // It may have passed to another Service meanwhile.
                     if proxy.find(id).is_some_and(|it| it.owner().uid == owner.uid) {
@@ -304,14 +315,14 @@ impl Local {
             }
             #[cfg(feature = "memory")]
             Carrier::Memory(memory) => {
-                ListenerConfig::new(id, listener)?;
+                ListenerConfig::new(id, listener).inspect_err(give_back)?;
                 memory.open(id, owner);
                 self.quota().opened(id, &owner.service);
                 note(&mut self.state());
                 Ok(())
             }
             Carrier::Nobody => {
-                ListenerConfig::new(id, listener)?;
+                ListenerConfig::new(id, listener).inspect_err(give_back)?;
                 self.quota().opened(id, &owner.service);
                 note(&mut self.state());
                 Ok(())

@@ -31,11 +31,20 @@ impl Quota {
         self.most = most;
     }
 
-    /// Whether the Service may have one more listener.
+    /// Takes a place for one more listener of a Service; false: it has that place.
     ///
     /// # Errors
     /// Its namespace has as many as it may.
-    pub fn judge(&self, id: ListenerId, service: &ServiceKey) -> Result<(), Box<Reason>> {
+    pub fn take(&mut self, id: ListenerId, service: &ServiceKey) -> Result<bool, Box<Reason>> {
+        self.judge(id, service)?;
+        let is_new = !self.namespaces.contains_key(&id);
+        if is_new {
+            self.opened(id, service);
+        }
+        Ok(is_new)
+    }
+
+    fn judge(&self, id: ListenerId, service: &ServiceKey) -> Result<(), Box<Reason>> {
         let namespace = service.namespace();
         let has = self
             .namespaces
@@ -141,6 +150,19 @@ mod tests {
         assert_eq!(quota.judge(id(3), &early), Ok(()));
         quota.opened(id(3), &early);
         assert!(quota.judge(id(4), &early).is_err(), "the other is open");
+    }
+
+    #[test]
+    fn listeners_that_are_opened_at_the_same_time_share_the_places() {
+        let service = ServiceKey::new("a", "x");
+        let mut quota = Quota::default();
+        quota.limit(Some(2));
+        let taken = [1, 2, 3].map(|port| quota.take(id(port), &service).ok());
+        assert_eq!(taken, [Some(true), Some(true), None]);
+        // The first one could not be opened.
+        quota.closed(id(1));
+        assert_eq!(quota.take(id(2), &service), Ok(false), "it has that one");
+        assert_eq!(quota.take(id(3), &service), Ok(true));
     }
 
     #[test]

@@ -198,7 +198,10 @@ impl Counts {
         if (before == 0 || own <= equal) && minimums + cost <= part {
             return Decision::Minimum;
         }
-        if namespaces > 1 && namespace <= (part / namespaces).min(self.most_minimum()) {
+        // Namespaces that come one after the other have had larger parts than the next one gets:
+        // only the first listener of a namespace may be one too many.
+        let first = self.namespace == 0 || minimums + cost <= 2 * part;
+        if namespaces > 1 && first && namespace <= (part / namespaces).min(self.most_minimum()) {
             return Decision::Minimum;
         }
         let kept = minimums.max(if namespaces > 1 { 2 * part } else { part });

@@ -535,9 +535,13 @@ impl Account {
         let accounts = budget.accounts();
         let connections = budget.descriptors.counts(Crowd::default());
         let fits = connections.used.saturating_add(count) <= connections.limit;
-        let common = match self.socket_counts().decide_sockets(count) {
-            Decision::Minimum if fits => false,
-            Decision::Common if fits => true,
+        // The minimums that others have not used yet are no room for further listeners.
+        let free = budget.descriptors.counts(self.crowd()).free();
+        let counts = self.socket_counts();
+        let is_first = counts.own_minimum == 0 && counts.own_common == 0;
+        let common = match counts.decide_sockets(count) {
+            Decision::Minimum if fits && (is_first || count <= free) => false,
+            Decision::Common if fits && count <= free => true,
             Decision::Minimum | Decision::Common | Decision::Refused(_) => {
                 drop(accounts);
                 budget.fell_short();
@@ -657,5 +661,20 @@ mod tests {
         // More than each one's minimum, all at one Service.
         let clients = (0..24).map(|_| victims[0].take(Cost::Connection, None));
         assert!(clients.filter_map(Result::ok).count() == 24);
+    }
+
+    #[test]
+    fn listeners_that_are_opened_in_a_flood_leave_the_minimum_of_others() {
+        let budget = Budget::new(1024, 2);
+        let victim = budget.account(&Uid::new("victim"), "victims");
+        let _socket = victim.sockets(2).expect("the first listener");
+        let rude: Vec<_> = (0..8)
+            .map(|number| budget.account(&Uid::new(&format!("rude-{number}")), "rude"))
+            .collect();
+        let _taken: Vec<Vec<Share>> = rude.iter().map(|rude| flood(rude)).collect();
+        let more = || rude.iter().find_map(|rude| rude.sockets(2));
+        let _sockets: Vec<_> = std::iter::from_fn(more).collect();
+        let clients = std::iter::from_fn(|| victim.take(Cost::Connection, None).ok());
+        assert!(clients.take(16).count() == 16);
     }
 }

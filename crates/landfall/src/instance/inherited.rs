@@ -2,6 +2,7 @@
 //! control plane of this process, and sockets that another process handed over.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use landfall_engine::book::{Book, Pages, Record};
 use landfall_engine::claims;
@@ -11,6 +12,9 @@ use landfall_model::rows::ServiceRow;
 use landfall_proxy::{ListenerId, Owner, Proxy};
 
 use super::LOOK;
+
+/// From one look for adopted sockets that no Service wants to the next.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Closes those listeners of before whose Service is not known once all are.
 pub(super) async fn close_what_is_gone(
@@ -51,11 +55,12 @@ pub(super) fn close_unwanted(book: &Book, proxy: &Proxy) -> bool {
 /// Does so after every change, until none is left.
 pub(super) async fn follow_unwanted(book: &Book, proxy: &Proxy) {
     let mut changes = book.changes();
-    while changes.changed().await.is_ok() {
-        if !close_unwanted(book, proxy) {
+    while close_unwanted(book, proxy) {
+        // Each look reads the records of all Services.
+        tokio::time::sleep(PAUSE).await;
+        if changes.changed().await.is_err() {
             return;
         }
-        tokio::time::sleep(LOOK).await;
     }
 }
 

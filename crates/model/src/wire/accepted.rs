@@ -12,8 +12,12 @@ use crate::status::{ACCEPTED_VERSION, MARKS};
 use super::print::spec_to_json;
 use super::{ObjectMeta, Service, ServiceSpec};
 
-/// The longest text that is kept. The API server takes 256 KiB of annotations in all.
+/// The longest text that is kept.
 const LONGEST: usize = 100 * 1024;
+
+/// The most that all annotations may take with it. The API server takes 256 KiB, and refuses every
+/// write that would make it more.
+const IN_ALL: usize = 224 * 1024;
 
 /// Where `kubectl apply` keeps a copy of what it was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -38,7 +42,10 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     };
     // A value of JSON has a text, always.
     let text = serde_json::to_string(&version).unwrap_or_default();
-    if text.len() > LONGEST {
+    let entries = row.annotations.iter();
+    let others = entries.filter(|(key, _)| key.as_str() != ACCEPTED_VERSION);
+    let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+    if text.len() > LONGEST || others + text.len() > IN_ALL {
         let message = format!(
             "the last valid version takes {} KiB, which is too much to be kept with the Service: it is \
              served only as long as this process runs",
@@ -175,6 +182,17 @@ mod tests {
         let reason = accepted_to_text(&row).unwrap_err();
         assert_eq!(reason.code, Code::ServingPreviousVersion);
         assert!(reason.message.contains("100 KiB"), "{}", reason.message);
+    }
+
+    #[test]
+    fn a_version_is_not_kept_where_annotations_would_be_more_than_the_api_server_takes() {
+        let mut row = accepted();
+        let long = "x".repeat(IN_ALL);
+        row.annotations.insert(LAST_APPLIED.to_owned(), long);
+        assert!(accepted_to_text(&row).is_err());
+        row.annotations
+            .insert(LAST_APPLIED.to_owned(), String::new());
+        assert!(accepted_to_text(&row).is_ok());
     }
 
     #[test]

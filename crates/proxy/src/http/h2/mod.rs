@@ -55,6 +55,9 @@ const MAX_PENDING_RESETS: usize = 20;
 /// client may have open at once.
 const MAX_ERROR_RESETS: usize = MAX_STREAMS as usize;
 
+/// The same for trusted load balancers in front, which keep one connection for many clients.
+const MAX_ERROR_RESETS_IN_FRONT: usize = 1024;
+
 /// Bytes of request bodies that one client may be ahead of the members, per stream and in all: bounds
 /// the memory that slow members can cost.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -117,7 +120,12 @@ pub(super) async fn run<S: ClientStream>(
     inbound: Inbound,
     early: Buffer,
 ) {
-    let patience = front.settings().timeouts.client_data;
+    let settings = front.settings();
+    let patience = settings.timeouts.client_data;
+    let most_errors = match settings.http.trusted_hops {
+        Some(1..) => MAX_ERROR_RESETS_IN_FRONT,
+        _ => MAX_ERROR_RESETS,
+    };
     let shared = Arc::new(Client::new(front.clone(), inbound));
     let asked = shared.clone();
     let service = service_fn(move |request| {
@@ -132,7 +140,7 @@ pub(super) async fn run<S: ClientStream>(
         .auto_date_header(false)
         .max_concurrent_streams(MAX_STREAMS)
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
-        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .max_local_error_reset_streams(most_errors)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
