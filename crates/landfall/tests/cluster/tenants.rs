@@ -295,18 +295,22 @@ async fn a_version_that_was_accepted_is_served_after_a_restart_as_the_status_vou
     let mode = ("landfall.dev/mode", "nonsense".to_owned());
     bed.apply(&service("web", &[members, mode], &[8080], ""))
         .await;
+    let accepted = |service: &serde_json::Value| {
+        condition(service, "Accepted").is_some_and(|(truth, _)| truth == "True")
+    };
     let vouched = |service: &serde_json::Value| {
         condition(service, "Recorded") == Some(("True".to_owned(), "Recorded".to_owned()))
     };
-    let before = bed.until("web", "recorded", vouched).await;
+    let refused = |service: &serde_json::Value| !accepted(service) && vouched(service);
+    let before = bed.until("web", "refused", refused).await;
     let held = address(&before).unwrap().to_owned();
     replica.kill().await;
     let replica = Replica::alone(&bed, range.admin(1), &config).await;
     answered_by(at(&held, 8080), &["one"]).await;
     assert_eq!(bed.service("web").await, before, "nothing is written");
     bed.apply(&valid).await;
-    let unvouched = |service: &serde_json::Value| condition(service, "Recorded").is_none();
-    let after = bed.until("web", "valid again", unvouched).await;
+    let after = bed.until("web", "valid again", accepted).await;
+    assert!(vouched(&after), "{after:#}");
     assert_eq!(address(&after), Some(held.as_str()));
     replica.stop().await;
 }
