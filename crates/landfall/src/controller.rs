@@ -139,8 +139,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
 }
 
 /// Carries what was served last until the API server has answered what is to be known. From then on
-/// traffic goes on by itself, until another control plane knows everything. `None`: a stop was asked
-/// for.
+/// traffic goes on by itself, until another control plane knows everything. `None`: a stop was
+/// asked for.
 async fn carry<F: Future<Output = anyhow::Result<Fleet>>>(
     carried: Carried,
     connection: &Connection,
@@ -175,7 +175,7 @@ async fn started<F: Future<Output = anyhow::Result<Instance>>>(
     let Some(proxy) = &on.ground.proxy else {
         return starting().await.map(Some);
     };
-    // A cloud may keep a start waiting for minutes: who asks whether this process lives is answered.
+    // A cloud may keep a start waiting for minutes, and probes are answered meanwhile.
     let instance = tokio::select! {
         instance = until_done(stop, starting) => instance,
         never = on.ground.answer(Duration::ZERO) => match never {},

@@ -196,7 +196,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut remarks = claims::complaints(row);
         let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
         remarks.extend(forfeited.clone().map(|it| it.reason(&row.key)));
-        // Before a newer one may be refused: between that edit and the next write a process may end.
+        // Before a newer one is refused: a process may end between that edit and the next write.
         let text = accepted.map(|accepted| accepted_to_text(&accepted.row));
         let text = match text {
             Some(Ok(text)) => Some(text),

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::account::{Account, Unusable};
 use crate::fleet::Fleet;
 
-/// A cloud that does not answer is asked again after this long at first, and after this long at most.
+/// A cloud that does not answer is asked again after this long at first, and after this
+/// long at most.
 const AGAIN: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

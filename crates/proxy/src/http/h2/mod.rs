@@ -51,8 +51,8 @@ const MAX_STREAMS: u32 = 100;
 const MAX_PENDING_RESETS: usize = 20;
 
 /// Streams that had to be reset because of the client's own errors, after which the connection ends
-/// (RUSTSEC-2024-0003). Each may have begun a request at a member (CVE-2025-8671), so no more than a
-/// client may have open at once.
+/// (RUSTSEC-2024-0003). Each may have begun a request at a member (CVE-2025-8671), so no more than
+/// a client may have open at once.
 const MAX_ERROR_RESETS: usize = MAX_STREAMS as usize;
 
 /// The same for trusted load balancers in front, which keep one connection for many clients.
