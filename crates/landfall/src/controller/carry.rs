@@ -102,7 +102,7 @@ impl Ends {
             tracing::info!("another replica serves; what was served last is closed");
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Leaves nothing to be carried at the next start: another replica serves.

@@ -25,7 +25,7 @@ pub(super) async fn take_turns(
         able.send_if_modified(|able| std::mem::replace(able, is_able) != is_able);
         let due_at = due.map_or(now, Instant::from_std);
         tokio::select! {
-            changed = role.changed() => if changed.is_err() {
+            news = role.changed() => if news.is_err() {
                 return;
             },
             Ok(()) = changes.changed(), if leads && !works => {}
