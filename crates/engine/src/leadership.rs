@@ -15,6 +15,9 @@
 //! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during which a replica saw nothing of the record
 //! counts for no one: after an outage of the API server the leader of before goes on.
 //!
+//! To lead is to work. A replica that can't, because it has not started or knows too little,
+//! neither takes the record nor keeps it ([`Turns`]).
+//!
 //! Writing and serving are two things. A replica that may not write any more carries its traffic on
 //! until another one is seen to serve ([`Course`]).
 
@@ -55,6 +58,8 @@ pub enum Decision {
     Wait(Instant),
     /// Stop writing: another replica may lead, or soon.
     StepDown,
+    /// Stop writing, and let another replica lead.
+    GiveUp,
 }
 
 /// What a replica knows.
@@ -70,6 +75,8 @@ pub struct Standing<'a> {
     pub renewed_at: Option<Instant>,
     /// Whether the last look at the record came to nothing.
     pub blind: bool,
+    /// Whether it could do what a leader does.
+    pub able: bool,
 }
 
 /// What was seen of the record, and since when it is so.
@@ -117,6 +124,25 @@ struct Rival {
     renewals: u32,
 }
 
+/// When a replica that leads and does not come to work lets another one have its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turns {
+    phase: Phase,
+    /// How many turns in a row have come to nothing.
+    failed: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Phase {
+    /// It works, or does not lead.
+    #[default]
+    Able,
+    /// It leads, and has not begun to work since then.
+    Idle(Instant),
+    /// Others have their turn until then.
+    Resting(Instant),
+}
+
 /// The longest that a holder is waited for, whatever it asked for.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
@@ -126,6 +152,15 @@ const UNDECLARED: Duration = Duration::from_secs(30);
 
 /// The longest that a replica which gave the record up waits for the next one to serve.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(15);
+
+/// How long a first turn without work lasts: longer than what can't be listed is waited for.
+const FIRST_TURN: Duration = Duration::from_secs(60);
+
+/// How long any does. They grow, so that a large cluster behind a slow API server is known at last.
+const LONGEST_TURN: Duration = Duration::from_secs(900);
+
+/// How long others have their turn after it: they look several times.
+const REST: Duration = Duration::from_secs(15);
 
 // === impl Times ===
 
@@ -200,12 +235,18 @@ pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision 
         let renew_at = renewed_at + times.retry;
         return if taken || now >= renewed_at + times.renew_deadline {
             Decision::StepDown
+        } else if !standing.able {
+            Decision::GiveUp
         } else if now >= renew_at || standing.record.is_none() {
             // Where it was deleted it is put back at once.
             Decision::Renew
         } else {
             Decision::Wait(renew_at)
         };
+    }
+    if !standing.able {
+        // It looks on: another one may serve what this one carries.
+        return Decision::Wait(now + times.retry);
     }
     let ends = match standing.record {
         Some(record) if record.holder.is_empty() => return Decision::Acquire,
@@ -243,6 +284,41 @@ pub fn awaits_successor(
         } else {
             times.retry * 3
         }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Decides whether this replica may lead. Returns when to ask again at the latest.
+    pub fn judge(&mut self, leads: bool, works: bool, now: Instant) -> (bool, Option<Instant>) {
+        if let Phase::Resting(until) = self.phase
+            && now < until
+        {
+            return (false, Some(until));
+        }
+        if works {
+            *self = Self::default();
+            return (true, None);
+        }
+        if !leads {
+            self.phase = Phase::Able;
+            return (true, None);
+        }
+        let since = match self.phase {
+            Phase::Idle(since) => since,
+            Phase::Able | Phase::Resting(_) => now,
+        };
+        let longest = FIRST_TURN.saturating_mul(1 << self.failed.min(10));
+        let ends = since + longest.min(LONGEST_TURN);
+        if now < ends {
+            self.phase = Phase::Idle(since);
+            return (true, Some(ends));
+        }
+        self.failed = self.failed.saturating_add(1);
+        let until = now + REST;
+        self.phase = Phase::Resting(until);
+        (false, Some(until))
+    }
 }
 
 // === impl Sight ===

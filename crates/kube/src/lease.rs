@@ -36,6 +36,8 @@ pub struct LeaseConfig {
     pub times: Times,
     /// Whether this replica carries traffic from before its start, until another one serves.
     pub carries: bool,
+    /// Whether it is able to lead from the start. It says later that it is, or is not any more.
+    pub able: bool,
 }
 
 /// A running candidacy.
@@ -44,6 +46,7 @@ pub struct Election {
     leading: watch::Receiver<bool>,
     role: watch::Receiver<Role>,
     serving: watch::Sender<bool>,
+    able: watch::Sender<bool>,
     guard: WriteGuard,
     stop: CancellationToken,
     /// No successor is waited for any more.
@@ -98,6 +101,7 @@ struct Candidate {
     leading: watch::Sender<bool>,
     role: watch::Sender<Role>,
     serving: watch::Receiver<bool>,
+    able: watch::Receiver<bool>,
     sight: Sight<(Lease, Record)>,
     course: Course,
     renewed_at: Option<Instant>,
@@ -142,6 +146,7 @@ impl LeaseConfig {
             identity: identity.to_owned(),
             times: Times::default(),
             carries: false,
+            able: true,
         }
     }
 
@@ -167,6 +172,7 @@ impl Election {
         };
         let (role, role_seen) = watch::channel(course.role());
         let (serving, declared) = watch::channel(false);
+        let (able, is_able) = watch::channel(config.able);
         let candidate = Candidate {
             connection,
             config,
@@ -174,6 +180,7 @@ impl Election {
             leading,
             role,
             serving: declared,
+            able: is_able,
             sight: Sight::new(Instant::now()),
             course,
             renewed_at: None,
@@ -190,6 +197,7 @@ impl Election {
             leading: leading_seen,
             role: role_seen,
             serving,
+            able,
             guard: WriteGuard {
                 term: Some(term_seen),
             },
@@ -212,6 +220,12 @@ impl Election {
     /// Takes whether this replica has opened its listeners. While it leads, the others are shown.
     pub fn serving(&self) -> watch::Sender<bool> {
         self.serving.clone()
+    }
+
+    /// Takes whether this replica could do what a leader does. One that can't gives the Lease up,
+    /// and looks on.
+    pub fn able(&self) -> watch::Sender<bool> {
+        self.able.clone()
     }
 
     /// What every write has to pass.
@@ -300,6 +314,11 @@ impl Candidate {
                     self.step_down();
                     self.look().await;
                 }
+                Decision::GiveUp => {
+                    tracing::warn!("this replica can't work; another one may lead");
+                    self.give_up().await;
+                    self.look().await;
+                }
             }
         }
     }
@@ -345,6 +364,7 @@ impl Candidate {
             seen_at: self.sight.since(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
+            able: *self.able.borrow(),
         }
     }
 
@@ -356,13 +376,15 @@ impl Candidate {
     }
 
     /// Waits, a little less each time than was asked for, so that replicas fall out of step; never
-    /// past the moment at which this replica has to step down, nor when it comes to serve.
+    /// past the moment at which this replica has to step down, nor when it comes to serve or is
+    /// able to lead.
     async fn pause(&mut self, wanted: Duration) {
         let jittered = wanted.mul_f64(0.8 + (dice() % 200) as f64 / 1000.0);
         let left = self.time_left().unwrap_or(jittered);
         tokio::select! {
             () = tokio::time::sleep(jittered.min(left)) => {}
             Ok(()) = self.serving.changed() => {}
+            Ok(()) = self.able.changed() => {}
         }
     }
 

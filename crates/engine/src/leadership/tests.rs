@@ -41,6 +41,7 @@ fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bo
         seen_at: begin,
         renewed_at: renewed.map(|at| begin + seconds(at)),
         blind,
+        able: true,
     };
     decide(&standing, &TIMES, begin + seconds(now))
 }
@@ -102,6 +103,7 @@ fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
         seen_at: begin(),
         renewed_at: None,
         blind: false,
+        able: true,
     };
     assert_eq!(
         decide(&standing, &times, begin()),
@@ -134,6 +136,54 @@ fn a_leader_puts_a_deleted_lease_back_at_once() {
     assert_eq!(decided(None, Some(4), 13), Decision::Renew);
     // Too late: another one may have made it by now.
     assert_eq!(decided(None, Some(4), 14), Decision::StepDown);
+}
+
+#[test]
+fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
+    let unable = |record: Option<&Record>, renewed: Option<u64>, now: u64| {
+        let standing = Standing {
+            identity: "me",
+            record,
+            seen_at: begin(),
+            renewed_at: renewed.map(|at| begin() + seconds(at)),
+            blind: false,
+            able: false,
+        };
+        decide(&standing, &TIMES, begin() + seconds(now))
+    };
+    let later = Decision::Wait(begin() + seconds(42));
+    for record in [held_by(""), held_by("me"), held_by("other")] {
+        assert_eq!(unable(Some(&record), None, 40), later, "{record:?}");
+    }
+    assert_eq!(unable(None, None, 40), later);
+    let mine = held_by("me");
+    assert_eq!(unable(Some(&mine), Some(4), 5), Decision::GiveUp);
+    // It is not its own any more, or may not be.
+    assert_eq!(
+        unable(Some(&held_by("other")), Some(4), 5),
+        Decision::StepDown
+    );
+    assert_eq!(unable(Some(&mine), Some(4), 14), Decision::StepDown);
+}
+
+#[test]
+fn a_leader_that_does_not_come_to_work_lets_others_have_their_turn_and_waits_longer_the_next_time()
+{
+    let at = |count| begin() + seconds(count);
+    let mut turns = Turns::default();
+    assert_eq!(turns.judge(false, false, at(0)), (true, None));
+    assert_eq!(turns.judge(true, false, at(1)), (true, Some(at(61))));
+    assert_eq!(turns.judge(true, false, at(60)), (true, Some(at(61))));
+    assert_eq!(turns.judge(true, false, at(61)), (false, Some(at(76))));
+    assert_eq!(turns.judge(false, false, at(70)), (false, Some(at(76))));
+    // No other one wanted it.
+    assert_eq!(turns.judge(false, false, at(76)), (true, None));
+    assert_eq!(turns.judge(true, false, at(77)), (true, Some(at(197))));
+    // In a term that ends by itself nothing has failed.
+    assert_eq!(turns.judge(false, false, at(90)), (true, None));
+    assert_eq!(turns.judge(true, false, at(91)), (true, Some(at(211))));
+    assert_eq!(turns.judge(true, true, at(100)), (true, None));
+    assert_eq!(turns.judge(true, false, at(101)), (true, Some(at(161))));
 }
 
 #[test]
@@ -447,6 +497,7 @@ impl Replica {
             seen_at: self.sight.since(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
+            able: true,
         };
         let decision = decide(&standing, &TIMES, self.clock(now));
         if decision == Decision::StepDown {
