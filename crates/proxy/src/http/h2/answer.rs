@@ -17,7 +17,7 @@ use crate::dial::{self, MAX_TRIES};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::fields::strip_hop_by_hop;
 use crate::http::front::Settings;
-use crate::http::h1::head::is_host;
+use crate::http::h1::head::{is_host, number};
 use crate::http::h1::request::{RequestFacts, write_request};
 use crate::http::over_http2::{self, Sent};
 use crate::http::record::Record;
@@ -124,6 +124,10 @@ fn prepare(
     let is_target = target.starts_with('/') || (target == "*" && parts.method == Method::OPTIONS);
     if !is_target {
         return Err(Refusal::Malformed("the request target is broken"));
+    }
+    let length = parts.headers.get(header::CONTENT_LENGTH);
+    if length.is_some_and(|length| number(length.as_bytes()).is_none()) {
+        return Err(Refusal::Malformed("the Content-Length field is broken"));
     }
     strip_hop_by_hop(&mut parts.headers, settings.http.member_http2);
     parts.headers.remove(header::HOST);
