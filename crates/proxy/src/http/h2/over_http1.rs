@@ -353,7 +353,7 @@ impl Upload {
                 return Poll::Ready(Ok(()));
             };
             self.waits_for_client = true;
-            let frame = ready!(Pin::new(body).poll_frame(context));
+            let frame = ready!(body.poll_next(context));
             self.waits_for_client = false;
             match frame.transpose()?.map(Frame::into_data) {
                 Some(Ok(data)) if data.is_empty() => {}
