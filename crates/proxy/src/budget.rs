@@ -129,6 +129,13 @@ pub struct Sockets {
     common: bool,
 }
 
+/// A hold on descriptors that belong to no Service yet.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    budget: Arc<Budget>,
+    count: u32,
+}
+
 /// What a new connection or flow needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cost {
@@ -231,6 +238,18 @@ impl Budget {
         }
         namespaces.insert(name.to_owned(), Arc::downgrade(&namespace));
         namespace
+    }
+
+    /// Takes descriptors that are open already: connections may have so many fewer.
+    pub(crate) fn set_aside(self: &Arc<Self>, count: u32) -> Aside {
+        let _no_sockets_meanwhile = self.accounts();
+        let limit = &self.descriptors.limit;
+        let count = count.min(limit.load(Ordering::Relaxed));
+        limit.fetch_sub(count, Ordering::Relaxed);
+        Aside {
+            budget: self.clone(),
+            count,
+        }
     }
 
     /// Notes something that failed for want of descriptors, ports or memory.
@@ -612,6 +631,13 @@ impl Drop for Sockets {
             counter.fetch_sub(self.count, Ordering::Relaxed);
         }
         let limit = &self.account.budget.descriptors.limit;
+        limit.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let limit = &self.budget.descriptors.limit;
         limit.fetch_add(self.count, Ordering::Relaxed);
     }
 }
