@@ -690,6 +690,17 @@ mod tests {
     }
 
     #[test]
+    fn the_only_service_may_open_nearly_two_hundred_ports_with_few_descriptors() {
+        let budget = Budget::new(1024, 2);
+        let only = budget.account(&Uid::new("only"), "shop");
+        let sockets: Vec<_> = std::iter::from_fn(|| only.sockets(2)).collect();
+        assert!(sockets.len() > 190, "{}", sockets.len());
+        let other = budget.account(&Uid::new("other"), "shop");
+        let _socket = other.sockets(2).expect("the first listener of another");
+        assert!(flood(&only).len() > 50 && flood(&other).len() > 4);
+    }
+
+    #[test]
     fn listeners_that_are_opened_in_a_flood_leave_the_minimum_of_others() {
         let budget = Budget::new(1024, 2);
         let victim = budget.account(&Uid::new("victim"), "victims");
