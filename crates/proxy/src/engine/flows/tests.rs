@@ -165,7 +165,7 @@ async fn a_datagram_that_no_member_takes_ends_no_flow() {
         for _ in 0..3 {
             // No member, and no room for the header in front of it.
             scene.send_from(0, empty, b"a");
-            scene.send_from(0, wrapping, &[7; 65_507]);
+            scene.send_from(0, wrapping, &vec![7; 65_507]);
         }
         assert_eq!(scene.count(wrapping), before, "from {sources}");
         let begun = scene.begun(wrapping);
