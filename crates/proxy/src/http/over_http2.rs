@@ -98,7 +98,10 @@ pub(super) async fn send(
             None if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
             None => {
                 tracing::debug!(member = %lease.address(), error = %error.error(), "no response");
-                lease.unanswered();
+                // One that gave up a client which kept it waiting did not fail.
+                if !progress.waits_for_client() {
+                    lease.unanswered();
+                }
                 Sent::Failed(Refusal::MemberFailed)
             }
         },
