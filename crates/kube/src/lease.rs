@@ -6,6 +6,7 @@
 //! The holder says in an annotation of the Lease when it has opened its listeners. Until then the
 //! replica that led before carries the traffic on.
 
+use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
@@ -270,6 +271,35 @@ impl WriteGuard {
             .duration_since(SystemTime::now())
             .ok()?;
         Some(left.min(left_by_the_wall)).filter(|left| !left.is_zero())
+    }
+
+    /// Carries out a write for as long as that is allowed; `None`: it is not, or not any more. A
+    /// Lease that is renewed meanwhile prolongs it: many writes at a time may each take as long as
+    /// it takes until the next renewal.
+    pub(crate) async fn while_allowed<T>(&self, write: impl Future<Output = T>) -> Option<T> {
+        let mut write = pin!(write);
+        let mut term = self.term.clone();
+        loop {
+            let left = self.allows()?;
+            tokio::select! {
+                biased;
+                done = &mut write => return Some(done),
+                // What began in one term does not go on in another one.
+                () = ended(term.as_mut()) => return None,
+                () = tokio::time::sleep(left) => {}
+            }
+        }
+    }
+}
+
+async fn ended(term: Option<&mut watch::Receiver<Option<Term>>>) {
+    let ended = match term {
+        Some(term) => term.wait_for(Option::is_none).await.is_ok(),
+        None => false,
+    };
+    // Where nothing is renewed any more, the time that is left counts alone.
+    if !ended {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -654,6 +684,46 @@ mod tests {
             "{left:?}"
         );
         assert_eq!(WriteGuard::always().allows(), Some(Duration::MAX));
+    }
+
+    fn term_of(left: Duration) -> Option<Term> {
+        Some(Term {
+            until: Instant::now() + left,
+            until_by_the_wall: SystemTime::now() + left,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_write_that_began_before_a_renewal_goes_on_after_it() {
+        let soon = Duration::from_millis(20);
+        let term = watch::Sender::new(term_of(soon));
+        let guard = WriteGuard {
+            term: Some(term.subscribe()),
+        };
+        let write = async {
+            term.send_replace(term_of(Duration::from_secs(3600)));
+            tokio::time::sleep(soon * 2).await;
+            "written"
+        };
+        assert_eq!(guard.while_allowed(write).await, Some("written"));
+    }
+
+    #[tokio::test]
+    async fn a_write_ends_with_the_lease() {
+        let soon = Duration::from_millis(20);
+        let never = std::future::pending::<()>;
+        assert_eq!(guard_until(Some(soon)).while_allowed(never()).await, None);
+        let term = watch::Sender::new(term_of(Duration::from_secs(3600)));
+        let guard = WriteGuard {
+            term: Some(term.subscribe()),
+        };
+        let lost_and_won_again = async {
+            term.send_replace(None);
+            tokio::task::yield_now().await;
+            term.send_replace(term_of(Duration::from_secs(3600)));
+            never().await;
+        };
+        assert_eq!(guard.while_allowed(lost_and_won_again).await, None);
     }
 
     #[test]

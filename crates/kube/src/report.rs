@@ -108,15 +108,12 @@ impl KubeReports {
     }
 
     async fn patch(&self, service: &ServiceRow, body: &Value) -> Result<Live, ApiError> {
-        let patience = self
-            .guard
-            .allows()
-            .ok_or(ApiError::NotLeading)?
-            .min(PATIENCE);
         let path = format!("{}/status?fieldManager={MANAGER}", path_of(&service.key));
         let what = "patch services/status";
         let ask = Ask::send(Method::PATCH, path, STRATEGIC_MERGE, body, what);
-        let answer: wire::Service = api::request_json(&self.connection, ask, patience).await?;
+        let answer = api::request_json(&self.connection, ask, PATIENCE);
+        let answer = self.guard.while_allowed(answer).await;
+        let answer: wire::Service = answer.ok_or(ApiError::NotLeading)??;
         Ok(Live::of_answer(answer))
     }
 
