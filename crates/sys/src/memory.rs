@@ -10,8 +10,8 @@ use std::ffi::c_char;
 /// frees is of use to others. Unused pages go back to the kernel after a second.
 const OPTIONS: &std::ffi::CStr = c"narenas:4,dirty_decay_ms:1000,muzzy_decay_ms:0";
 
-/// Where jemalloc looks for options of the program. `MALLOC_CONF` in the environment goes before
-/// them.
+/// Where jemalloc looks for options of the program. `_RJEM_MALLOC_CONF` in the environment goes
+/// before them.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 #[used]
 // SAFETY: the pointer is to a constant that ends in a zero byte, and is never written to.
