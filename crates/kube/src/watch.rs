@@ -73,7 +73,7 @@ enum End {
     /// The first attempt to list everything anew was not answered.
     Unanswered,
     /// The server no longer knows the past from where it should go on.
-    Expired,
+    Expired(ApiError),
     /// The server has no streamed lists.
     NoStreaming,
     /// Something else.
@@ -166,9 +166,14 @@ impl Watcher {
                 }
                 End::Over if begun.elapsed() > TOO_SHORT => Duration::ZERO,
                 End::Over => self.retry.next(dice()),
-                End::Expired => {
+                // A list that expires page after page is one that fails: people are told.
+                End::Expired(error) if lists => match self.take_failure(error, begun).await {
+                    Some(pause) => pause,
+                    None => return,
+                },
+                End::Expired(_) => {
                     self.resume_from = None;
-                    if begun.elapsed() > TOO_SHORT && !lists {
+                    if begun.elapsed() > TOO_SHORT {
                         Duration::ZERO
                     } else {
                         self.note_lapse(begun);
@@ -538,13 +543,13 @@ fn patience(is_first: bool) -> Duration {
 /// What an error of the server means to a watch.
 fn end_of(error: ApiError, asked_for_streaming: bool) -> End {
     match &error {
-        ApiError::Refused { code: 410, .. } => End::Expired,
+        ApiError::Refused { code: 410, .. } => End::Expired(error),
         // From before a restore of the store, which has not come as far yet.
         ApiError::Refused {
             code: 504 | 500,
             message,
             ..
-        } if message.contains("Too large resource version") => End::Expired,
+        } if message.contains("Too large resource version") => End::Expired(error),
         ApiError::Refused {
             code: 400 | 422, ..
         } if asked_for_streaming => End::NoStreaming,

@@ -55,7 +55,7 @@ async fn a_kind_that_can_not_be_listed_keeps_no_new_leader_from_its_work() {
         ("namespaces", NAMESPACE),
         ("endpointslices", SLICE),
     ] {
-        for status in [403, 500] {
+        for status in [403, 410, 500] {
             let fake = Fake::start(&[(resource, lists(&[object]))]).await;
             let (role, followed) = watch::channel(Role::Standby);
             let mut watching = watch_as(&fake, at_once(), Some(followed)).await;
