@@ -98,7 +98,7 @@ impl MemberRules {
         member: SocketAddr,
         check: Option<NonZeroU16>,
         by: NamedBy,
-        ours: impl Fn(IpAddr) -> Ours,
+        ours: impl Fn(IpAddr, bool) -> Ours,
     ) -> Result<(), Barred> {
         let address = member.ip().to_canonical();
         let listed = match by {
@@ -113,7 +113,11 @@ impl MemberRules {
                 Some(kind) => return Err(Barred::Kind(kind)),
                 None => {}
             }
-            let Ours { pool, machine } = ours(address);
+            let asks_admin = self.admin.is_some_and(|admin| {
+                let ports = [Some(member.port()), check.map(NonZeroU16::get)];
+                ports.contains(&Some(admin.port()))
+            });
+            let Ours { pool, machine } = ours(address, asks_admin);
             if pool {
                 return Err(Barred::Pool);
             }
@@ -287,7 +291,7 @@ mod tests {
             .parse()
             .unwrap_or_else(|_| SocketAddr::new(member.parse().unwrap(), 80));
         let own = ["10.0.0.7", "2001:db8::7"].map(|own| own.parse::<IpAddr>().unwrap());
-        rules.judge(member, None, by, |address| Ours {
+        rules.judge(member, None, by, |address, _| Ours {
             pool: pool.contains(&address),
             machine: own.contains(&address),
         })
@@ -478,9 +482,12 @@ mod tests {
         };
         let judged = |member: &str, port| {
             let member = member.parse().unwrap();
-            rules.judge(member, NonZeroU16::new(port), NamedBy::Annotation, |_| {
-                Ours::default()
-            })
+            rules.judge(
+                member,
+                NonZeroU16::new(port),
+                NamedBy::Annotation,
+                |_, _| Ours::default(),
+            )
         };
         assert_eq!(judged("127.0.0.1:80", 9640), Err(Barred::AdminChecked));
         assert_eq!(
