@@ -15,6 +15,10 @@ use tokio::time::Instant;
 /// From one look to the next, at least.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// After a change, before the next one is told: each has every Service looked at anew, and others on
+/// this machine may have addresses come and go without end.
+const REST: Duration = Duration::from_mins(1);
+
 /// A look takes no more than this part of the time: of a million routes all are read.
 const PART: u32 = 50;
 
@@ -56,6 +60,7 @@ async fn follow_as(
         if facts.send(Fact::Machine(found)).await.is_err() {
             return;
         }
+        pause = pause.max(REST);
     }
 }
 
