@@ -459,8 +459,11 @@ impl Flows {
         let (lease, socket) = match reached {
             Ok(reached) => reached,
             Err(Unreached::Members(refusal)) => return listener.refuse(inbound.client, refusal),
-            Err(Unreached::Here(_)) => {
-                listener.account().budget().fell_short();
+            Err(Unreached::Here(shortage)) => {
+                // What a client can bring about with one datagram says nothing of the process.
+                if !matches!(shortage, Shortage::Size | Shortage::Denied) {
+                    listener.account().budget().fell_short();
+                }
                 return listener.refuse(inbound.client, Refusal::Local);
             }
         };

@@ -290,42 +290,56 @@ async fn a_member_may_say_many_times_that_it_is_at_work() {
 #[tokio::test]
 async fn a_member_that_gives_up_a_slow_client_is_not_blamed() {
     for http2_client in [false, true] {
-        let mut members = [Puppet::start().await, Puppet::start().await];
-        let addresses = members.each_ref().map(|it| it.address);
-        let scene = Scene::start_with(&addresses, |listener| {
-            listener.pool.protection.outlier_failures = Some(1);
-        })
-        .await;
-        let [first, second] = &mut members;
-        for _ in 0..4 {
-            let mut over_http1 = scene.client().await;
-            let over_http2 = Http2Client::connect(scene.address).await;
-            let (frames, body) = http2::frames();
-            frames
-                .send(Frame::data(Bytes::from_static(b"half")))
-                .await
-                .unwrap();
-            let asked = async {
-                if http2_client {
-                    return over_http2.ask(http2::post("/", body)).await.status;
-                }
-                over_http1
-                    .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf\r\n")
-                    .await;
-                over_http1.response().await.status
-            };
-            let gives_up = async {
-                let mut served = tokio::select! {
-                    served = first.accept() => served,
-                    served = second.accept() => served,
-                };
-                while !served.line().await.ends_with("half") {}
-            };
-            let (status, ()) = tokio::join!(asked, gives_up);
-            assert_eq!(status, 502);
-            drop(frames);
-        }
-        let status = scene.state.pool().status();
-        assert!(status.iter().all(|it| it.left_out.is_none()), "{status:?}");
+        let left_out = half_requests(http2_client, SLOW).await;
+        assert_eq!(left_out, 0, "over HTTP/2: {http2_client}");
     }
+}
+
+#[tokio::test]
+async fn a_member_that_ends_connections_at_once_is_left_out_though_clients_still_send() {
+    for http2_client in [false, true] {
+        let left_out = half_requests(http2_client, Duration::ZERO).await;
+        assert_ne!(left_out, 0, "over HTTP/2: {http2_client}");
+    }
+}
+
+/// Longer than a member waits that does not give up a slow client.
+const SLOW: Duration = Duration::from_millis(1100);
+
+/// Sends a half request, which a member gives up after this time. Returns how many members are left
+/// out then.
+async fn half_requests(http2_client: bool, after: Duration) -> usize {
+    let mut members = [Puppet::start().await, Puppet::start().await];
+    let addresses = members.each_ref().map(|it| it.address);
+    let scene = Scene::start_with(&addresses, |listener| {
+        listener.pool.protection.outlier_failures = Some(1);
+    })
+    .await;
+    let [first, second] = &mut members;
+    let mut over_http1 = scene.client().await;
+    let over_http2 = Http2Client::connect(scene.address).await;
+    let (frames, body) = http2::frames();
+    let half = Frame::data(Bytes::from_static(b"half"));
+    frames.send(half).await.unwrap();
+    let asked = async {
+        if http2_client {
+            return over_http2.ask(http2::post("/", body)).await.status;
+        }
+        over_http1
+            .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf\r\n")
+            .await;
+        over_http1.response().await.status
+    };
+    let gives_up = async {
+        let mut served = tokio::select! {
+            served = first.accept() => served,
+            served = second.accept() => served,
+        };
+        while !served.line().await.ends_with("half") {}
+        tokio::time::sleep(after).await;
+    };
+    let (status, ()) = tokio::join!(asked, gives_up);
+    assert_eq!(status, 502);
+    let status = scene.state.pool().status();
+    status.iter().filter(|it| it.left_out.is_some()).count()
 }

@@ -168,6 +168,8 @@ async fn a_datagram_that_no_member_takes_ends_no_flow() {
             scene.send_from(0, wrapping, &vec![7; 65_507]);
         }
         assert_eq!(scene.count(wrapping), before, "from {sources}");
+        // Nor is it a sign of overload.
+        assert_eq!(scene.budget.pressure().shortages, 0);
         let begun = scene.begun(wrapping);
         scene.send_from(0, wrapping, b"a");
         assert_eq!(scene.begun(wrapping), begun + 1, "from {sources}");

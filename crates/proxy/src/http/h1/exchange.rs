@@ -16,12 +16,12 @@ use super::request::RequestFacts;
 use super::response::{Interims, ResponseFacts, ResponseHead, ResponseStyle};
 use super::transfer::{Broken, End, Recode, Transfer};
 use crate::access_log;
-use crate::http::MAX_HEAD;
 use crate::http::buffer::Buffer;
 use crate::http::front::{ClientStream, Front};
 use crate::http::record::Record;
 use crate::http::refusal::Refusal;
 use crate::http::watchdog::{Side, Watchdog};
+use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
@@ -393,9 +393,10 @@ impl Exchange {
         Ok(true)
     }
 
-    /// Whether the rest of the request is waited for.
+    /// Whether the client keeps the member waiting for the rest of the request.
     fn waits_for_client(&self) -> bool {
-        !self.up.is_done() && !self.up_failed && self.up.waits_for() == End::Source
+        let sends = !self.up.is_done() && !self.up_failed;
+        sends && self.up.waits_for() == End::Source && self.started.elapsed() >= KEPT_WAITING
     }
 
     /// The member ended the connection where a response should have begun.

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 use super::Client;
 use crate::budget::Extra;
-use crate::http::MAX_HEAD;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::h1::body::{Decoder, Framing, Kind};
@@ -25,6 +24,7 @@ use crate::http::h1::head::Room;
 use crate::http::h1::request::RequestFacts;
 use crate::http::h1::response::{Interims, ResponseHead};
 use crate::http::watchdog::{Side, Watchdog};
+use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
@@ -50,6 +50,7 @@ pub(super) struct OverHttp1 {
     timeouts: Timeouts,
     watchdog: Watchdog,
     patience: (Side, Side),
+    started: Instant,
     read: u64,
     counted: (u64, u64),
 }
@@ -119,6 +120,7 @@ impl OverHttp1 {
             timeouts,
             watchdog: Watchdog::default(),
             patience: (Side::new(now), Side::new(now)),
+            started: now,
             read: 0,
             counted: (0, 0),
         }
@@ -176,7 +178,8 @@ impl OverHttp1 {
             }
             match self.input.poll_fill(stream, context) {
                 Poll::Ready(Ok(0) | Err(_)) if self.read == 0 => {
-                    return Poll::Ready(Err(if self.upload.waits_for_client {
+                    let waited = self.started.elapsed() >= KEPT_WAITING;
+                    return Poll::Ready(Err(if waited && self.upload.waits_for_client {
                         NoResponse::GaveUp
                     } else {
                         NoResponse::Ended
