@@ -43,6 +43,8 @@ pub struct Record {
     pub lease: Duration,
     /// Whether the holder says that it has opened its listeners.
     pub serving: bool,
+    /// Whether the holder says at all whether it has.
+    pub declares: bool,
     /// Whether its holder made it, and did not renew it since.
     pub unproven: bool,
 }
@@ -125,20 +127,21 @@ struct Rival {
 }
 
 /// When a replica that leads and does not come to work lets another one have its turn.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Turns {
+    /// How long others have their turn after one that came to nothing.
+    rest: Duration,
     phase: Phase,
     /// How many turns in a row have come to nothing.
     failed: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// It works, or does not lead.
-    #[default]
+    /// It works, or has not come to lead.
     Able,
-    /// It leads, and has not begun to work since then.
-    Idle(Instant),
+    /// It came to lead then, and has not begun to work in this term.
+    Idle { term: u64, since: Instant },
     /// Others have their turn until then.
     Resting(Instant),
 }
@@ -146,8 +149,8 @@ enum Phase {
 /// The longest that a holder is waited for, whatever it asked for.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
-/// A holder that renews for so long without saying whether it serves is taken to serve: versions of
-/// before did not say it.
+/// A holder that renews for so long without a word about whether it serves is taken to serve:
+/// versions of before said nothing. One that says that it does not is believed.
 const UNDECLARED: Duration = Duration::from_secs(30);
 
 /// The longest that a replica which gave the record up waits for the next one to serve.
@@ -159,7 +162,7 @@ const FIRST_TURN: Duration = Duration::from_secs(60);
 /// How long any does. They grow, so that a large cluster behind a slow API server is known at last.
 const LONGEST_TURN: Duration = Duration::from_secs(900);
 
-/// How long others have their turn after it: they look several times.
+/// How long others have their turn after it at least: they look several times.
 const REST: Duration = Duration::from_secs(15);
 
 // === impl Times ===
@@ -289,33 +292,54 @@ pub fn awaits_successor(
 // === impl Turns ===
 
 impl Turns {
-    /// Decides whether this replica may lead. Returns when to ask again at the latest.
-    pub fn judge(&mut self, leads: bool, works: bool, now: Instant) -> (bool, Option<Instant>) {
+    /// Begins with a replica that may lead.
+    pub fn new(times: &Times) -> Self {
+        Self {
+            // Where giving the record up fails, others wait until it runs out, and then look.
+            rest: REST.max(times.lease + times.retry * 2),
+            phase: Phase::Able,
+            failed: 0,
+        }
+    }
+
+    /// Decides whether this replica may lead; `term`: in which one it does. Returns when to ask
+    /// again at the latest.
+    pub fn judge(
+        &mut self,
+        term: Option<u64>,
+        works: bool,
+        now: Instant,
+    ) -> (bool, Option<Instant>) {
         if let Phase::Resting(until) = self.phase
             && now < until
         {
             return (false, Some(until));
         }
         if works {
-            *self = Self::default();
-            return (true, None);
-        }
-        if !leads {
             self.phase = Phase::Able;
+            self.failed = 0;
             return (true, None);
         }
+        // Behind a slow API server the lead is lost for a moment again and again, and no other
+        // replica has its turn meanwhile: the clock of the term runs on.
+        let Some(term) = term else {
+            if let Phase::Resting(_) = self.phase {
+                self.phase = Phase::Able;
+            }
+            return (true, None);
+        };
         let since = match self.phase {
-            Phase::Idle(since) => since,
-            Phase::Able | Phase::Resting(_) => now,
+            Phase::Idle { term: of, since } if of == term => since,
+            _ => now,
         };
         let longest = FIRST_TURN.saturating_mul(1 << self.failed.min(10));
         let ends = since + longest.min(LONGEST_TURN);
         if now < ends {
-            self.phase = Phase::Idle(since);
+            self.phase = Phase::Idle { term, since };
             return (true, Some(ends));
         }
         self.failed = self.failed.saturating_add(1);
-        let until = now + REST;
+        let until = now + self.rest;
         self.phase = Phase::Resting(until);
         (false, Some(until))
     }
@@ -441,7 +465,9 @@ impl Course {
                 renewals: 0,
             }),
         };
-        let presumed = rival.renewals >= 2 && now.duration_since(rival.since) >= UNDECLARED;
+        let presumed = !record.declares
+            && rival.renewals >= 2
+            && now.duration_since(rival.since) >= UNDECLARED;
         let lives = rival.renewals >= 1 || !self.inherited;
         if record.serving && lives || presumed {
             self.role = Role::Standby;

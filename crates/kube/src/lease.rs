@@ -3,8 +3,8 @@
 //! What to do is decided in [`landfall_engine::leadership`]; this asks, and keeps the guard. It never
 //! says that this replica leads for longer than its own clock allows, whatever the server answers.
 //!
-//! The holder says in an annotation of the Lease when it has opened its listeners. Until then the
-//! replica that led before carries the traffic on.
+//! The holder says in an annotation of the Lease whether it has opened its listeners. Until then
+//! the replica that led before carries the traffic on.
 
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
@@ -121,7 +121,8 @@ enum Written {
     Failed,
 }
 
-/// The annotation that names the holder once it serves.
+/// The annotation that names the holder once it serves. It is empty before: versions that don't know
+/// it, or leave it out until then, are told apart.
 const SERVING: &str = "landfall.dev/serving";
 
 /// The transitions of a Lease that was made and not renewed since.
@@ -520,15 +521,10 @@ impl Candidate {
         metadata.remove("managedFields");
         metadata.insert("name".into(), self.config.name.clone().into());
         metadata.insert("namespace".into(), self.config.namespace.clone().into());
-        let mut annotations = match metadata.remove("annotations") {
-            Some(Value::Object(annotations)) => annotations,
-            _ => Map::new(),
-        };
-        annotations.remove(SERVING);
-        if serving {
-            annotations.insert(SERVING.into(), self.config.identity.clone().into());
-        }
-        metadata.insert("annotations".into(), annotations.into());
+        declare(
+            &mut metadata,
+            if serving { &self.config.identity } else { "" },
+        );
         let (method, path, what) = if known.is_some() {
             let path = format!("{}/{}", self.config.path(), self.config.name);
             (Method::PUT, path, "update leases.coordination.k8s.io")
@@ -635,15 +631,28 @@ impl Lease {
     fn record(&self) -> Record {
         let holder = self.spec.holder_identity.clone().unwrap_or_default();
         let annotations = self.metadata.get("annotations");
-        let serving = annotations.and_then(|it| it.get(SERVING)?.as_str());
+        let said = annotations.and_then(|it| it.get(SERVING)?.as_str());
+        let serving = !holder.is_empty() && said == Some(&holder);
         let seconds = self.spec.lease_duration_seconds.unwrap_or(0);
         Record {
-            serving: !holder.is_empty() && serving == Some(&holder),
+            serving,
+            // A word about another holder says nothing of this one.
+            declares: serving || said == Some(""),
             holder,
             lease: Duration::from_secs(seconds.try_into().unwrap_or(0)),
             unproven: self.spec.lease_transitions.unwrap_or(UNPROVEN) == UNPROVEN,
         }
     }
+}
+
+/// Says in the metadata of a Lease which holder serves; empty: the holder does not.
+fn declare(metadata: &mut Map<String, Value>, serving: &str) {
+    let mut annotations = match metadata.remove("annotations") {
+        Some(Value::Object(annotations)) => annotations,
+        _ => Map::new(),
+    };
+    annotations.insert(SERVING.into(), serving.into());
+    metadata.insert("annotations".into(), annotations.into());
 }
 
 /// `metav1.MicroTime`: always six digits.
@@ -744,6 +753,40 @@ mod tests {
         assert_eq!(micro(Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
         let time: Timestamp = "2026-01-01T00:00:00.123456789Z".parse().unwrap();
         assert_eq!(micro(time), "2026-01-01T00:00:00.123456Z");
+    }
+
+    #[test]
+    fn a_holder_that_does_not_serve_says_so_and_one_of_an_older_version_says_nothing() {
+        let read = |metadata: &Map<String, Value>| {
+            let spec = LeaseSpec {
+                holder_identity: Some("holder".into()),
+                ..LeaseSpec::default()
+            };
+            let metadata = metadata.clone();
+            let record = Lease { metadata, spec }.record();
+            (record.declares, record.serving)
+        };
+        let mut metadata = Map::new();
+        assert_eq!(
+            read(&metadata),
+            (false, false),
+            "written by an older version"
+        );
+        declare(&mut metadata, "");
+        assert_eq!(read(&metadata), (true, false));
+        declare(&mut metadata, "holder");
+        assert_eq!(read(&metadata), (true, true));
+        declare(&mut metadata, "the holder before");
+        assert_eq!(read(&metadata), (false, false));
+    }
+
+    #[test]
+    fn what_others_say_about_a_lease_stays() {
+        let theirs = json!({"annotations": {"team": "net"}, "labels": {"a": "b"}});
+        let mut metadata: Map<String, Value> = serde_json::from_value(theirs).unwrap();
+        declare(&mut metadata, "");
+        assert_eq!(metadata["annotations"]["team"], "net");
+        assert_eq!(metadata["labels"]["a"], "b");
     }
 
     #[test]

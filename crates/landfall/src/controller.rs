@@ -112,7 +112,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     drop(on);
-    let outcome = serve(instance, election, &ends, &tasks).await;
+    let outcome = serve(instance, election, times, &ends, &tasks).await;
     tasks.close();
     tasks.wait().await;
     outcome
@@ -122,13 +122,17 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
 async fn serve(
     instance: Instance,
     election: Option<Election>,
+    times: Times,
     ends: &Ends,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     if let Some(election) = &election {
         instance.tell_serving(election.serving());
         let book = instance.handle().book.clone();
-        tasks.spawn(take_turns(book, election.role(), election.able()));
+        let changes = book.changes();
+        let works = move || book.read(|pages| pages.at_work);
+        let (role, able) = (election.role(), election.able());
+        tasks.spawn(take_turns(times, works, changes, role, able));
     }
     let outcome = tokio::select! {
         biased;

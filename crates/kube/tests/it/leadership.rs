@@ -163,6 +163,10 @@ async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_se
     leads(&second, true).await;
     relay.mend();
     assert_eq!(*first.role().borrow(), Role::Carrying);
+    let at = ["-n", "landfall-system", "lease", "carry"];
+    let lease = cluster.kubectl().get(&at).await.unwrap();
+    // Said, and not left out: a holder that says nothing is taken to serve after a while.
+    assert_eq!(lease["metadata"]["annotations"]["landfall.dev/serving"], "");
     second.serving().send_replace(true);
     has_role(&first, "stands by", |role| role == Role::Standby).await;
 
