@@ -19,12 +19,12 @@ pub struct Reason {
     /// The key it is about: `metadata.annotations[landfall.dev/drain]`, `spec.ports[1].port`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub field: Option<String>,
-    /// What stood there, as the user wrote it.
+    /// The value, as the user wrote it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<String>,
-    /// What is the matter: one sentence without a full stop.
+    /// The problem: one sentence without a full stop.
     pub message: String,
-    /// What the reader can do about it; empty where nothing needs doing.
+    /// What to do about it; empty if nothing needs to be done.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub remedy: String,
     /// The file and line it comes from, for objects read from files.
@@ -38,9 +38,9 @@ pub struct Reason {
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Info,
-    /// Something asked for is ignored or done differently; the rest goes on.
+    /// Something asked for is ignored or done differently; the rest is applied.
     Warning,
-    /// The wish can't be had as it stands. What worked before goes on working.
+    /// What was asked for can't be done. What worked before keeps working.
     Error,
 }
 
@@ -87,8 +87,8 @@ codes! {
     InvalidManifest,
     /// Two documents describe the same object.
     DuplicateObject,
-    /// The API server does not let this process read or write something that it needs: a role lacks a
-    /// rule.
+    /// The API server does not let this process read or write an object that it needs: a role lacks
+    /// a rule.
     AccessDenied,
     /// An annotation has a value that its option does not take.
     InvalidAnnotation,
@@ -98,15 +98,15 @@ codes! {
     DeprecatedAnnotation,
     /// Two options, or an option and a field, contradict each other.
     ConflictingOptions,
-    /// The option exists, but means nothing to this provider.
+    /// The option exists, but has no meaning for this provider.
     OptionNotApplicable,
-    /// The provider can't do what the option asks for.
+    /// The provider does not support what the option asks for.
     OptionNotSupported,
-    /// A field of the Service's `spec` has a value that can't be.
+    /// A field of the Service's `spec` has an invalid value.
     InvalidField,
     /// `loadBalancerClass` names no provider instance of this process.
     UnknownClass,
-    /// The transport protocol can't be carried.
+    /// The provider does not support the transport protocol.
     ProtocolNotSupported,
     /// A source range is not a prefix in CIDR notation.
     InvalidSourceRange,
@@ -114,38 +114,38 @@ codes! {
     CertificateNotFound,
     /// The Secret exists, but holds no usable certificate and key, or no usable authority.
     InvalidCertificate,
-    /// TLS toward members takes any certificate, as was asked for.
+    /// TLS to members accepts any certificate, as configured.
     MembersNotVerified,
-    /// The requested address is no IP address.
+    /// The requested address is not an IP address.
     InvalidAddress,
-    /// The requested address is in no pool.
+    /// The requested address is in no address pool.
     AddressNotInPool,
     /// The requested address is held by another Service.
     AddressInUse,
-    /// Sharing the address was asked for and is not possible.
+    /// Sharing of the address was requested and is not possible.
     AddressNotShareable,
-    /// The address is set aside by `avoidBuggyIPs`.
+    /// The address is excluded by `avoidBuggyIPs`.
     AddressAvoided,
     /// The requested addresses do not fit the address families of the Service.
     AddressFamilyMismatch,
-    /// No pool has an address of a needed family.
+    /// No address pool has an address of a required family.
     NoAddressOfFamily,
-    /// A limit on what one Service or one namespace may ask for is reached, so that others have
-    /// their share. What was there before stays.
+    /// A limit on what one Service or one namespace may use is reached. What existed before stays.
     LimitReached,
-    /// Every suitable pool is used up.
+    /// Every suitable address pool is exhausted.
     PoolExhausted,
     /// The named address pool does not exist.
     PoolNotFound,
-    /// The pool does not serve this namespace or these labels.
+    /// The address pool does not serve this namespace or these labels.
     PoolNotAllowed,
-    /// An address pool is not usable as it is written.
+    /// The definition of an address pool is invalid.
     InvalidPool,
     /// No address pool is configured.
     NoPools,
-    /// Address pools may be missing, because a source can't be read; until it can, no Service moves.
+    /// Address pools may be missing, because a source can't be read; until it can, no Service
+    /// moves.
     PoolsInDoubt,
-    /// The pool of a held address is gone or changed, so the address moves.
+    /// The address pool of a claim is gone or changed, so the Service gets another address.
     AddressMoved,
     /// Another process listens on the port.
     PortInUse,
@@ -155,82 +155,83 @@ codes! {
     AddressNotLocal,
     /// The listener could not be opened for another reason.
     ListenFailed,
-    /// File descriptors or UDP ports of the process run short.
+    /// The process is short of file descriptors or UDP ports.
     Overloaded,
-    /// No node may be a member, so that there is nothing to send traffic to.
+    /// No node is eligible as a member, so no traffic can be forwarded.
     NoEligibleNodes,
-    /// An option about things of the cloud can't be followed as it stands.
+    /// An option about objects of the cloud is invalid.
     InvalidCloudOption,
-    /// The cloud has no object of this id or name, or it is not ours to use.
+    /// The cloud has no object of this id or name, or it belongs to another owner.
     CloudObjectNotFound,
     /// The load balancer belongs to another Service or another cluster.
     NotOurs,
-    /// The cloud says that the load balancer is broken.
+    /// The cloud reports the load balancer as broken.
     LoadBalancerFailed,
-    /// The load balancer that the Service had is gone.
+    /// The load balancer of the Service is gone.
     LoadBalancerLost,
-    /// A quota of the cloud is used up.
+    /// A quota of the cloud is exhausted.
     QuotaExceeded,
-    /// The floating IP is in use by something else.
+    /// The floating IP is in use by another object.
     FloatingIpInUse,
-    /// Who may connect was restricted, and the provider can't hold others off.
+    /// Source ranges are set, and the provider can't enforce them.
     SourceRangesNotEnforced,
-    /// The Service has no endpoint: no member can serve.
+    /// The Service has no endpoint, so it has no member.
     NoEndpoints,
-    /// There are endpoints, and none is ready.
+    /// The Service has endpoints, and none is ready.
     NoReadyEndpoints,
-    /// Every member fails its health check, or cannot be reached.
+    /// Every member fails its health check, or can't be reached.
     NoHealthyMembers,
     /// An endpoint was left out of the pool.
     EndpointIgnored,
-    /// An endpoint has an address that no member may have here: loopback, link-local, one of an
-    /// address pool, or one that the operator does not let be a member.
+    /// An endpoint has an address that is not allowed for members: loopback, link-local, one of an
+    /// address pool, or one that the operator has not allowed.
     MemberNotAllowed,
-    /// The provider is carrying out changes.
+    /// The provider is applying changes.
     Progressing,
-    /// The provider could not be reached or failed; it is tried again.
+    /// The provider failed or could not be reached; it is retried.
     ProviderFailed,
-    /// The same changes were made again and again without an end, so they are left alone for a while.
+    /// The same changes were applied repeatedly without converging, so they are suspended for a
+    /// while.
     NotConverging,
     /// Another program keeps rewriting the status of the Service.
     StatusContested,
-    /// The last good version is served, because the newest one has errors.
+    /// The last valid version is served, because the newest one has errors.
     ServingPreviousVersion,
     /// Files can't be watched, so that changes are noticed late.
     ChangesNoticedLate,
-    /// The state directory can't be written: what happens now would be forgotten at a restart.
+    /// The state directory can't be written: current changes would be lost at a restart.
     StateNotWritten,
-    /// The API server has not told everything since the start: what was served before it is served.
+    /// The API server has not answered completely since the start: the last known state is served.
     LastKnownState,
     /// A change was held back because it would remove too much at once.
     ChangeHeldBack,
     /// The Service is being removed.
     Removing,
-    /// Everything that was asked for is there.
+    /// The Service is converged.
     Ready,
-    /// The wish is valid.
+    /// The newest version of the Service is valid.
     Accepted,
-    /// The Service holds its addresses.
+    /// The Service has its addresses.
     Assigned,
-    /// A newer version wrote a code that this one does not know. It is written over as soon as the
-    /// Service is looked at.
+    /// A code of a newer version of Landfall, unknown to this one. It is replaced at the next
+    /// reconcile of the Service.
     Unknown,
 }
 
 // === impl Reason ===
 
 impl Reason {
-    /// Something that makes the wish impossible as it stands.
+    /// Returns a reason why what was asked for can't be done.
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self::new(code, Severity::Error, message)
     }
 
-    /// Something that is ignored or done differently.
+    /// Returns a reason for something that is ignored or done differently.
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
         Self::new(code, Severity::Warning, message)
     }
 
-    /// Something worth knowing.
+    /// Returns a reason that is worth knowing.
     pub fn info(code: Code, message: impl Into<String>) -> Self {
         Self::new(code, Severity::Info, message)
     }

@@ -10,40 +10,31 @@ use landfall_model::reason::Code;
 const ADVICE: &[(Code, &str)] = &[
     (
         Code::InvalidManifest,
-        "Mend the file at the line that is named; `landfall check -f` shows when it is right. What it \
-         held before goes on being served.",
+        "Correct the file at the line that is named; `landfall check -f` validates it. Its \
+         previous content is served meanwhile.",
     ),
     (
         Code::DuplicateObject,
-        "Remove one of the two. The first one counts: by the order of paths, file names and lines.",
+        "Remove one of the two. The first one counts, in the order of paths, file names and lines.",
     ),
-    (
-        Code::AccessDenied,
-        "Give the role of this process the rule that is named.",
-    ),
+    (Code::AccessDenied, "Add the named rule to the role of this process."),
     (
         Code::InvalidAnnotation,
-        "Write a value that the option takes; [annotations.md](annotations.md) lists them.",
+        "Write a value that the option takes: [annotations.md](annotations.md).",
     ),
     (
         Code::UnknownAnnotation,
-        "Correct the name; the remedy says which one was probably meant.",
+        "Correct the name; the remedy suggests the most similar one.",
     ),
     (
         Code::DeprecatedAnnotation,
-        "Rename the annotation when it suits; the old name works on.",
+        "Rename the annotation at a convenient time; the old name still works.",
     ),
-    (
-        Code::ConflictingOptions,
-        "Remove one of the two that are named.",
-    ),
-    (
-        Code::OptionNotApplicable,
-        "Nothing, unless you rely on it: it has no meaning here.",
-    ),
+    (Code::ConflictingOptions, "Remove one of the two that are named."),
+    (Code::OptionNotApplicable, "Nothing, unless you rely on it: it has no effect here."),
     (
         Code::OptionNotSupported,
-        "Remove the option, or use a class whose provider can do it.",
+        "Remove the option, or use a class whose provider supports it.",
     ),
     (
         Code::InvalidField,
@@ -51,8 +42,8 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::UnknownClass,
-        "Write one of the classes that the remedy names, remove `loadBalancerClass`, or configure an \
-         instance of that name.",
+        "Write one of the classes that the remedy names, remove `loadBalancerClass`, or configure \
+         an instance of that name.",
     ),
     (
         Code::ProtocolNotSupported,
@@ -60,105 +51,103 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::InvalidSourceRange,
-        "Write a prefix in CIDR notation, such as 192.0.2.0/24. Until then nobody new is let in, nor kept \
-         out.",
+        "Write a prefix in CIDR notation, such as 192.0.2.0/24. Until then the previous ranges \
+         apply.",
     ),
     (
         Code::CertificateNotFound,
-        "Create the Secret, in the Service's namespace and of type `kubernetes.io/tls`; it is noticed by \
-         itself.",
+        "Create the Secret, in the Service's namespace and of type `kubernetes.io/tls`; it is \
+         noticed automatically.",
     ),
     (
         Code::InvalidCertificate,
-        "Put a PEM chain into `tls.crt` and its own private key into `tls.key`. The last good \
-         certificate is presented on.",
+        "Put a PEM chain into `tls.crt` and its private key into `tls.key`. The last valid \
+         certificate is used meanwhile.",
     ),
     (
         Code::MembersNotVerified,
-        "Nothing, if the network to the members is trusted. Else name the authority of their \
+        "Nothing, if the network to the members is trusted. Otherwise name the authority of their \
          certificates in `landfall.dev/member-ca-secret`, and write `verify`.",
     ),
     (Code::InvalidAddress, "Write an IPv4 or IPv6 address."),
     (
         Code::AddressNotInPool,
-        "Ask for an address of a pool, or add this one to a pool.",
+        "Request an address of an address pool, or add this one to a pool.",
     ),
     (
         Code::AddressInUse,
-        "Ask for another address, delete the Service that holds it, or give both one sharing key and \
-         different ports. A Service of another namespace is not named.",
+        "Request another address, delete the Service that holds it, or give both the same sharing \
+         key and different ports. Services of other namespaces are not named.",
     ),
     (
         Code::AddressNotShareable,
-        "Give both Services the same sharing key and different ports; with `externalTrafficPolicy: \
-         Local` also the same selector. Services of two namespaces share only where the pool says \
-         `shareAcrossNamespaces`.",
+        "Give both Services the same sharing key and different ports; with \
+         `externalTrafficPolicy: Local` also the same selector. Services of two namespaces share \
+         only if the address pool has `shareAcrossNamespaces`.",
     ),
     (
         Code::AddressAvoided,
-        "Ask for an address that ends in neither .0 nor .255, or turn `avoidBuggyIPs` off.",
+        "Request an address that ends in neither .0 nor .255, or turn `avoidBuggyIPs` off.",
     ),
     (
         Code::AddressFamilyMismatch,
-        "Make `ipFamilies`, `ipFamilyPolicy` and the addresses asked for agree.",
+        "Make `ipFamilies`, `ipFamilyPolicy` and the requested addresses agree.",
     ),
     (
         Code::NoAddressOfFamily,
-        "Add addresses of the family that is named to a pool that serves the Service.",
+        "Add addresses of the named family to an address pool that serves the Service.",
     ),
     (
         Code::LimitReached,
-        "Ask for less, or raise the limit that the remedy names in `limits` of landfall.yaml. Watch \
-         `landfall_reasons{code=\"LimitReached\"}` to know of it.",
+        "Request less, or raise the limit that the remedy names in `limits` of landfall.yaml. For \
+         an alert, use `landfall_reasons{code=\"LimitReached\"}`.",
     ),
     (
         Code::PoolExhausted,
-        "Add addresses to the pool, or delete Services that hold some; whoever waits is served at once. \
-         Watch `landfall_pool_available_addresses` to know earlier.",
+        "Add addresses to the pool, or delete Services that hold some; waiting Services get an \
+         address as soon as one is free. For an early alert, use \
+         `landfall_pool_available_addresses`.",
     ),
     (Code::PoolNotFound, "Correct the name, or create the pool."),
     (
         Code::PoolNotAllowed,
-        "Ask for another pool, or let this one serve the namespace or the labels.",
+        "Request another pool, or let this one serve the namespace or the labels.",
     ),
     (
         Code::InvalidPool,
-        "Correct the range that is named. Until then the pool stays as it was.",
+        "Correct the range that is named. Until then the previous version of the pool is used.",
     ),
-    (
-        Code::NoPools,
-        "Give `--pool`, or an IPAddressPool among the manifests.",
-    ),
+    (Code::NoPools, "Give `--pool`, or an IPAddressPool among the manifests."),
     (
         Code::PoolsInDoubt,
-        "Correct what `landfall get` and the status page list as a problem of a source: a pool, a \
-         file, or a right to read pools.",
+        "Correct the source that `landfall get` and the status page list as a problem: a pool, a \
+         file, or the permission to read pools.",
     ),
     (
         Code::AddressMoved,
-        "Point clients and DNS to the new address; to get the old one back, put it into a pool again and \
-         ask for it.",
+        "Point clients and DNS to the new address. To get the old one back, add it to a pool \
+         again and request it.",
     ),
     (
         Code::PortInUse,
-        "Find the process (`ss -ltnup`) and stop it, or use another port or address. It is tried again with \
-         growing pauses.",
+        "Find the process (`ss -ltnup`) and stop it, or use another port or address. Retried with \
+         backoff.",
     ),
     (Code::PortNotPermitted, "See [Privileges](#privileges)."),
     (
         Code::AddressNotLocal,
-        "Put the address on an interface (`ip address add ADDRESS/32 dev lo`), or use a pool of addresses \
-         that this machine has. It is tried again with growing pauses.",
+        "Add the address to an interface (`ip address add ADDRESS/32 dev lo`), or use a pool of \
+         addresses that this machine has. Retried with backoff.",
     ),
     (
         Code::ListenFailed,
-        "The message holds what the system said; often it is the limit of open files.",
+        "The message has the error of the operating system; often it is the limit of open files.",
     ),
     (
         Code::Overloaded,
         "Raise the limit of open files (`LimitNOFILE=`), or for UDP the range \
-         `net.ipv4.ip_local_port_range`. Find who takes so many: `landfall_listener_connections_open`, \
-         and connection limits of Services.",
+         `net.ipv4.ip_local_port_range`. Find the largest consumers with \
+         `landfall_listener_connections_open`, and set connection limits on Services.",
     ),
     (
         Code::NoEndpoints,
@@ -167,86 +156,86 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::NoReadyEndpoints,
-        "See why the pods are not ready; `landfall explain` lists the endpoints that were left out.",
+        "Find out why the pods are not ready; `landfall explain` lists the endpoints that were \
+         left out.",
     ),
     (
         Code::NoHealthyMembers,
-        "Each member's last failed check is in `landfall explain`: a wrong path or port of the monitor, \
-         or backends that are down.",
+        "`landfall explain` shows each member's last failed check: a wrong path or port of the \
+         monitor, or members that are down.",
     ),
     (
         Code::NoEligibleNodes,
-        "See the nodes: ready, without the label that excludes them, chosen by the node selector of Service \
-         or configuration, and with an address of the family.",
+        "Check the nodes: ready, without the label that excludes them, selected by the node \
+         selector of Service or configuration, and with an address of the family.",
     ),
     (
         Code::InvalidCloudOption,
-        "Write the annotation or the key as the message says; what works goes on unchanged.",
+        "Correct the annotation or key as the message says; the previous configuration stays in \
+         service.",
     ),
     (
         Code::CloudObjectNotFound,
-        "Look the id or the name up in the cloud, in the project of the account.",
+        "Look up the id or name in the cloud, in the project of the credentials.",
     ),
     (
         Code::NotOurs,
-        "Choose another load balancer, or take the annotation away; nothing of the other owner's is \
-         touched.",
+        "Choose another load balancer, or remove the annotation; objects of the other owner are \
+         not changed.",
     ),
     (
         Code::LoadBalancerFailed,
-        "Wait: it is failed over or made anew. If it stays, the message has the cloud's own words.",
+        "Wait: it is failed over or recreated. If it stays, the message has the cloud's error.",
     ),
     (
         Code::LoadBalancerLost,
-        "Wait: it is made anew behind the same floating IP. Find out who deleted it.",
+        "Wait: it is recreated behind the same floating IP. Find out what deleted it.",
     ),
-    (
-        Code::QuotaExceeded,
-        "Raise the project's quota, or delete what is not needed.",
-    ),
+    (Code::QuotaExceeded, "Raise the project's quota, or delete what is not needed."),
     (
         Code::FloatingIpInUse,
-        "Ask for another address, or take it from the port that has it.",
+        "Request another address, or detach it from the port that has it.",
     ),
     (
         Code::SourceRangesNotEnforced,
-        "Let security groups be managed (`manage-security-groups`), choose a provider that enforces \
-         ranges, or take them away.",
+        "Enable management of security groups (`manage-security-groups`), choose a provider that \
+         enforces ranges, or remove the ranges.",
     ),
     (
         Code::EndpointIgnored,
-        "See the reason beside the endpoint: mostly an address of another family, or a port that does \
+        "See the reason of the endpoint: mostly an address of another family, or a port that does \
          not exist.",
     ),
     (
         Code::MemberNotAllowed,
-        "Name members by addresses that are not this machine's own, or let the instance have them: \
+        "Use members with addresses that do not belong to this machine, or allow their addresses: \
          `members` in landfall.yaml.",
     ),
     (Code::Progressing, "Wait."),
     (
         Code::ProviderFailed,
-        "Wait: it is tried again with growing pauses. If it stays, the message says what the provider \
-         answered.",
+        "Wait: it is retried with backoff. If it stays, the message has the provider's answer.",
     ),
     (
         Code::NotConverging,
-        "See whether another program changes the same objects, or whether ports of the Service \
-         contradict each other. A change of the Service is followed at once; otherwise it is tried again \
-         after a minute, and then less often, down to every five minutes.",
+        "Check whether another program changes the same objects, or whether ports of the Service \
+         contradict each other. A change of the Service is applied at once; otherwise it is \
+         retried after a minute, and then less often, down to every five minutes.",
     ),
     (
         Code::Unknown,
-        "Nothing: a newer version of Landfall wrote it, and this one writes its own as soon as that differs.",
+        "Nothing: a newer version of Landfall wrote it, and this version replaces it as soon as \
+         its own result differs.",
     ),
     (
         Code::StatusContested,
-        "Let one controller serve the Service: `kubectl get service NAME --show-managed-fields -o yaml` \
-         names who writes its status; `spec.loadBalancerClass` says whose it is.",
+        "Let only one controller serve the Service: `kubectl get service NAME \
+         --show-managed-fields -o yaml` names the writers of its status; `spec.loadBalancerClass` \
+         selects the controller.",
     ),
     (
         Code::ServingPreviousVersion,
-        "Mend the errors that stand beside it; nothing is lost meanwhile.",
+        "Fix the errors that are listed with it; traffic continues meanwhile.",
     ),
     (
         Code::ChangesNoticedLate,
@@ -254,17 +243,17 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::StateNotWritten,
-        "Make room on the disk or mend the permissions of the state directory, before the next \
+        "Make room on the disk or correct the permissions of the state directory, before the next \
          restart.",
     ),
     (
         Code::LastKnownState,
-        "See why the API server can't be reached. Changes since then are seen once it answers; \
-         ports that end TLS are opened then, too.",
+        "Find out why the API server can't be reached. Later changes are applied once it answers; \
+         ports that terminate TLS are opened then, too.",
     ),
     (
         Code::ChangeHeldBack,
-        "See whether so much was meant to go; the remedy says how to let it.",
+        "Check whether so much should be removed; the remedy says how to allow it.",
     ),
     (Code::Removing, "Wait: connections drain."),
     (Code::Ready, "Nothing."),
