@@ -57,8 +57,8 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// A load generator without optimisation would measure itself: builds it anew, and Landfall as it is shipped, and
-/// gives its place to that build.
+/// A load generator without optimisation would measure itself: builds it anew, and Landfall as it
+/// is shipped, and gives its place to that build.
 fn again_optimised(place: &Place) -> anyhow::Result<()> {
     let builds = [
         ["build", "--locked", "--profile", "dist", "-p", "landfall"],

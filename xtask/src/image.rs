@@ -141,8 +141,8 @@ fn pack(program: &Path, bytes: Vec<u8>, name: &Name) -> anyhow::Result<Archive> 
     let authorities = layer::authorities(Path::new(layer::AUTHORITIES_OF_DEBIAN))?;
     if authorities.is_none() {
         eprintln!(
-            "warning: Debian's package ca-certificates is not here, so the image knows no authorities; \
-             API servers are trusted by the cluster's own"
+            "warning: Debian's package ca-certificates is not here, so the image knows no \
+            authorities; API servers are trusted by the cluster's own"
         );
     }
     let layer = Root::new(bytes, authorities).pack()?;

@@ -36,9 +36,12 @@ use clap::{Parser, Subcommand};
     name = "cargo xtask",
     bin_name = "cargo xtask",
     max_term_width = 100,
-    after_help = "While working:   cargo xtask check        (a few minutes the first time, then seconds)\n\
-                  Before pushing:  cargo xtask ci           (everything, from nothing, never skips)\n\
-                  To compare:      cargo xtask bench proxy  (on a machine that has nothing else to do)"
+    after_help = "While working:   cargo xtask check        (a few minutes the first time, then \
+                 seconds)\n\
+                 Before pushing:  cargo xtask ci           (everything, from nothing, never \
+                 skips)\n\
+                 To compare:      cargo xtask bench proxy  (on a machine that has nothing else to \
+                 do)"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -53,7 +56,8 @@ enum Command {
     /// Run formatting, lints, documentation, licences and the rules of the house, but no tests
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
-    /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny, helm, OpenStack
+    /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny, helm,
+    /// OpenStack
     #[command(after_help = debian::HELP)]
     Install(debian::InstallArgs),
     /// Write the pages anew that are generated from tables in the code

@@ -20,7 +20,8 @@ LANDFALL_OPENSTACK=<clouds.yaml> lets them use another one.";
 /// `openstack ...`
 #[derive(Debug, Subcommand)]
 pub enum Openstack {
-    /// Start what doesn't run of it, as root, and print where the clouds.yaml of its administrator is
+    /// Start what doesn't run of it, as root, and print where the clouds.yaml of its administrator
+    /// is
     Up(UpArgs),
     /// Stop it; what its databases hold is kept
     Down,

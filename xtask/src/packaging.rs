@@ -50,7 +50,8 @@ fn whole(root: &Path) -> anyhow::Result<String> {
     Ok(whole)
 }
 
-/// The chart's schema with the end replaced: what may stand in `landfall.yaml` may stand in `config`.
+/// The chart's schema with the end replaced: what may stand in `landfall.yaml` may stand in
+/// `config`.
 fn chart_schema(root: &Path) -> anyhow::Result<String> {
     let text = read(root, CHART_SCHEMA)?;
     let Some((written, _)) = text.split_once(DEFINITIONS) else {

@@ -132,7 +132,9 @@ pub fn choose(
             place: clouds.file.to_string(),
             key: format!("clouds.{name}.profile"),
             value: profile.clone(),
-            why: "there is no such entry in clouds-public.yaml; add it, or write out what it would say"
+            why:
+                "there is no such entry in clouds-public.yaml; add it, or write out what it would \
+                 say"
                 .to_owned(),
         })?;
         entry.fill(found);
@@ -244,8 +246,8 @@ impl Search {
     }
 }
 
-/// Whether it is the folder that can't be entered. A file that is there and can't be read is not passed over: what the
-/// next one says would be a surprise.
+/// Whether it is the folder that can't be entered. A file that is there and can't be read is not
+/// passed over: what the next one says would be a surprise.
 fn is_out_of_reach(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| {
         let kind = error.kind();

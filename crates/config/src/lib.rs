@@ -1,8 +1,8 @@
 //! Configuration from outside the manifests: files, flags and environment, turned into values.
 //!
 //! The parsers are pure: text and environment are handed in. Only for the two kinds of files that
-//! refer to each other, `cloud.conf` and `clouds.yaml`, a thin function beside the parser reads them:
-//! [`cloud_conf::read`] and [`clouds_yaml::read`].
+//! refer to each other, `cloud.conf` and `clouds.yaml`, a thin function beside the parser reads
+//! them: [`cloud_conf::read`] and [`clouds_yaml::read`].
 
 #![forbid(unsafe_code)]
 

@@ -170,7 +170,8 @@ impl<'de> Deserialize<'de> for ProviderKind {
                 match Name::deserialize(StrDeserializer::<E>::new(name))? {
                     Name::Local => Ok(ProviderKind::Local),
                     Name::OpenStack => Err(E::custom(
-                        "openstack needs to know its cloud; write {kind: openstack, cloudConf: PATH}",
+                        "openstack needs to know its cloud; write {kind: openstack, cloudConf: \
+                        PATH}",
                     )),
                 }
             }

@@ -154,7 +154,8 @@ fn slice(number: usize, generation: usize) -> String {
             "addresses": [format!("10.{}.{high}.{low}", 100 + generation * 3 + index)],
             "conditions": {"ready": true, "serving": true, "terminating": false},
             "nodeName": format!("node-{}", (number + index) % NODES),
-            "targetRef": {"kind": "Pod", "namespace": "default", "name": format!("web-{number}-{index}")},
+            "targetRef": {"kind": "Pod", "namespace": "default",
+                "name": format!("web-{number}-{index}")},
         })
     };
     json!({

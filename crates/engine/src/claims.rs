@@ -178,7 +178,10 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
     let complaint = |word: &str| {
         Reason::warning(
             Code::InvalidAddress,
-            format!("{word:?} is not an IP address, so the record of what this Service holds is incomplete"),
+            format!(
+                "{word:?} is not an IP address, so the record of what this Service holds is \
+                    incomplete"
+            ),
         )
         .at_annotation(HELD_ADDRESSES)
         .value(word)
@@ -294,10 +297,14 @@ impl Forfeited {
         };
         Reason::warning(
             Code::AddressInUse,
-            format!("{address} stood in the status of this Service and of {holder}, which holds it"),
+            format!(
+                "{address} stood in the status of this Service and of {holder}, which holds \
+                    it"
+            ),
         )
         .remedy(format!(
-            "nothing needs doing unless clients use {address} for this Service: it gets another address"
+            "nothing needs doing unless clients use {address} for this Service: it gets another \
+            address"
         ))
     }
 }

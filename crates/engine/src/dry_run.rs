@@ -25,8 +25,9 @@ pub struct ServicePlan {
     pub reasons: Vec<Reason>,
 }
 
-/// Plans for Services that are held and no longer there, then for every Service of the World that is
-/// ours, by key. The sandboxes, one per instance, are changed as if the plans had been carried out.
+/// Plans for Services that are held and no longer there, then for every Service of the World that
+/// is ours, by key. The sandboxes, one per instance, are changed as if the plans had been carried
+/// out.
 pub async fn dry_run<P: Provider>(
     sandboxes: &[P],
     world: &World,

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A record that is not there says nothing: its holder may not have noticed yet, and puts it back.
-//! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during which a replica saw nothing of the record
-//! counts for no one: after an outage of the API server the leader of before goes on.
+//! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during
+//! which a replica saw nothing of the record counts for no one: after an outage of the API server
+//! the leader of before goes on.
 //!
 //! To lead is to work. A replica that can't, because it has not started or knows too little,
 //! neither takes the record nor keeps it ([`Turns`]).
@@ -205,8 +206,8 @@ impl Times {
         // Clocks may run unevenly by a tenth each way.
         if renew_deadline > lease * 4 / 5 {
             return Err(format!(
-                "a renew deadline of {} s is more than four fifths of the Lease's {} s: clocks that \
-                 run unevenly could make two replicas write",
+                "a renew deadline of {} s is more than four fifths of the Lease's {} s: clocks \
+                that run unevenly could make two replicas write",
                 seconds(renew_deadline),
                 seconds(lease)
             ));

@@ -537,8 +537,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };
-        // One write for both: whatever a crash leaves, the status tells whose the finalizer is. Also
-        // where the row has none: it may be older than the write that put it on with the status.
+        // One write for both: whatever a crash leaves, the status tells whose the finalizer is.
+        // Also where the row has none: it may be older than the write that put it on with the
+        // status.
         if row.finalized || end.status != ServiceStatus::default() {
             let served = row.finalized || !end.status.ingress.is_empty();
             end.writing = Writing::Unsure;
@@ -817,8 +818,8 @@ impl Event {
     }
 }
 
-/// Returns whether a warning comes and goes with the members. The condition tells of it; an event for
-/// each rollout would tell nobody anything.
+/// Returns whether a warning comes and goes with the members. The condition tells of it; an event
+/// for each rollout would tell nobody anything.
 fn follows_members(code: Code) -> bool {
     matches!(
         code,
@@ -868,8 +869,8 @@ fn is_on_record(status: &ServiceStatus, failure: &str) -> bool {
     unmet.into_iter().any(|it| it.message.starts_with(failure))
 }
 
-/// The longest pause that any failure asks for decides; then one that a new look heals, and one that
-/// time can heal outweighs those that it can't.
+/// The longest pause that any failure asks for decides; then one that a new look heals, and one
+/// that time can heal outweighs those that it can't.
 fn outcome_of(failures: &[ProviderError]) -> Outcome {
     let pauses = failures.iter().filter_map(|failure| match failure.retry {
         Retry::After(pause) => Some(pause),

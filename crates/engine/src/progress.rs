@@ -1,9 +1,9 @@
 //! Whether the passes over a Service get anywhere. Pure.
 //!
-//! A provider's plans are to end: each step brings the state nearer to what is wanted. Where they do
-//! not (two wants that exclude each other, or a cloud that stores something else than it was sent),
-//! the same writes would be repeated without end. Here they are counted from one settled state to the
-//! next; a step that was carried out too often is not tried again before a long pause.
+//! A provider's plans are to end: each step brings the state nearer to what is wanted. Where they
+//! do not (two wants that exclude each other, or a cloud that stores something else than it was
+//! sent), the same writes would be repeated without end. Here they are counted from one settled
+//! state to the next; a step that was carried out too often is not tried again before a long pause.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,11 +86,12 @@ impl Progress {
             steps = format!("{steps} (and {more} more)");
         }
         let message = format!(
-            "the same changes were made {REPEATS} times and are needed again, so they are left alone \
-             for now: {steps}"
+            "the same changes were made {REPEATS} times and are needed again, so they are left \
+            alone for now: {steps}"
         );
-        let remedy = "see whether another program changes the same objects, or whether two ports of the \
-                      Service contradict each other; a change of the Service is followed at once";
+        let remedy = "see whether another program changes the same objects, or whether two ports \
+                     of the Service contradict each other; a change of the Service is followed at \
+                     once";
         Some(Reason::error(Code::NotConverging, message).remedy(remedy))
     }
 

@@ -62,7 +62,8 @@ impl Queue {
         }
     }
 
-    /// Asks for a pass as soon as possible. A delay that was set before is forgotten, a hold is not.
+    /// Asks for a pass as soon as possible. A delay that was set before is forgotten, a hold is
+    /// not.
     pub fn push(&mut self, key: &ServiceKey) {
         if self.make_ready(key) {
             self.ready.push_back(key.clone());
@@ -96,8 +97,8 @@ impl Queue {
         self.push_at(key, until);
     }
 
-    /// Takes the next key whose time has come and for which there is a slot in its lane; it counts as
-    /// running until [`Queue::finish`].
+    /// Takes the next key whose time has come and for which there is a slot in its lane; it counts
+    /// as running until [`Queue::finish`].
     pub fn take(
         &mut self,
         now: Instant,

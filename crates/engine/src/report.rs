@@ -7,9 +7,9 @@ use landfall_model::status::ServiceStatus;
 
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
-    /// Puts the finalizer on a Service, and in the same write replaces our part of its status, where
-    /// one is given: the finalizer is everybody's, and the status tells after a crash that it came
-    /// from us. Returns when it is durable.
+    /// Puts the finalizer on a Service, and in the same write replaces our part of its status,
+    /// where one is given: the finalizer is everybody's, and the status tells after a crash that it
+    /// came from us. Returns when it is durable.
     fn add_finalizer(
         &self,
         service: &ServiceRow,

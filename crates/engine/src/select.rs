@@ -28,8 +28,8 @@ pub enum Belongs {
     Ours(usize),
     /// It wants none, or not from us.
     NotOurs,
-    /// It asks for a class in Landfall's domain, or has an instance on record, that this process does
-    /// not serve.
+    /// It asks for a class in Landfall's domain, or has an instance on record, that this process
+    /// does not serve.
     UnknownClass,
     /// It is for an instance that is switched off: it is not touched, whatever is on it.
     SwitchedOff,
@@ -127,8 +127,8 @@ impl Classes {
         }
     }
 
-    /// The instance of ours that holds something of a Service by its record: the one that it is for,
-    /// or was as long as it wanted a load balancer.
+    /// The instance of ours that holds something of a Service by its record: the one that it is
+    /// for, or was as long as it wanted a load balancer.
     pub(crate) fn holder_on_record(
         &self,
         service: &ServiceRow,
@@ -198,8 +198,9 @@ impl Classes {
             ),
         );
         let remedy = format!(
-            "bring {instance} back into the configuration; or write one of {} into the annotation, which \
-             moves the Service there; or remove the annotation: then the default instance serves it",
+            "bring {instance} back into the configuration; or write one of {} into the annotation, \
+            which moves the Service there; or remove the annotation: then the default instance \
+            serves it",
             self.names.join(", ")
         );
         Some(
@@ -211,8 +212,8 @@ impl Classes {
     }
 
     /// Whether a Service was ours to serve, and no instance is left that does: its class, or the
-    /// default one, was taken from the configuration. Of a Service without a class only our conditions
-    /// tell, for others serve these, too.
+    /// default one, was taken from the configuration. Of a Service without a class only our
+    /// conditions tell, for others serve these, too.
     pub fn has_lost(&self, service: &ServiceRow, belongs: Belongs) -> bool {
         let recorded = service.status.marks.contains_key(INSTANCE);
         let marked = !service.status.conditions.is_empty() || recorded;
@@ -252,21 +253,21 @@ impl Classes {
         Reason::error(
             Code::UnknownClass,
             format!(
-                "it can't be deleted: no provider of this process serves {whose}, so what was made for it \
-                 stays where it is"
+                "it can't be deleted: no provider of this process serves {whose}, so what was made \
+                for it stays where it is"
             ),
         )
         .at("spec.loadBalancerClass")
         .value(class.unwrap_or_default())
         .remedy(format!(
-            "bring {missing} back into the configuration; or, if nothing of it is left, take the finalizer \
-             {FINALIZER} off the Service"
+            "bring {missing} back into the configuration; or, if nothing of it is left, take the \
+            finalizer {FINALIZER} off the Service"
         ))
     }
 
-    /// The instance whose pools are those that name no instance, because two allocators must not give
-    /// out of one range: the default one, or else the first one, of those that take pools. `takes`
-    /// says which do, by position.
+    /// The instance whose pools are those that name no instance, because two allocators must not
+    /// give out of one range: the default one, or else the first one, of those that take pools.
+    /// `takes` says which do, by position.
     pub fn home_of_pools(&self, takes: &[bool]) -> Option<usize> {
         let takes_pools = |instance: &usize| takes.get(*instance) == Some(&true);
         let default = self.default.filter(takes_pools);

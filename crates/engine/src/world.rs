@@ -236,8 +236,8 @@ impl World {
         self.pools.cover(address)
     }
 
-    /// What is known of an address that a member may have. `asks_machine`: whether it matters that it
-    /// is one of this machine's, of which there may be many.
+    /// What is known of an address that a member may have. `asks_machine`: whether it matters that
+    /// it is one of this machine's, of which there may be many.
     pub fn ours(&self, address: IpAddr, asks_machine: bool) -> Ours {
         Ours {
             pool: self.in_a_pool(address),
@@ -307,8 +307,8 @@ impl Affected {
     }
 }
 
-/// Whether all that is new is that the autoscaler is about to remove the node. It drains it first: whoever looks next
-/// leaves it out, but nobody hurries.
+/// Whether all that is new is that the autoscaler is about to remove the node. It drains it first:
+/// whoever looks next leaves it out, but nobody hurries.
 fn begins_to_leave(old: &NodeRow, new: &NodeRow) -> bool {
     let leaving = NodeRow {
         leaving: true,

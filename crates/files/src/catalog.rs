@@ -1,9 +1,9 @@
 //! All files together: which objects there are, and what is wrong with the whole.
 //!
-//! The catalog remembers, file by file, the last good version of every object. What a file no longer
-//! says in readable form is not withdrawn; only what a readable file leaves out is. Where two
-//! documents describe one object, the first one wins: in the order of the paths given, of file names,
-//! and of lines.
+//! The catalog remembers, file by file, the last good version of every object. What a file no
+//! longer says in readable form is not withdrawn; only what a readable file leaves out is. Where
+//! two documents describe one object, the first one wins: in the order of the paths given, of file
+//! names, and of lines.
 //!
 //! Pure: it is told what files say and never opens one.
 

@@ -160,8 +160,8 @@ impl Disk {
         let name = name_of(path);
         let reason = io_reason(&name, "can't be read", error);
         if self.folders.contains(path) {
-            // A folder that is gone may be a volume that is not mounted. Withdrawing everything that
-            // was in it takes emptying it.
+            // A folder that is gone may be a volume that is not mounted. Withdrawing everything
+            // that was in it takes emptying it.
             look.survey.unlisted.push(name.clone());
         } else if error.kind() != io::ErrorKind::NotFound || !is_gone(path) {
             let finding = Finding::Unreadable(reason);

@@ -12,9 +12,9 @@
 //! Must never: decide anything about load balancers, lose the last good version of an object to a
 //! typing error, or show what a Secret holds.
 //!
-//! Kubernetes' own behaviour is followed as far as files allow. A Service without `metadata.uid` gets
-//! an identity made of its namespace and name. A Service that vanishes from the files while its
-//! finalizer is on it is told as being deleted until the finalizer is taken off, also across a
+//! Kubernetes' own behaviour is followed as far as files allow. A Service without `metadata.uid`
+//! gets an identity made of its namespace and name. A Service that vanishes from the files while
+//! its finalizer is on it is told as being deleted until the finalizer is taken off, also across a
 //! restart. What else differs, and why, is told in `registry`.
 
 mod catalog;

@@ -12,8 +12,8 @@
 //!
 //! Two things differ from Kubernetes, because files are moved about in ways that objects are not. A
 //! deletion is undone when the manifest is back before the finalizer is gone. And a Service that is
-//! remembered from an earlier run is not deleted while any file can't be read: its manifest may stand
-//! there.
+//! remembered from an earlier run is not deleted while any file can't be read: its manifest may
+//! stand there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -233,7 +233,8 @@ impl Registry {
         }
     }
 
-    /// What a write makes of a Service. A finalizer that is taken off something that is gone is fine.
+    /// What a write makes of a Service. A finalizer that is taken off something that is gone is
+    /// fine.
     fn written(
         &self,
         request: &Request,

@@ -13,8 +13,8 @@ pub(crate) const QUIET: Duration = Duration::from_millis(50);
 /// After a single manifest was replaced or written to its end.
 pub(crate) const BRISK: Duration = Duration::from_millis(10);
 
-/// After the last change while a manifest is being written: `kubectl get -o yaml > web.yaml` empties
-/// the file at once and fills it when the answer is there.
+/// After the last change while a manifest is being written: `kubectl get -o yaml > web.yaml`
+/// empties the file at once and fills it when the answer is there.
 pub(crate) const WRITING: Duration = Duration::from_secs(1);
 
 /// After the first change, whatever else happens.

@@ -144,8 +144,8 @@ impl Manifests {
     /// among the paths.
     ///
     /// # Errors
-    /// A path is not there, or the state directory can't be used. Manifests with errors are no error
-    /// here: they are told as facts.
+    /// A path is not there, or the state directory can't be used. Manifests with errors are no
+    /// error here: they are told as facts.
     pub fn open(options: Options) -> Result<(Self, ManifestStore), OpenError> {
         Self::open_with(options, &mut io::stdin())
     }
@@ -471,7 +471,8 @@ fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
         ),
     )
     .remedy(
-        "mend the files that can't be read and delete empty ones; then they are served or withdrawn",
+        "mend the files that can't be read and delete empty ones; then they are served or \
+        withdrawn",
     )
 }
 

@@ -1,8 +1,8 @@
 //! The state directory: what an API server would remember, in a journal.
 //!
 //! `state.journal` holds it (see [`journal`]), and `lock` keeps a second process out. A file that
-//! can't be understood is never overwritten: it holds people's addresses. `state.json`, which earlier
-//! versions wrote, is taken over once and then stays beside as `state.json.migrated`.
+//! can't be understood is never overwritten: it holds people's addresses. `state.json`, which
+//! earlier versions wrote, is taken over once and then stays beside as `state.json.migrated`.
 
 mod entry;
 pub(crate) mod folder;
@@ -160,8 +160,8 @@ pub(crate) fn is_own_file(name: &OsStr) -> bool {
 // === impl StateDir ===
 
 impl StateDir {
-    /// Makes the directory if it is not there, takes hold of it, and reads what is remembered. Waits
-    /// a little for a process that is about to end.
+    /// Makes the directory if it is not there, takes hold of it, and reads what is remembered.
+    /// Waits a little for a process that is about to end.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Remembered), StateError> {
         let lock = Self::hold(folder, &mut lock::wait)?;
         let files = Box::new(RealFolder::new(folder));
@@ -336,8 +336,8 @@ fn damaged(path: &Path, damage: Damage) -> StateError {
     }
 }
 
-/// Takes the rights on a state directory from everybody else, if it is ours and holds nothing but our
-/// files: a folder that serves other purposes, too, stays as it is.
+/// Takes the rights on a state directory from everybody else, if it is ours and holds nothing but
+/// our files: a folder that serves other purposes, too, stays as it is.
 fn close_to_others(folder: &Path) -> io::Result<()> {
     let metadata = fs::metadata(folder)?;
     if metadata.uid() != files::user() || metadata.mode() & 0o777 == FOLDER_MODE {

@@ -14,7 +14,8 @@ pub enum WantedFamilies {
     Only(Family),
     /// One of each, from one pool.
     RequireDual,
-    /// One of each from one pool if there is such a pool, else one of `first`, else one of the other.
+    /// One of each from one pool if there is such a pool, else one of `first`, else one of the
+    /// other.
     PreferDual {
         /// `ipFamilies[0]`.
         first: Family,

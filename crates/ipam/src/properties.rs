@@ -268,7 +268,8 @@ proptest! {
         order in Just((0..40usize).collect::<Vec<_>>()).prop_shuffle(),
         dual in prop::collection::vec(any::<bool>(), 40),
     ) {
-        let specs = [pool("a", "10.0.0.0/26, fd00::-fd00::ffff:ffff:ffff:ffff"), pool("b", "10.0.1.0/28, fd01::-fd01::f")];
+        let specs = [pool("a", "10.0.0.0/26, fd00::-fd00::ffff:ffff:ffff:ffff"), pool("b",
+            "10.0.1.0/28, fd01::-fd01::f")];
         let mut allocator = Allocator::new(set(&specs));
         let untouched = allocator.counters();
         let request = |number: usize| {

@@ -50,7 +50,8 @@ pub enum Refusal {
     },
     /// The requested addresses are in two pools.
     #[error(
-        "the requested addresses {first} and {second} are in two pools, {first_pool} and {second_pool}"
+        "the requested addresses {first} and {second} are in two pools, {first_pool} and \
+        {second_pool}"
     )]
     AddressesInTwoPools {
         /// One address.
@@ -339,7 +340,8 @@ impl Refusal {
                 "request another address, or none to get a free one".to_owned()
             }
             Self::SharingWithOthersClashes { .. } => {
-                "use other ports, set the external traffic policy to Cluster, or use another address"
+                "use other ports, set the external traffic policy to Cluster, or use another \
+                address"
                     .to_owned()
             }
             Self::SharingKeyDiffers { holder, key, .. } => {

@@ -382,8 +382,8 @@ mod tests {
 
     #[test]
     fn a_denial_names_verb_and_resource_and_what_to_do() {
-        let text = "services \"web\" is forbidden: User \"lb\" cannot patch resource \"services/status\" in \
-                    API group \"\" in the namespace \"shop\"";
+        let text = "services \"web\" is forbidden: User \"lb\" cannot patch resource \
+                   \"services/status\" in API group \"\" in the namespace \"shop\"";
         let error = status(403, text).to_string();
         assert!(error.contains("to patch services/status"), "{error}");
         assert!(

@@ -2,8 +2,8 @@
 //! change while we run.
 //!
 //! Token files and the cluster's CA are read again by the client library. Client certificates,
-//! credential commands and the kubeconfig itself are not, so a [`Connection`] looks at them from time
-//! to time and makes a new client when one of them is another. That is a task of its own, and
+//! credential commands and the kubeconfig itself are not, so a [`Connection`] looks at them from
+//! time to time and makes a new client when one of them is another. That is a task of its own, and
 //! requests go on with the client from before: a command that hangs or a disk that does not answer
 //! delays nothing. Nothing here shows a credential.
 
@@ -128,7 +128,8 @@ const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
 /// How long a credential command may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the request that asks for new credentials waits for them. Then it goes with the old ones.
+/// How long the request that asks for new credentials waits for them. Then it goes with the old
+/// ones.
 const A_MOMENT: Duration = Duration::from_millis(250);
 
 // === impl Connection ===

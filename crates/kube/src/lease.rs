@@ -1,7 +1,8 @@
 //! The election among replicas: a Lease in the API server, and the guard that every write passes.
 //!
-//! What to do is decided in [`landfall_engine::leadership`]; this asks, and keeps the guard. It never
-//! says that this replica leads for longer than its own clock allows, whatever the server answers.
+//! What to do is decided in [`landfall_engine::leadership`]; this asks, and keeps the guard. It
+//! never says that this replica leads for longer than its own clock allows, whatever the server
+//! answers.
 //!
 //! The holder says in an annotation of the Lease whether it has opened its listeners. Until then
 //! the replica that led before carries the traffic on.
@@ -121,8 +122,8 @@ enum Written {
     Failed,
 }
 
-/// The annotation that names the holder once it serves. It is empty before: versions that don't know
-/// it, or leave it out until then, are told apart.
+/// The annotation that names the holder once it serves. It is empty before: versions that don't
+/// know it, or leave it out until then, are told apart.
 const SERVING: &str = "landfall.dev/serving";
 
 /// The transitions of a Lease that was made and not renewed since.
@@ -533,7 +534,8 @@ impl Candidate {
             (Method::POST, path, "create leases.coordination.k8s.io")
         };
         let body = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
+                "spec": spec,
         });
         self.ask(Ask::send(method, path, JSON, &body, what)).await
     }
@@ -568,7 +570,8 @@ impl Candidate {
     fn complain(&mut self, error: &ApiError) {
         let text = error.to_string();
         if self.complaint.as_ref() != Some(&text) {
-            tracing::warn!(lease = self.config.name, %error, "the election goes on without an answer");
+            tracing::warn!(lease = self.config.name, %error,
+                "the election goes on without an answer");
             self.complaint = Some(text);
         }
     }

@@ -1,8 +1,8 @@
 //! What the engine writes back: finalizers, status and events of Services, in the API server.
 //!
-//! Everything goes through `services/status`, so that no right to change a Service's spec is needed.
-//! Nothing is written that is there already, nothing that is others', and nothing at all unless the
-//! [`WriteGuard`] allows it. Who wrote stands in the `User-Agent` of the [`Connection`].
+//! Everything goes through `services/status`, so that no right to change a Service's spec is
+//! needed. Nothing is written that is there already, nothing that is others', and nothing at all
+//! unless the [`WriteGuard`] allows it. Who wrote stands in the `User-Agent` of the [`Connection`].
 
 mod events;
 mod patch;
@@ -82,8 +82,8 @@ const MANAGER: &str = "landfall";
 // === impl KubeReports ===
 
 impl KubeReports {
-    /// Reports as `instance`: the name that events carry. Events are sent by a task of the tracker's,
-    /// which ends, after what is queued, when cancelled.
+    /// Reports as `instance`: the name that events carry. Events are sent by a task of the
+    /// tracker's, which ends, after what is queued, when cancelled.
     pub fn new(
         connection: Connection,
         guard: WriteGuard,

@@ -1,7 +1,7 @@
 //! Secrets by name: watched while a Service names them, and no others.
 //!
-//! Service facts pass through here. One that names a Secret of which nothing is known yet waits until
-//! it is, so that nobody is told that a certificate is missing while it is still on its way.
+//! Service facts pass through here. One that names a Secret of which nothing is known yet waits
+//! until it is, so that nobody is told that a certificate is missing while it is still on its way.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -415,19 +415,22 @@ impl SecretsTask {
                 () = cancel.cancelled() => break,
                 // Before the sign that all are listed, which comes after them.
                 fact = services.recv() => match fact {
-                    Some(fact) => self.wishes.take(fact, Instant::now() + self.config.secret_patience),
+                    Some(fact) => self.wishes.take(fact,
+                        Instant::now() + self.config.secret_patience),
                     None => break,
                 },
                 true = answered(&mut listed, 0), if !all_listed => {
                     all_listed = true;
                     Vec::new()
                 }
-                Some(answer) = self.answers.join_next(), if !self.answers.is_empty() => match answer {
+                Some(answer) = self.answers.join_next(),
+                    if !self.answers.is_empty() => match answer {
                     Ok(Some(secret)) => self.wishes.know(&secret),
                     _ => Vec::new(),
                 },
                 Some(_) = self.watchers.join_next(), if !self.watchers.is_empty() => Vec::new(),
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
+                    if due.is_some() => {
                     self.wishes.expire(Instant::now())
                 }
             };

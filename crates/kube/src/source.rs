@@ -45,8 +45,8 @@ pub struct Sources {
     health: watch::Receiver<Health>,
 }
 
-/// What can't be followed at the moment, and why. While something can't, facts about it are as old as
-/// the failure.
+/// What can't be followed at the moment, and why. While something can't, facts about it are as old
+/// as the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     failing: BTreeMap<String, String>,

@@ -359,7 +359,8 @@ impl Watcher {
             }
             // Not even a name: there is no object to speak of.
             Err(error) => {
-                tracing::warn!(kind = self.known.kind().resource(), %error, "an object without a name was skipped");
+                tracing::warn!(kind = self.known.kind().resource(), %error,
+                    "an object without a name was skipped");
             }
         }
     }
@@ -416,7 +417,8 @@ impl Watcher {
         if self.complaint.as_ref() == Some(&text) {
             tracing::debug!(kind = kind.resource(), %error, "still not followed");
         } else {
-            tracing::warn!(kind = kind.resource(), %error, "not followed at the moment; what is known stands");
+            tracing::warn!(kind = kind.resource(), %error,
+                "not followed at the moment; what is known stands");
             self.complaint = Some(text.clone());
         }
         let denied = matches!(error, ApiError::Denied { .. });
@@ -442,8 +444,9 @@ impl Watcher {
         Some(error.retry_after().map_or(pause, |least| least.max(pause)))
     }
 
-    /// The kind does not exist in this cluster. One that did so far is believed to be gone only when
-    /// the server says it twice, some time apart: a server that is starting may not know it yet.
+    /// The kind does not exist in this cluster. One that did so far is believed to be gone only
+    /// when the server says it twice, some time apart: a server that is starting may not know it
+    /// yet.
     async fn take_missing(&mut self) -> Option<Duration> {
         let since = *self.missing_since.get_or_insert_with(Instant::now);
         self.resume_from = None;

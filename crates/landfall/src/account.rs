@@ -1,5 +1,5 @@
-//! An instance on OpenStack, from what the files say about it: the client, and what the operator has
-//! configured.
+//! An instance on OpenStack, from what the files say about it: the client, and what the operator
+//! has configured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,8 @@ pub enum Unusable {
 // === impl Account ===
 
 impl Account {
-    /// Reads the files that `landfall.yaml` names for an instance. `user_agents` go before ours. Blocks on the disk.
+    /// Reads the files that `landfall.yaml` names for an instance. `user_agents` go before ours.
+    /// Blocks on the disk.
     pub fn read(
         instance: &str,
         config: &OpenStack,

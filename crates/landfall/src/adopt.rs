@@ -1,5 +1,5 @@
-//! `landfall adopt`: what a controller that started now would take over from cloud-provider-openstack, what it
-//! would write, and, with `--apply`, one run of it.
+//! `landfall adopt`: what a controller that started now would take over from
+//! cloud-provider-openstack, what it would write, and, with `--apply`, one run of it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -26,9 +26,9 @@ use crate::platform::{Observed, Platform, Step};
 mod apply;
 
 /// Said on standard error, whatever is printed.
-const WARNING: &str = "two controllers must never work on the same Services: stop cloud-provider-openstack's first \
-                       (enabled = false in [LoadBalancer] of its cloud.conf); whether it still runs can't be seen \
-                       from here";
+const WARNING: &str = "two controllers must never work on the same Services: stop \
+                      cloud-provider-openstack's first (enabled = false in [LoadBalancer] of its \
+                      cloud.conf); whether it still runs can't be seen from here";
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -92,8 +92,8 @@ fn is_error(reason: &Reason) -> bool {
     reason.severity == Severity::Error
 }
 
-/// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so that they
-/// share the lists of the cloud.
+/// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so
+/// that they share the lists of the cloud.
 async fn survey(fleet: &Fleet, loaded: Loaded) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 // === impl ClusterArgs ===
 
 impl ClusterArgs {
-    /// Whether the API server is meant rather than a running instance: a kubeconfig or a context was
-    /// named, or the program was called as a kubectl plugin.
+    /// Whether the API server is meant rather than a running instance: a kubeconfig or a context
+    /// was named, or the program was called as a kubectl plugin.
     pub fn is_meant(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some() || is_plugin()
     }

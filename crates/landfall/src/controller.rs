@@ -1,4 +1,5 @@
-//! `landfall controller`, and `landfall up` beside a cluster: facts from the API server, reports to it.
+//! `landfall controller`, and `landfall up` beside a cluster: facts from the API server, reports to
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ mod turns;
 use carry::Ends;
 use turns::take_turns;
 
-/// From one giving back of unused memory to the next, in the long run. It takes about a millisecond.
+/// From one giving back of unused memory to the next, in the long run. It takes about a
+/// millisecond.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs the command.

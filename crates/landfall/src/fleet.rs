@@ -1,5 +1,5 @@
-//! The provider instances of a process: `landfall.yaml`, or the one that a `cloud.conf` stands for, with the
-//! files that they name.
+//! The provider instances of a process: `landfall.yaml`, or the one that a `cloud.conf` stands for,
+//! with the files that they name.
 
 use std::env;
 use std::net::SocketAddr;
@@ -202,7 +202,8 @@ impl Fleet {
             "no instance on OpenStack is configured; name its files with --cloud-config or --config"
         );
         anyhow::bail!(
-            "{}; give Landfall a copy of the file without that line: it is meant for cloud-provider-openstack alone",
+            "{}; give Landfall a copy of the file without that line: it is meant for \
+            cloud-provider-openstack alone",
             off.join(", ")
         )
     }
@@ -385,8 +386,9 @@ mod tests {
         assert_eq!(
             fleet.ensure_active().unwrap_err().to_string(),
             format!(
-                "[LoadBalancer] enabled = false in {} switches the instance openstack off; give Landfall a copy of the \
-                 file without that line: it is meant for cloud-provider-openstack alone",
+                "[LoadBalancer] enabled = false in {} switches the instance openstack off; give \
+                Landfall a copy of the file without that line: it is meant for \
+                cloud-provider-openstack alone",
                 path.display()
             )
         );

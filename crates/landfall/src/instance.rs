@@ -263,8 +263,9 @@ impl Instance {
         })
     }
 
-    /// Returns once the control loop has ended although nothing asked it to: it panicked, or its source
-    /// is gone. What runs on then serves what nobody keeps in order, and the process should end.
+    /// Returns once the control loop has ended although nothing asked it to: it panicked, or its
+    /// source is gone. What runs on then serves what nobody keeps in order, and the process should
+    /// end.
     pub async fn broken(&self) {
         let data_plane = async {
             match &self.proxy {
@@ -321,8 +322,8 @@ impl Instance {
         }
     }
 
-    /// Waits until everything is known and was handled once. Of ten thousand Services a picture takes a
-    /// while to draw, so only the last one is drawn.
+    /// Waits until everything is known and was handled once. Of ten thousand Services a picture
+    /// takes a while to draw, so only the last one is drawn.
     ///
     /// # Errors
     /// It is not so in time.

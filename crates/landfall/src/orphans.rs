@@ -4,8 +4,9 @@
 //!  Services ──> cloud ──> list ──> y/N ──> Services ──> cloud ──> delete what both looks show
 //! ```
 //!
-//! The second look is what keeps a load balancer that is being made meanwhile: in the first its Service may not
-//! have been read yet, and in the second it has. Right before each deletion the object is looked at once more.
+//! The second look is what keeps a load balancer that is being made meanwhile: in the first its
+//! Service may not have been read yet, and in the second it has. Right before each deletion the
+//! object is looked at once more.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -80,7 +81,8 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
     let by_terminal = std::io::stdin().is_terminal();
     anyhow::ensure!(
         !args.delete || args.yes || by_terminal,
-        "--delete asks before it deletes, and there is no terminal to ask at; --yes answers for scripts"
+        "--delete asks before it deletes, and there is no terminal to ask at; --yes answers for \
+        scripts"
     );
     let mut fleet = Fleet::read(&args.instances).await?;
     fleet.ensure_active()?;
@@ -126,8 +128,8 @@ impl Outcome {
 // === impl Source ===
 
 impl Source {
-    /// The Services that may own something. Who can't be read would be missed as an owner, so that this is an
-    /// error.
+    /// The Services that may own something. Who can't be read would be missed as an owner, so that
+    /// this is an error.
     async fn owners(&self) -> anyhow::Result<Vec<Owner>> {
         let loaded = match self {
             Self::Cluster(cluster) => cluster.load().await?,
@@ -144,7 +146,8 @@ impl Source {
             .collect();
         anyhow::ensure!(
             !owners.is_empty() || matches!(self, Self::Cluster(_)),
-            "no Service of type LoadBalancer is in these manifests, so that everything would look like an orphan"
+            "no Service of type LoadBalancer is in these manifests, so that everything would look \
+            like an orphan"
         );
         Ok(owners)
     }
@@ -226,8 +229,8 @@ fn is_told_by_uid(orphan: &Orphan, owners: &[Owner]) -> bool {
     }
 }
 
-/// Prints the list for people. Where programs read, they get the document at the end, and who is asked sees the list
-/// beside it.
+/// Prints the list for people. Where programs read, they get the document at the end, and who is
+/// asked sees the list beside it.
 fn show(
     look: &Look,
     output: TextOutput,
@@ -255,7 +258,8 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Deletes what is still nobody's, in the order in which it can be: floating IPs, load balancers, then groups.
+/// Deletes what is still nobody's, in the order in which it can be: floating IPs, load balancers,
+/// then groups.
 async fn delete(
     fleet: &Fleet,
     first: &mut Look,

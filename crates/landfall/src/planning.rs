@@ -137,8 +137,9 @@ async fn take_as_open(
     plans
 }
 
-/// Plans one Service of a cluster as it is, if a cloud has its load balancer: what a controller that
-/// started now would do for it. What this machine holds is not known from outside of its process.
+/// Plans one Service of a cluster as it is, if a cloud has its load balancer: what a controller
+/// that started now would do for it. What this machine holds is not known from outside of its
+/// process.
 pub async fn in_the_cloud(
     fleet: &Fleet,
     facts: Vec<Fact>,
@@ -225,8 +226,8 @@ fn set_pools(providers: &[Platform], classes: &Classes, world: &mut World) -> Ve
     hand_out_pools(world, classes, &providers)
 }
 
-/// A manifest knows neither the identity nor the status of the Service that it would change, nor what
-/// an API server has allocated for it and would keep.
+/// A manifest knows neither the identity nor the status of the Service that it would change, nor
+/// what an API server has allocated for it and would keep.
 fn continuing(row: &Arc<ServiceRow>, known: Option<&ServiceRow>) -> Arc<ServiceRow> {
     let Some(known) = known else {
         return row.clone();

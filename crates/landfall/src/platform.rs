@@ -1,4 +1,5 @@
-//! Where load balancers are made: every provider of this binary behind one type, so that one process can hold instances of each.
+//! Where load balancers are made: every provider of this binary behind one type, so that one
+//! process can hold instances of each.
 
 use std::fmt;
 use std::sync::Arc;

@@ -149,8 +149,7 @@ mod tests {
         }));
         let cloud = Cloud::over(CloudConfig::new(&sim.auth_url(), auth), transport).unwrap();
         let conf = format!(
-            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\n\
-             floating-network-id={}\nsubnet-id={}\n",
+            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
             sim.auth_url(),
             sim.external_network(),
             sim.subnet()

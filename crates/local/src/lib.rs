@@ -1,4 +1,5 @@
-//! The provider for one machine: addresses from pools, traffic through this process's own data plane.
+//! The provider for one machine: addresses from pools, traffic through this process's own data
+//! plane.
 //!
 //! ```text
 //!  Intent ──> observe: what the allocator would give, which listeners are open
@@ -6,8 +7,8 @@
 //!         ──> apply: one of these
 //! ```
 //!
-//! Never reads a manifest, never writes a status; it only ever opens listeners on addresses that the
-//! allocator granted.
+//! Never reads a manifest, never writes a status; it only ever opens listeners on addresses that
+//! the allocator granted.
 
 #![forbid(unsafe_code)]
 

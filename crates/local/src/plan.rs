@@ -53,8 +53,8 @@ pub struct Opened {
     pub listener: Arc<Listener>,
     /// Why it does not serve.
     pub problem: Option<Reason>,
-    /// A newer version that the data plane did not take as it is, and why. Until it changes it is not
-    /// tried again, and `listener` goes on serving.
+    /// A newer version that the data plane did not take as it is, and why. Until it changes it is
+    /// not tried again, and `listener` goes on serving.
     pub refused: Option<(Arc<Listener>, Reason)>,
 }
 

@@ -99,8 +99,8 @@ enum Carrier {
 // === impl Local ===
 
 impl Local {
-    /// A provider whose traffic goes through this data plane. It holds no address yet; listeners that
-    /// an earlier provider of this process left open are its own, to be changed or closed.
+    /// A provider whose traffic goes through this data plane. It holds no address yet; listeners
+    /// that an earlier provider of this process left open are its own, to be changed or closed.
     pub fn new(proxy: Arc<Proxy>) -> Self {
         let (mut state, mut quota) = (State::default(), Quota::default());
         for (id, owner) in proxy.owners() {
@@ -296,9 +296,9 @@ impl Local {
             Carrier::DataPlane(proxy) => {
                 let (proxy, owner, listener) = (proxy.clone(), owner.clone(), listener.clone());
                 let (state, quota) = (self.state.clone(), self.quota.clone());
-                // A pass may be broken off at any moment, and a change of sockets must not be: it is
-                // a task of its own, which ends by itself within moments. So does the note of it:
-                // what is open and not noted would never be closed.
+                // A pass may be broken off at any moment, and a change of sockets must not be: it
+                // is a task of its own, which ends by itself within moments. So does the note of
+                // it: what is open and not noted would never be closed.
                 let change = async move {
                     let applied = proxy.apply(id, &owner, &listener).await;
                     applied.inspect_err(give_back)?;
@@ -380,8 +380,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The newest version with the certificates of the one that serves (or its whole mode, where that one
-/// has none): its members and options must not wait for a certificate.
+/// The newest version with the certificates of the one that serves (or its whole mode, where that
+/// one has none): its members and options must not wait for a certificate.
 fn with_mode_of(serving: &Listener, newest: &Listener) -> Listener {
     let mut kept = newest.clone();
     kept.mode = serving.mode.clone();

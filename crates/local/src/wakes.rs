@@ -16,8 +16,8 @@ use crate::provider::Local;
 /// The members of a Service, per listener.
 pub(crate) type Members = BTreeMap<ListenerKey, Reach>;
 
-/// How many times as long as a look at all Services took is waited until the next: with ten thousand
-/// of them it takes a while, and while they are made each one is a change.
+/// How many times as long as a look at all Services took is waited until the next: with ten
+/// thousand of them it takes a while, and while they are made each one is a change.
 const REST: u32 = 9;
 
 /// Sends the Service whenever its members are not as its last pass saw them: one turned healthy or

@@ -2,12 +2,12 @@
 //!
 //! A [`Dialect`] is a prefix and a table. Each row of the table says how an option is called, what
 //! it takes, what it means, and holds the function that turns its text into a typed field of
-//! [`ServiceOptions`]. [`read`] walks a Service's annotations along these tables; the reference page
-//! ([`reference_page`]) is printed from the same rows, so the two can't disagree.
+//! [`ServiceOptions`]. [`read`] walks a Service's annotations along these tables; the reference
+//! page ([`reference_page`]) is printed from the same rows, so the two can't disagree.
 //!
 //! Dialects differ in spelling, not in meaning: all of them fill the same typed options. They are
-//! read in the order of [`DIALECTS`]; what an earlier one has said stands, and a later one that says
-//! otherwise becomes a Reason.
+//! read in the order of [`DIALECTS`]; what an earlier one has said stands, and a later one that
+//! says otherwise becomes a Reason.
 //!
 //! Nothing here knows what a port, a pool or a provider can do with an option; that is for
 //! `resolve` to judge.

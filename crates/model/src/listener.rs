@@ -64,13 +64,14 @@ pub struct Listener {
     pub redirect: Option<Redirect>,
     /// Who serves the traffic.
     pub pool: Pool,
-    /// What of this somebody said outright, for providers whose cloud may have other opinions already.
+    /// What of this somebody said outright, for providers whose cloud may have other opinions
+    /// already.
     #[serde(skip_serializing_if = "Said::is_nothing", default)]
     pub said: Said,
 }
 
-/// What was said of a listener outright. Where nothing was said, a default stands there, and a provider may leave
-/// what it finds.
+/// What was said of a listener outright. Where nothing was said, a default stands there, and a
+/// provider may leave what it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Said {
@@ -128,7 +129,8 @@ pub struct Http {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificates(pub Vec<Arc<Certificate>>);
 
-/// One certificate chain with its private key, both PEM. The key never shows in `Debug` nor in JSON.
+/// One certificate chain with its private key, both PEM. The key never shows in `Debug` nor in
+/// JSON.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Certificate {
     /// Where it comes from, for messages: `namespace/name` of the Secret.

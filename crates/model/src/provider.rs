@@ -1,7 +1,8 @@
 //! The seam between the engine and what makes load balancers.
 //!
 //! `observe` reads, `plan` decides (pure), `apply` carries out one step. The engine owns the order,
-//! the retries and the reports; a provider never sleeps to wait for a cloud, it says [`Applied::Busy`].
+//! the retries and the reports; a provider never sleeps to wait for a cloud, it says
+//! [`Applied::Busy`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,8 +56,8 @@ pub trait Provider: Send + Sync + 'static {
     fn standing(&self, want: &Intent, have: &Self::Observed) -> Standing;
 
     /// Told before the first pass: every claim that is on record. What a Service holds is known
-    /// before anything is given to another. Told later of a Service that comes to this instance with
-    /// addresses. Providers whose cloud remembers need nothing here.
+    /// before anything is given to another. Told later of a Service that comes to this instance
+    /// with addresses. Providers whose cloud remembers need nothing here.
     fn recall(&self, _claims: &[Claim]) {}
 
     /// Told after [`Self::recall`] of those claims whose Services had all of their listeners open:
@@ -71,10 +72,10 @@ pub trait Provider: Send + Sync + 'static {
     /// its status are gone, or speak of another instance by now.
     fn forgotten(&self, _service: &Uid) {}
 
-    /// Told when these change: the claims of Services that no instance of this process serves, which
-    /// are given to nobody else. Replaces what was told before. Nothing of these Services is ever
-    /// planned: their claims are none of this provider's. Providers that take no addresses from pools
-    /// need nothing here.
+    /// Told when these change: the claims of Services that no instance of this process serves,
+    /// which are given to nobody else. Replaces what was told before. Nothing of these Services is
+    /// ever planned: their claims are none of this provider's. Providers that take no addresses
+    /// from pools need nothing here.
     fn reserve(&self, _claims: &[Claim]) {}
 
     /// Told when passes are made again after a time in which this process might not write: the

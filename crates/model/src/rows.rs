@@ -205,7 +205,8 @@ pub struct NodeRow {
     pub name: Arc<str>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Internal addresses, in the order of its status; external ones of a family that it has no internal one of.
+    /// Internal addresses, in the order of its status; external ones of a family that it has no
+    /// internal one of.
     pub addresses: Vec<IpAddr>,
     /// `spec.providerID`.
     pub provider_id: Option<Arc<str>>,
@@ -335,8 +336,8 @@ pub enum Fact {
     Pool(Arc<PoolRow>),
     /// An address pool of the source is gone.
     PoolGone(String),
-    /// Whether pools may be missing because the named part of a source can't be read. As long as some
-    /// may be, no Service leaves an address that is in no known pool.
+    /// Whether pools may be missing because the named part of a source can't be read. As long as
+    /// some may be, no Service leaves an address that is in no known pool.
     PoolsInDoubt {
         /// The part of the source.
         part: Arc<str>,

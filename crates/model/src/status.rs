@@ -98,8 +98,8 @@ pub struct ServiceStatus {
     /// Accepted, Addressed, Programmed; in this order.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// Annotations that are kept beside the status: what users of another controller read there, and
-    /// what a provider wants to know after a restart. See [`marks_of`].
+    /// Annotations that are kept beside the status: what users of another controller read there,
+    /// and what a provider wants to know after a restart. See [`marks_of`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub marks: BTreeMap<String, String>,
 }
@@ -107,8 +107,8 @@ pub struct ServiceStatus {
 /// The domain of annotations that are written by this program alone.
 pub const STATE_DOMAIN: &str = "state.landfall.dev/";
 
-/// The annotation by which a provider knows after a restart what it has seen. While it is there, the
-/// annotations of [`MARKS`] are ours.
+/// The annotation by which a provider knows after a restart what it has seen. While it is there,
+/// the annotations of [`MARKS`] are ours.
 pub const RECORD: &str = "state.landfall.dev/load-balancer";
 
 /// A record that ends so was made for a load balancer that the user named.

@@ -1,8 +1,8 @@
 //! The Kubernetes objects that Landfall reads, as slim serde shapes, and their conversion to rows.
 //!
 //! A shape holds the fields that a row needs and nothing else: unknown fields are skipped while
-//! parsing, so `managedFields` and its like never reach memory. Texts are owned and *moved* into the
-//! row, so that each is allocated once; Kubernetes clients ask for owned types anyway.
+//! parsing, so `managedFields` and its like never reach memory. Texts are owned and *moved* into
+//! the row, so that each is allocated once; Kubernetes clients ask for owned types anyway.
 //!
 //! ```text
 //!  JSON, YAML ──serde──> Service ──into_row──> Ok(ServiceRow)

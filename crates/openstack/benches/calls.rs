@@ -1,10 +1,11 @@
-//! How many calls a cloud gets, and how long changes take: Landfall against a simulated cloud in virtual time, beside
-//! the shape of cloud-provider-openstack.
+//! How many calls a cloud gets, and how long changes take: Landfall against a simulated cloud in
+//! virtual time, beside the shape of cloud-provider-openstack.
 //!
-//! The reference's column is computed from formulas that were fitted to counts of a real Octavia's access log
-//! (three TCP ports, monitors off): its creation costs 17 + 3 per port + 3 per node with security groups, a node
-//! that comes 30.6 calls per Service, a restart 10 per Service. It has no audit; one look at each Service costs it
-//! 10 calls. A creation at 1,000 nodes it never ends: its one request is larger than Octavia reads.
+//! The reference's column is computed from formulas that were fitted to counts of a real Octavia's
+//! access log (three TCP ports, monitors off): its creation costs 17 + 3 per port + 3 per node with
+//! security groups, a node that comes 30.6 calls per Service, a restart 10 per Service. It has no
+//! audit; one look at each Service costs it 10 calls. A creation at 1,000 nodes it never ends: its
+//! one request is larger than Octavia reads.
 
 #![expect(
     clippy::unwrap_used,

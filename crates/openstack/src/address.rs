@@ -25,7 +25,8 @@ pub(crate) fn is_floating(target: &Target, balancer: &LoadBalancer) -> bool {
     !target.choice.internal && (v4 || further_v4(target, balancer).is_some())
 }
 
-/// The further VIP of IPv4 that a load balancer has whose first one is IPv6, where the Service wants one.
+/// The further VIP of IPv4 that a load balancer has whose first one is IPv6, where the Service
+/// wants one.
 pub(crate) fn further_v4(target: &Target, balancer: &LoadBalancer) -> Option<IpAddr> {
     let six = balancer.vip_address.is_some_and(|it| it.is_ipv6());
     let wanted = six && target.choice.families.contains(&Family::V4);
@@ -118,7 +119,8 @@ pub(crate) fn plan(
             return Err(vec![not_there(intent)]);
         };
         let because = format!("{} asks for another address", field(intent));
-        // What serves is given back only once the other leads here. Neutron lets one of each network do so.
+        // What serves is given back only once the other leads here. Neutron lets one of each
+        // network do so.
         let in_its_place = other.floating_network_id == attached.floating_network_id;
         if let Some(reason) = unattachable(intent, view, other)
             && (in_its_place || other.port_id.is_some())
@@ -136,7 +138,8 @@ pub(crate) fn plan(
         return Err(vec![
             Reason::error(
                 Code::CloudObjectNotFound,
-                "the load balancer has no floating IP, and a Service that shares it gets none of its own",
+                "the load balancer has no floating IP, and a Service that shares it gets none of \
+                its own",
             )
             .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())

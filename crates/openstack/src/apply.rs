@@ -1,4 +1,5 @@
-//! Carrying out one step. What the cloud answers is kept in memory, so that it need not be read again.
+//! Carrying out one step. What the cloud answers is kept in memory, so that it need not be read
+//! again.
 
 mod network;
 
@@ -23,8 +24,8 @@ use crate::refusal::{self, is_lasting, option_of};
 use crate::step::Step;
 use crate::wanted::WantedListener;
 
-/// How long after an answer was lost the request may still wait in the cloud, to be carried out at last. A busy
-/// Octavia was seen to take minutes.
+/// How long after an answer was lost the request may still wait in the cloud, to be carried out at
+/// last. A busy Octavia was seen to take minutes.
 const QUEUED: Duration = Duration::from_secs(120);
 /// From one look to the next at whether a load balancer comes of such a request.
 const UNHURRIED: Duration = Duration::from_secs(5);
@@ -71,7 +72,8 @@ impl OpenStack {
                 let reason = failure.reason.clone();
                 self.memory().refuse(load_balancer, key, reason, now);
             }
-            // What the cloud does not give of addresses and groups keeps nothing else from being done.
+            // What the cloud does not give of addresses and groups keeps nothing else from being
+            // done.
             if step.stands_alone() && !error.is_passing() {
                 failure.scope = Scope::Step;
             }
@@ -131,8 +133,8 @@ impl OpenStack {
         Ok(Applied::Busy { after })
     }
 
-    /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost: it is not asked
-    /// for a second time, and its Service does not go without it.
+    /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost:
+    /// it is not asked for a second time, and its Service does not go without it.
     pub(crate) fn patient(
         &self,
         want: &Intent,

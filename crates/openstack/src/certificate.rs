@@ -53,8 +53,8 @@ enum Why<'a> {
 // === impl Why ===
 
 impl Why<'_> {
-    /// For whoever has named the certificate: in an annotation, else in the configuration, where one line concerns every
-    /// Service.
+    /// For whoever has named the certificate: in an annotation, else in the configuration, where
+    /// one line concerns every Service.
     fn reason(self, reference: &str, annotation: Option<&str>) -> Reason {
         let (message, remedy) = match self {
             Self::NoKeyManager => (
@@ -92,8 +92,8 @@ mod tests {
         let told = |why: Why<'_>, annotation| why.reason("x/orders/1", annotation).to_string();
         assert_eq!(
             told(Why::Neither, None),
-            "[LoadBalancer] default-tls-container-ref: \"x/orders/1\": this names neither a secret nor a container; write \
-             the address of a secret or container: .../v1/secrets/UUID"
+            "[LoadBalancer] default-tls-container-ref: \"x/orders/1\": this names neither a secret \
+            nor a container; write the address of a secret or container: .../v1/secrets/UUID"
         );
         let none = told(Why::NoKeyManager, None);
         assert!(none.contains("remove the key from cloud.conf") && !none.contains("annotation"));

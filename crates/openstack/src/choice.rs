@@ -1,4 +1,5 @@
-//! What annotations, class and configuration together choose, before anything of the cloud is known. Pure.
+//! What annotations, class and configuration together choose, before anything of the cloud is
+//! known. Pure.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! The client of the cloud's APIs: one method per call that Landfall makes, each of them one request, or as many as a list
-//! has pages.
+//! The client of the cloud's APIs: one method per call that Landfall makes, each of them one
+//! request, or as many as a list has pages.
 //!
 //! ```text
 //!  Cloud::listeners()                 octavia, neutron, barbican: addresses, bodies, types
@@ -8,7 +8,8 @@
 //!        transport: the network, or a function in this process
 //! ```
 //!
-//! It decides nothing: no request is repeated, but for one whose token was refused. It must never show a secret.
+//! It decides nothing: no request is repeated, but for one whose token was refused. It must never
+//! show a secret.
 
 pub mod auth;
 mod barbican;
@@ -101,8 +102,8 @@ impl Cloud {
         })))
     }
 
-    /// Authenticates, looks for the services in the catalog, and asks for Octavia's version: all that must be well
-    /// before anything else is.
+    /// Authenticates, looks for the services in the catalog, and asks for Octavia's version: all
+    /// that must be well before anything else is.
     pub async fn check(&self) -> Result<ApiVersion, ApiError> {
         self.versions().await
     }
@@ -112,13 +113,14 @@ impl Cloud {
         Ok(self.session(None).await?.project_id.clone())
     }
 
-    /// Bodies above this many bytes are refused, and are not even sent. It shrinks when the cloud refuses a smaller one.
+    /// Bodies above this many bytes are refused, and are not even sent. It shrinks when the cloud
+    /// refuses a smaller one.
     pub fn body_limit(&self) -> usize {
         self.0.body_limit.load(Ordering::Relaxed)
     }
 
-    /// Learns that a body of so many bytes is too large for this cloud, as something before its services may be stricter than
-    /// they are. Says whether the next one is smaller for it.
+    /// Learns that a body of so many bytes is too large for this cloud, as something before its
+    /// services may be stricter than they are. Says whether the next one is smaller for it.
     fn halve(&self, size: usize) -> bool {
         let limit = (size / 2).max(SMALLEST_LIMIT);
         if size <= limit {

@@ -1,8 +1,8 @@
-//! The graph that is wanted against the one that is there: the changes of listeners, pools, members and
-//! monitors, in the order in which they are safe. Pure.
+//! The graph that is wanted against the one that is there: the changes of listeners, pools, members
+//! and monitors, in the order in which they are safe. Pure.
 //!
-//! Octavia takes one change of a load balancer at a time, so that only the first step of these is carried out
-//! before the next look. An id that is not known yet is written `new`.
+//! Octavia takes one change of a load balancer at a time, so that only the first step of these is
+//! carried out before the next look. An id that is not known yet is written `new`.
 
 mod pools;
 
@@ -55,8 +55,9 @@ pub(crate) fn transport(protocol: &str) -> Protocol {
 // === impl Diff ===
 
 impl Diff<'_> {
-    /// Appends the changes that make the graph serve these listeners, and no others of ours. What was refused is tried
-    /// again last, when it is time; until then it is left out, with what rests on it. Returns what was said of it.
+    /// Appends the changes that make the graph serve these listeners, and no others of ours. What
+    /// was refused is tried again last, when it is time; until then it is left out, with what rests
+    /// on it. Returns what was said of it.
     ///
     /// # Errors
     /// A port is somebody else's.
@@ -132,7 +133,8 @@ impl Diff<'_> {
         }
     }
 
-    /// Appends the changes that let what is there go on serving as nodes come and go, where nothing else may change.
+    /// Appends the changes that let what is there go on serving as nodes come and go, where nothing
+    /// else may change.
     pub(crate) fn follow(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
         for it in wanted {
             let listener = self.serving().find(|listener| same_port(it, listener));
@@ -173,7 +175,8 @@ impl Diff<'_> {
         })
     }
 
-    /// Whether a listener that is only tried shows that this one is taken, which has yet to take another's place.
+    /// Whether a listener that is only tried shows that this one is taken, which has yet to take
+    /// another's place.
     fn makes_way_for(&self, wanted: &WantedListener, tried: &Listener) -> bool {
         let replaces = || {
             let mut there = self.serving().filter(|it| same_port(wanted, it));
@@ -244,7 +247,8 @@ impl Diff<'_> {
         self.balancer.id.clone()
     }
 
-    /// A new listener. Where only the port's number changed, it is served by the pool of the old one at once.
+    /// A new listener. Where only the port's number changed, it is served by the pool of the old
+    /// one at once.
     fn create(
         &self,
         wanted: &WantedListener,
@@ -293,9 +297,10 @@ impl Diff<'_> {
         self.fill(&new(), &wanted.pool, plan);
     }
 
-    /// A listener can't change its protocol, and two of one transport protocol can't have one port, not even for a
-    /// moment. Whether the cloud takes the next one is tried at another port first, for a certificate may be none; then
-    /// its pool is filled before the old one goes, so that the port is closed for one change.
+    /// A listener can't change its protocol, and two of one transport protocol can't have one port,
+    /// not even for a moment. Whether the cloud takes the next one is tried at another port first,
+    /// for a certificate may be none; then its pool is filled before the old one goes, so that the
+    /// port is closed for one change.
     fn replace(
         &self,
         old: &Listener,
@@ -356,15 +361,16 @@ impl Diff<'_> {
         }
     }
 
-    /// Another listener that is wanted, too, has the pool and keeps it: a change of mind came between two steps. Of
-    /// those that share a pool each wants it its own way, so all but the first get another.
+    /// Another listener that is wanted, too, has the pool and keeps it: a change of mind came
+    /// between two steps. Of those that share a pool each wants it its own way, so all but the
+    /// first get another.
     fn is_lent(&self, pool: &Pool, to: &Listener, all: &[WantedListener]) -> bool {
         let mut keep = all.iter().filter_map(|it| self.keeps(pool, it));
         keep.any(|it| it.id < to.id)
     }
 
-    /// The listener that is there for a wanted one, if the pool serves it and can go on doing so, be it behind the
-    /// listener's replacement.
+    /// The listener that is there for a wanted one, if the pool serves it and can go on doing so,
+    /// be it behind the listener's replacement.
     fn keeps(&self, pool: &Pool, wanted: &WantedListener) -> Option<&Listener> {
         let listener = self
             .serving()

@@ -1,7 +1,7 @@
 //! Whether listeners and pools, as a list tells of them, are what is remembered or wanted. Pure.
 //!
-//! A load balancer's `updated_at` does not tell everything: somebody may change it in the second in which we do,
-//! or between our last look and our next write.
+//! A load balancer's `updated_at` does not tell everything: somebody may change it in the second in
+//! which we do, or between our last look and our next write.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,8 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// Whether the graph is as it is remembered. Members are counted, and monitors are only seen to be there.
+    /// Whether the graph is as it is remembered. Members are counted, and monitors are only seen to
+    /// be there.
     pub(crate) fn is(&self, graph: &Graph) -> bool {
         self.listeners.len() == graph.listeners.len()
             && self.pools.len() == graph.pools.len()
@@ -96,6 +97,8 @@ fn same_pool(known: &Pool, now: &Pool, graph: &Graph) -> bool {
         && known.lb_algorithm == now.lb_algorithm
         && known.session_persistence == now.session_persistence
         && graph.members_of(known).len() == now.members.len()
-        // Some versions leave the monitor out of lists, so that only one that is there is to be trusted.
-        && (now.healthmonitor_id.is_none() != monitored || known.healthmonitor_id == now.healthmonitor_id)
+        // Some versions leave the monitor out of lists, so that only one that is there is to be
+        // trusted.
+        && (now.healthmonitor_id.is_none() != monitored
+            || known.healthmonitor_id == now.healthmonitor_id)
 }

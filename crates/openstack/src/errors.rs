@@ -35,8 +35,8 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ),
         ErrorKind::TooLarge => (
             Code::ProviderFailed,
-            "let the cloud read larger requests (max_request_body_size, or a proxy before it), or ask for less: fewer \
-             source ranges, nodes or ports",
+            "let the cloud read larger requests (max_request_body_size, or a proxy before it), or \
+            ask for less: fewer source ranges, nodes or ports",
         ),
         ErrorKind::Moved => (
             Code::ProviderFailed,
@@ -49,8 +49,8 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ErrorKind::Stale | ErrorKind::Halved => Retry::Now,
         _ => Retry::Backoff,
     };
-    // With the id under which the cloud's operators find the request. A Reason is without: it would change with
-    // every attempt, and each change is a write and an event.
+    // With the id under which the cloud's operators find the request. A Reason is without: it would
+    // change with every attempt, and each change is a write and an event.
     tracing::info!(%error, "the cloud refused");
     ProviderError {
         reason: Reason::error(code, error.in_words()).remedy(remedy),

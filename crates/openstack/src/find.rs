@@ -23,8 +23,9 @@ pub(crate) struct Seeker<'a> {
     pub(crate) publishing: Option<&'a Id>,
 }
 
-/// The load balancer of a Service among those that there are. `named` is what the cloud says of the id that the
-/// Service names, if it names one; `traces` whether something else of the Service's is in the cloud.
+/// The load balancer of a Service among those that there are. `named` is what the cloud says of the
+/// id that the Service names, if it names one; `traces` whether something else of the Service's is
+/// in the cloud.
 pub(crate) fn find(
     seeker: Seeker<'_>,
     named: Option<(&Id, Option<&LoadBalancer>)>,
@@ -79,8 +80,9 @@ pub(crate) fn find(
     )
 }
 
-/// Whether a Service was served before by a load balancer that it names: the id is from a controller then, which has
-/// published an address or noted it. Only our own record tells that the user had named it first.
+/// Whether a Service was served before by a load balancer that it names: the id is from a
+/// controller then, which has published an address or noted it. Only our own record tells that the
+/// user had named it first.
 fn was_served(intent: &Intent) -> bool {
     let given = Record::of(intent).is_some_and(|record| record.given);
     let wish = intent.load_balancer.as_ref();
@@ -88,7 +90,8 @@ fn was_served(intent: &Intent) -> bool {
     !given && (held || was_noted(intent))
 }
 
-/// What a Service names in place of this load balancer, which by the record is the one that serves it.
+/// What a Service names in place of this load balancer, which by the record is the one that serves
+/// it.
 pub(crate) fn named_beside<'a>(intent: &'a Intent, serving: &Id) -> Option<&'a Given<String>> {
     let given = intent.cloud.load_balancer.as_ref()?;
     let record = Record::of(intent)?;
@@ -117,7 +120,8 @@ pub(crate) fn serving_all_the_same<'a>(
         .find(|it| stays(&it.id) && !it.provisioning_status.is_going() && uses(it))
 }
 
-/// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail yet.
+/// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail
+/// yet.
 fn leaving<'a>(seeker: Seeker<'_>, all: &'a [LoadBalancer]) -> Option<&'a LoadBalancer> {
     let names = seeker.names;
     all.iter().find(|it| {
@@ -207,8 +211,8 @@ fn is_owner(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
     (now || is_renamed(seeker, balancer)) && !names.of_another_cluster(&balancer.tags)
 }
 
-/// Whether it is the Service's from when the cluster had another name, rather than that of a Service of the same
-/// name in another cluster.
+/// Whether it is the Service's from when the cluster had another name, rather than that of a
+/// Service of the same name in another cluster.
 fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
     let Seeker {
         intent,
@@ -231,8 +235,8 @@ fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
     recorded.is_some_and(|id| id == balancer.id.as_str()) || publishing == Some(&balancer.id)
 }
 
-/// Whether it was made for a Service of the same name in another cluster of the same name: what is whose in it can't
-/// be told.
+/// Whether it was made for a Service of the same name in another cluster of the same name: what is
+/// whose in it can't be told.
 fn is_a_twins(names: &Names, balancer: &LoadBalancer) -> bool {
     let named_so = balancer.name == names.load_balancer || balancer.name == names.legacy;
     named_so && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)
@@ -242,13 +246,17 @@ fn of_a_twin(balancer: &LoadBalancer) -> Reason {
     Reason::error(
         Code::NotOurs,
         format!(
-            "load balancer {} belongs to a Service of the same name in another cluster, which has this cluster's name",
+            "load balancer {} belongs to a Service of the same name in another cluster, which has \
+            this cluster's name",
             balancer.id
         ),
     )
     .at_annotation(LOAD_BALANCER_ID)
     .value(balancer.id.as_str())
-    .remedy("remove the annotation to get a load balancer of its own; give each cluster its own --cluster-name")
+    .remedy(
+        "remove the annotation to get a load balancer of its own; give each cluster its own \
+            --cluster-name",
+    )
 }
 
 /// Whether it would have the Service's name if it were this cluster's.

@@ -29,7 +29,8 @@ impl Graph {
         if let Some(id) = &listener.default_pool_id {
             return self.pools.iter().find(|pool| pool.id == *id);
         }
-        // Old versions tell it from the side of the pool only. With L7 policies, several name the listener.
+        // Old versions tell it from the side of the pool only. With L7 policies, several name the
+        // listener.
         let mut naming = self
             .pools
             .iter()
@@ -48,8 +49,8 @@ impl Graph {
         self.monitors.iter().find(of_pool)
     }
 
-    /// Whether Octavia is still at work on a listener, pool or monitor. Some providers say so of these only, while
-    /// the load balancer is ACTIVE already.
+    /// Whether Octavia is still at work on a listener, pool or monitor. Some providers say so of
+    /// these only, while the load balancer is ACTIVE already.
     pub fn is_settling(&self) -> bool {
         let listeners = self.listeners.iter().map(|it| it.provisioning_status);
         let pools = self.pools.iter().map(|it| it.provisioning_status);

@@ -1,8 +1,8 @@
 //! Security groups that let load balancers through to the nodes. Pure.
 //!
 //! Either one group on all nodes in which each Service has rules, marked with its UID, or, as
-//! cloud-provider-openstack has it, one group per Service on the nodes that are its members. A Service that has
-//! the latter keeps it.
+//! cloud-provider-openstack has it, one group per Service on the nodes that are its members. A
+//! Service that has the latter keeps it.
 
 use landfall_model::Intent;
 use landfall_model::plan::Plan;

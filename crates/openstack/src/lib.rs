@@ -1,4 +1,5 @@
-//! The provider for OpenStack: load balancers of Octavia, floating IPs and security groups of Neutron.
+//! The provider for OpenStack: load balancers of Octavia, floating IPs and security groups of
+//! Neutron.
 //!
 //! ```text
 //!  Intent ──> observe: the roster of load balancers (one shared list), the details of one
@@ -6,8 +7,8 @@
 //!         ──> apply: one write
 //! ```
 //!
-//! Names, tags and descriptions are those of cloud-provider-openstack, byte for byte, so that either
-//! controller finds what the other one made.
+//! Names, tags and descriptions are those of cloud-provider-openstack, byte for byte, so that
+//! either controller finds what the other one made.
 
 #![forbid(unsafe_code)]
 

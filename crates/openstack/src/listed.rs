@@ -18,7 +18,8 @@ impl<T> Default for Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// The list as it was at `since` or later. Whoever comes while it is being fetched waits for it.
+    /// The list as it was at `since` or later. Whoever comes while it is being fetched waits for
+    /// it.
     pub(crate) async fn since(
         &self,
         since: Instant,

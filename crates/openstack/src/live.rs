@@ -1,6 +1,7 @@
 //! What there is of a Service in Octavia, for people: from what passes have seen. Nobody is asked.
 //!
-//! How members fare is left to Octavia: it is in no list that passes read, and a graph is kept for long.
+//! How members fare is left to Octavia: it is in no list that passes read, and a graph is kept for
+//! long.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

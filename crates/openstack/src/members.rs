@@ -1,7 +1,8 @@
 //! The members that are wanted against those that are there. Pure.
 //!
-//! What somebody set by hand on a member (weight, backup, administrative state) stays, unless the Service says what
-//! it shall be. A member's subnet can't change: it is taken out and added again, one half of them at a time.
+//! What somebody set by hand on a member (weight, backup, administrative state) stays, unless the
+//! Service says what it shall be. A member's subnet can't change: it is taken out and added again,
+//! one half of them at a time.
 
 mod gradual;
 
@@ -86,7 +87,8 @@ pub(crate) fn plan(
         gradual::plan(diff, pool, wanted, find, &gone, plan);
         return;
     }
-    // With members that move, and none to add before, half of all go now and come back in the next batch.
+    // With members that move, and none to add before, half of all go now and come back in the next
+    // batch.
     let mut going = if added.is_empty() {
         moved.min(wanted.members.len().div_ceil(2))
     } else {
@@ -111,8 +113,9 @@ pub(crate) fn plan(
             member.name.clear();
         }
     }
-    // Of more members than one batch can carry, as many go as it takes. So it is where very many are gone, which
-    // one request each would take out too late: as far as a batch can carry them, those that serve stay.
+    // Of more members than one batch can carry, as many go as it takes. So it is where very many
+    // are gone, which one request each would take out too late: as far as a batch can carry them,
+    // those that serve stay.
     if (moved > 0 && added.is_empty()) || gone.len() > FEW {
         let serves = |after: &Member| key_of(after).is_some_and(|key| index.contains_key(&key));
         let mut both: Vec<_> = list.into_iter().zip(leaves).collect();
@@ -144,7 +147,8 @@ pub(crate) fn plan(
             plan.push_members(step, "no node of the Service has this address");
         }
     }
-    // Only the first of several requests is sent before the next look: it must get the pool further each time.
+    // Only the first of several requests is sent before the next look: it must get the pool further
+    // each time.
     let needed = |(address, member): &(&IpAddr, &WantedMember)| match find(address, member) {
         Some(it) => differs(it, member),
         None => true,
@@ -157,8 +161,8 @@ pub(crate) fn plan(
     batch.add(bodies.collect(), plan);
 }
 
-/// For providers that take no batches. Members are told apart by address and port alone, as they have names of
-/// another kind then.
+/// For providers that take no batches. Members are told apart by address and port alone, as they
+/// have names of another kind then.
 fn one_by_one(
     diff: &Diff<'_>,
     pool: &Id,
@@ -273,8 +277,8 @@ impl Batch<'_, '_> {
 /// Who is there for a member that is wanted.
 type Find<'a> = dyn Fn(&IpAddr, &WantedMember) -> Option<&'a Member> + 'a;
 
-/// The request for a member that stays where it is, though it may be wanted in another subnet; and what is there
-/// afterwards.
+/// The request for a member that stays where it is, though it may be wanted in another subnet; and
+/// what is there afterwards.
 fn as_it_stays(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> (Value, Member) {
     let mut body = bodies::member(address, wanted, there);
     let mut after = as_member(address, wanted, there);
@@ -350,7 +354,8 @@ fn weighing(wanted: &WantedMember) -> Map<String, Value> {
     weight.into_iter().chain(backup).collect()
 }
 
-/// A member without a subnet is reached through the VIP's, which may well be the one that is wanted.
+/// A member without a subnet is reached through the VIP's, which may well be the one that is
+/// wanted.
 fn is_elsewhere(there: &Member, wanted: &WantedMember) -> bool {
     matches!((&there.subnet_id, &wanted.subnet), (Some(is), Some(shall)) if is != shall)
 }

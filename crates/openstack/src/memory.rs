@@ -1,7 +1,9 @@
-//! What is remembered between passes: of each load balancer its graph, for as long as nobody touches it.
+//! What is remembered between passes: of each load balancer its graph, for as long as nobody
+//! touches it.
 //!
-//! Octavia moves a load balancer's `updated_at` with every change of it or of what belongs to it. As long as it
-//! stands where it stood when the graph was read, or when our own last change was done, the graph is as it was.
+//! Octavia moves a load balancer's `updated_at` with every change of it or of what belongs to it.
+//! As long as it stands where it stood when the graph was read, or when our own last change was
+//! done, the graph is as it was.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -19,7 +21,8 @@ use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
 use crate::refusal::{Key, Refusal, Refusals};
 use crate::wanted::WantedListener;
 
-/// The moment after what was just done: a list that was asked for in the same instant need not tell of it.
+/// The moment after what was just done: a list that was asked for in the same instant need not tell
+/// of it.
 pub(crate) fn afterwards() -> Instant {
     Instant::now() + Duration::from_nanos(1)
 }
@@ -46,15 +49,19 @@ pub(crate) struct Memory {
     pub(crate) subnets: HashMap<Id, Subnet>,
     /// The subnet of a node's address.
     pub(crate) node_subnets: HashMap<(Arc<str>, IpAddr), Id>,
-    /// The subnet of a family in a network, or where a server has an address of it; and when that was seen.
+    /// The subnet of a family in a network, or where a server has an address of it; and when that
+    /// was seen.
     pub(crate) family_subnets: HashMap<(Arc<str>, Family), (Instant, Option<Id>)>,
-    /// Providers that give a load balancer no further VIP, and Services that were refused one for who knows what.
+    /// Providers that give a load balancer no further VIP, and Services that were refused one for
+    /// who knows what.
     pub(crate) one_vip_only: HashSet<String>,
-    /// How many load balancers were asked for, for Services that have none yet that works; and when the last one was.
+    /// How many load balancers were asked for, for Services that have none yet that works; and when
+    /// the last one was.
     makings: HashMap<Uid, (u32, Instant)>,
     /// Certificates that were seen in Barbican.
     pub(crate) certificates: HashSet<String>,
-    /// Lists older than this do not tell of our own last writes to floating IPs, and to groups and ports.
+    /// Lists older than this do not tell of our own last writes to floating IPs, and to groups and
+    /// ports.
     pub(crate) floating_written: Option<Instant>,
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
@@ -127,13 +134,16 @@ pub(crate) struct Sketch {
 const REFUSED: Duration = Duration::from_secs(300);
 /// The longest such pause.
 const LONGEST_REFUSED: Duration = Duration::from_secs(6 * 3600);
-/// So long after its last refusal a write is not wanted any more: the Service asks for something else.
+/// So long after its last refusal a write is not wanted any more: the Service asks for something
+/// else.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// What a change is taken to last before any was seen.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
-/// For so long a floating IP is not tried again that could not be attached: each attempt cuts the one that serves.
+/// For so long a floating IP is not tried again that could not be attached: each attempt cuts the
+/// one that serves.
 const UNATTACHABLE: Duration = Duration::from_secs(3600);
-/// After a load balancer that came to nothing, until the next one is asked for. Each one more doubles it.
+/// After a load balancer that came to nothing, until the next one is asked for. Each one more
+/// doubles it.
 const REST: Duration = Duration::from_secs(5);
 /// The longest such rest.
 const LONGEST_REST: Duration = Duration::from_secs(300);
@@ -145,8 +155,8 @@ const CAUTION: Duration = Duration::from_secs(30);
 const LONGEST_GUESS: Duration = Duration::from_secs(10);
 /// A change that took longer than so many usual ones counts as so many.
 const OUTLIER: u32 = 4;
-/// So often Octavia may be too busy for a change of a load balancer that is not seen to be busy, until that counts
-/// as a failure: something in it is in ERROR, and takes no change.
+/// So often Octavia may be too busy for a change of a load balancer that is not seen to be busy,
+/// until that counts as a failure: something in it is in ERROR, and takes no change.
 const REFUSALS: u32 = 10;
 /// How long something in a load balancer may be busy after the load balancer.
 const SETTLING: Duration = Duration::from_secs(30);
@@ -270,7 +280,8 @@ impl Memory {
         (!left.is_zero()).then_some((*count, left))
     }
 
-    /// The last change is none of the usual ones: it is waited for, and its time tells nothing of others.
+    /// The last change is none of the usual ones: it is waited for, and its time tells nothing of
+    /// others.
     pub(crate) fn unusual(&mut self, id: &Id) {
         self.surprise(id);
         if let Some(known) = self.balancers.get_mut(id) {
@@ -278,7 +289,8 @@ impl Memory {
         }
     }
 
-    /// How long to wait after a change. Who always waits as long as it once took never sees that it takes less.
+    /// How long to wait after a change. Who always waits as long as it once took never sees that it
+    /// takes less.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let hurried = self.hurried_at;
         let rested = hurried.is_none_or(|at| now.saturating_duration_since(at) >= HURRY);
@@ -299,8 +311,8 @@ impl Memory {
         true
     }
 
-    /// Whether what was read of a load balancer is about to change, and is to be read again. What never comes to an
-    /// end is taken as it is.
+    /// Whether what was read of a load balancer is about to change, and is to be read again. What
+    /// never comes to an end is taken as it is.
     pub(crate) fn is_settling(&mut self, id: &Id, graph: &Graph, now: Instant) -> bool {
         let known = self.balancers.entry(id.clone()).or_default();
         if !graph.is_settling() {
@@ -358,8 +370,8 @@ impl Memory {
         self.doubted.insert(id.clone());
     }
 
-    /// A guess was wrong. Many load balancers that are changed at the same time queue up in Octavia: for a while
-    /// it is looked at how far they are.
+    /// A guess was wrong. Many load balancers that are changed at the same time queue up in
+    /// Octavia: for a while it is looked at how far they are.
     pub(crate) fn guessed_wrong(&mut self, now: Instant) {
         self.cautious_until = Some(now + CAUTION);
     }
@@ -410,7 +422,8 @@ impl Memory {
 
     /// A change was done between two looks, so long after it was asked for.
     fn took(&mut self, least: Duration, most: Duration) {
-        // A guess that is too short costs a refused request each time; one that is too long, only a moment.
+        // A guess that is too short costs a refused request each time; one that is too long, only a
+        // moment.
         if least >= self.settle {
             // One that was stuck does not tell how long the others take.
             self.settle = most.min(self.settle * OUTLIER);
@@ -420,8 +433,8 @@ impl Memory {
         self.settle = self.settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
     }
 
-    /// Notes which floating IP leads to a load balancer, as a Service's pass has seen it. If it is another one than
-    /// before: which other Services use the load balancer.
+    /// Notes which floating IP leads to a load balancer, as a Service's pass has seen it. If it is
+    /// another one than before: which other Services use the load balancer.
     pub(crate) fn note_floating(
         &mut self,
         id: &Id,

@@ -1,5 +1,5 @@
-//! Names, descriptions and tags of what is made in the cloud: those of cloud-provider-openstack, byte for
-//! byte, and two tags of our own that tell clusters and Services apart for certain.
+//! Names, descriptions and tags of what is made in the cloud: those of cloud-provider-openstack,
+//! byte for byte, and two tags of our own that tell clusters and Services apart for certain.
 
 use landfall_model::rows::Family;
 use landfall_model::{ServiceKey, Uid};
@@ -16,12 +16,13 @@ pub const CLUSTER_PREFIX: &str = "kube_cluster_id_";
 /// What begins the tag that names the Service for certain: its UID follows.
 pub const UID_PREFIX: &str = "landfall_service_";
 
-/// What begins the tag by which a cluster says that Services of it share a load balancer that was made for another
-/// cluster, or by a controller that leaves no mark: the UID of its `kube-system` namespace follows.
+/// What begins the tag by which a cluster says that Services of it share a load balancer that was
+/// made for another cluster, or by a controller that leaves no mark: the UID of its `kube-system`
+/// namespace follows.
 pub const SHARER_PREFIX: &str = "landfall_shared_by_";
 
-/// What the load balancer of a Service's second family has at the end of its name and of its marks. No name of a
-/// Service has a full stop in it.
+/// What the load balancer of a Service's second family has at the end of its name and of its marks.
+/// No name of a Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
 
 /// What stands in the description of a load balancer that belongs to a Service.
@@ -30,8 +31,8 @@ pub const BALANCER_MARK: &str = "Kubernetes external service";
 /// What stands in the description of a floating IP that belongs to a Service.
 pub const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
 
-/// The description of the floating IP that goes with a load balancer of this description; `None`: no Service
-/// controller wrote it.
+/// The description of the floating IP that goes with a load balancer of this description; `None`:
+/// no Service controller wrote it.
 pub fn floating_ip_beside(description: &str) -> Option<String> {
     let service = description.strip_prefix(BALANCER_MARK)?;
     Some(cut(format!("{FLOATING_IP_MARK}{service}")))
@@ -58,7 +59,8 @@ pub struct Names {
     pub uid_tag: String,
 }
 
-/// What begins the description of a rule that is a Service's: its UID follows, and where it is known the cluster's.
+/// What begins the description of a rule that is a Service's: its UID follows, and where it is
+/// known the cluster's.
 const RULE_MARK: &str = "landfall ";
 
 /// The Service's UID in the description of one of its rules, and that of its cluster.
@@ -78,8 +80,8 @@ pub fn cut(mut name: String) -> String {
     name
 }
 
-/// The cluster's part of a load balancer's name: what stands between the prefix and the last two words, which
-/// are the namespace and the name, for neither may hold an underscore.
+/// The cluster's part of a load balancer's name: what stands between the prefix and the last two
+/// words, which are the namespace and the name, for neither may hold an underscore.
 pub fn cluster_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(SERVICE_PREFIX)?;
     let mut ends = rest.rmatch_indices('_').map(|(at, _)| at);
@@ -99,7 +101,8 @@ pub fn renamed(name: &str, before: &str, to: &str) -> Option<String> {
     Some(cut(format!("{before}{SERVICE_PREFIX}{to}{rest}")))
 }
 
-/// What stands before the load balancer's name in that of a listener, pool or monitor: `listener_0_`.
+/// What stands before the load balancer's name in that of a listener, pool or monitor:
+/// `listener_0_`.
 pub fn child_prefix<'a>(kind: &str, name: &'a str) -> Option<&'a str> {
     let rest = name.strip_prefix(kind)?.strip_prefix('_')?;
     let digits = rest.find(|it: char| !it.is_ascii_digit())?;
@@ -151,8 +154,8 @@ impl Names {
         }
     }
 
-    /// The names of what a second load balancer for the Service consists of, where one can't have an address of
-    /// each family. What is not of one load balancer has no second name.
+    /// The names of what a second load balancer for the Service consists of, where one can't have
+    /// an address of each family. What is not of one load balancer has no second name.
     #[must_use]
     pub fn beside(&self, family: Family) -> Self {
         let end = end_of(family);

@@ -77,7 +77,8 @@ impl OpenStack {
         if !sought.is_settled(&all) {
             let roster_at;
             (roster_at, going) = self.going_ports().await;
-            // Not older than what is known of load balancers: one that is gone leads no floating IP anywhere.
+            // Not older than what is known of load balancers: one that is gone leads no floating IP
+            // anywhere.
             let recent = ago(self.pace()).max(roster_at);
             all = self.all_floating_ips(recent).await?;
         }
@@ -176,8 +177,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// Wakes the Services that share a load balancer when another floating IP leads to it than before: they publish
-    /// its address.
+    /// Wakes the Services that share a load balancer when another floating IP leads to it than
+    /// before: they publish its address.
     fn tell_sharers(
         &self,
         intent: &Intent,
@@ -465,7 +466,8 @@ impl OpenStack {
     }
 }
 
-/// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its NodePort.
+/// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its
+/// NodePort.
 fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
     let everybody = match wish.address.families.first() {
         Some(Family::V6) => "::/0",

@@ -39,8 +39,8 @@ impl Id {
         &self.0
     }
 
-    /// Whether anything can have this id. What can't is not asked for: some services call it a bad request, others
-    /// say that it is not there.
+    /// Whether anything can have this id. What can't is not asked for: some services call it a bad
+    /// request, others say that it is not there.
     pub(crate) fn is_uuid(&self) -> bool {
         let digits = self.0.bytes().filter(|byte| *byte != b'-');
         digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit())

@@ -111,7 +111,8 @@ impl OpenStack {
             let error = balancer.provisioning_status == Provisioning::Error;
             let mut whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
             if error || (active && whole) {
-                // What goes with everything in it is looked into first: tags of the load balancer can be lost.
+                // What goes with everything in it is looked into first: tags of the load balancer
+                // can be lost.
                 let listeners = self.cloud.listeners(Some(&balancer.id)).await?;
                 let tags = listeners.into_iter().flat_map(|it| it.tags);
                 have.listener_tags = tags.collect();
@@ -120,7 +121,8 @@ impl OpenStack {
             if active && !whole {
                 let mut graph = self.graph(balancer, intent, None).await?;
                 have.content = graph.map_or(Content::Unread, Content::Graph);
-                // What could not be deleted is seen before the Service is gone, and nobody comes back for it.
+                // What could not be deleted is seen before the Service is gone, and nobody comes
+                // back for it.
                 let done = plan::has_left(&have, balancer, *owner) && !have.assumed;
                 if done && self.memory().unread(&balancer.id) {
                     graph = self.graph(balancer, intent, None).await?;
@@ -129,7 +131,8 @@ impl OpenStack {
                 have.found.settle(&have.content);
             }
         }
-        // The last to leave the load balancer of a Service that has gone gives back its floating IP, too.
+        // The last to leave the load balancer of a Service that has gone gives back its floating
+        // IP, too.
         let of_owner = match &have.found {
             Found::One { balancer, .. } => floating_ip_beside(&balancer.description),
             _ => None,
@@ -315,7 +318,8 @@ impl From<Vec<Reason>> for Trouble {
     }
 }
 
-/// The worst of several reasons; what they have in common is that only a change of the facts mends them.
+/// The worst of several reasons; what they have in common is that only a change of the facts mends
+/// them.
 fn lasting(reasons: Vec<Reason>) -> ProviderError {
     let worst = reasons.into_iter().max_by_key(|reason| reason.severity);
     let reason = worst.unwrap_or_else(|| Reason::error(Code::ProviderFailed, "nobody said why"));
@@ -340,7 +344,8 @@ pub(crate) fn is_ovn(balancer: Option<&LoadBalancer>, choice: &Choice) -> bool {
     balancer.map_or(choice.is_ovn(), |it| it.provider == OVN)
 }
 
-/// Whether what the Service publishes is its own, rather than that of a load balancer that it shares.
+/// Whether what the Service publishes is its own, rather than that of a load balancer that it
+/// shares.
 pub(crate) fn owned(intent: &Intent) -> bool {
     Record::of(intent).is_some_and(|record| !record.given)
 }

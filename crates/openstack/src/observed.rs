@@ -33,8 +33,8 @@ pub struct Observed {
     pub(crate) serial: bool,
     /// What is true besides, with the names of events.
     pub(crate) notices: Vec<(&'static str, Reason)>,
-    /// Further load balancers of the Service: one for the family that the first one has no address of, or one that
-    /// is to go.
+    /// Further load balancers of the Service: one for the family that the first one has no address
+    /// of, or one that is to go.
     pub(crate) beside: Vec<Beside>,
     /// Why the Service's second family can't be served.
     /// Why the load balancer is not asked for at once.
@@ -130,12 +130,14 @@ pub(crate) struct Addressing {
     pub(crate) requested: Option<FloatingIp>,
     /// Why that one is not led here for now.
     pub(crate) refused: Option<String>,
-    /// It was made for this Service, or has the address that it published, and leads nowhere; or here, beside the one
-    /// that is asked for.
+    /// It was made for this Service, or has the address that it published, and leads nowhere; or
+    /// here, beside the one that is asked for.
     pub(crate) spare: Option<FloatingIp>,
-    /// The spare one was kept for an earlier Service of the same name: it may be used, but not be given back.
+    /// The spare one was kept for an earlier Service of the same name: it may be used, but not be
+    /// given back.
     pub(crate) spare_is_kept: bool,
-    /// The load balancer to which the Service's own, or the one that is asked for, leads until it is deleted.
+    /// The load balancer to which the Service's own, or the one that is asked for, leads until it
+    /// is deleted.
     pub(crate) held_by: Option<Id>,
     /// The network of a new one; `None`: there is none.
     pub(crate) network: Option<Id>,

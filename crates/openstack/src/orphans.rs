@@ -1,8 +1,8 @@
 //! What controllers made in the project and no Service owns any more.
 //!
-//! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in names and
-//! descriptions. What another cluster has marked, or what holds anything that is not provably this cluster's, is
-//! never an orphan of this one.
+//! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in
+//! names and descriptions. What another cluster has marked, or what holds anything that is not
+//! provably this cluster's, is never an orphan of this one.
 
 #![expect(
     clippy::similar_names,
@@ -134,8 +134,8 @@ async fn is_still(
     Ok(orphans.iter().any(same))
 }
 
-/// Deletes an orphan, after a last look at whether it still is one; says whether it was. One that is gone already is
-/// a success.
+/// Deletes an orphan, after a last look at whether it still is one; says whether it was. One that
+/// is gone already is a success.
 ///
 /// # Errors
 /// The cloud can't be asked, or refuses.
@@ -217,7 +217,8 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
         let balancers = project.balancers.iter();
         balancers.filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going())
     };
-    // A Service of this name may be another cluster's of the same name, and what serves it tells of it.
+    // A Service of this name may be another cluster's of the same name, and what serves it tells of
+    // it.
     let is_served = |description: &str| {
         service_in(description).is_some_and(|service| {
             let name = Names::new(&settings.cluster, None, &service, &Uid::new("")).load_balancer;
@@ -228,7 +229,8 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
             stay().any(|it| of_it(&it.name) || it.tags.iter().any(|tag| of_it(tag)))
         })
     };
-    // A floating IP that leads to something is in use, whatever its description says, unless that goes, too.
+    // A floating IP that leads to something is in use, whatever its description says, unless that
+    // goes, too.
     let is_used = |floating_ip: &FloatingIp| {
         floating_ip.port_id.as_ref().is_some_and(|port| {
             let mut balancers = project.balancers.iter();
@@ -282,7 +284,8 @@ fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan
     orphans
 }
 
-/// Made by a Service controller of this cluster, as far as marks tell; of those without, by its name.
+/// Made by a Service controller of this cluster, as far as marks tell; of those without, by its
+/// name.
 fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
     let made = balancer.name.starts_with(SERVICE_PREFIX)
         || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
@@ -300,8 +303,9 @@ fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
     cluster_of(&balancer.name) == Some(settings.cluster.as_str())
 }
 
-/// Whether all that is in a load balancer, and all who say that they use it, are provably of this cluster: a tag of
-/// another cluster's Service, or a listener or pool that no Service controller of this cluster made, is not ours to delete.
+/// Whether all that is in a load balancer, and all who say that they use it, are provably of this
+/// cluster: a tag of another cluster's Service, or a listener or pool that no Service controller of
+/// this cluster made, is not ours to delete.
 fn is_ours_alone(balancer: &LoadBalancer, project: &Project, settings: &Settings) -> bool {
     // Its own name may be from when the cluster had another one.
     let ours =

@@ -1,7 +1,7 @@
 //! What is to be done for a Service, in order. Pure.
 //!
-//! What needs no lock of the load balancer comes first, because the first change of the load balancer ends the
-//! pass.
+//! What needs no lock of the load balancer comes first, because the first change of the load
+//! balancer ends the pass.
 
 mod broken;
 mod removal;
@@ -58,8 +58,8 @@ pub(crate) fn plan(
 /// What planning comes to: steps, or why there are none.
 type Planned = Result<Plan<Step>, Vec<Reason>>;
 
-/// The plan for all load balancers of a Service, from those for each. Waits come last, so that Octavia is at work
-/// on several at a time.
+/// The plan for all load balancers of a Service, from those for each. Waits come last, so that
+/// Octavia is at work on several at a time.
 ///
 /// # Errors
 /// Why the Service can't have what it wants, and nothing is left to do but that.
@@ -230,7 +230,8 @@ fn wish(
     Ok(plan)
 }
 
-/// What the Service asks for now can't be had. What it has got goes on serving, on the nodes that there are.
+/// What the Service asks for now can't be had. What it has got goes on serving, on the nodes that
+/// there are.
 fn follow(
     have: &Observed,
     target: &Target,
@@ -295,8 +296,8 @@ pub(crate) fn is_as_wanted(
     }
 }
 
-/// Where nothing is to be changed of a load balancer that is only taken to be done with the last change, it is
-/// looked at whether it is.
+/// Where nothing is to be changed of a load balancer that is only taken to be done with the last
+/// change, it is looked at whether it is.
 fn make_certain(have: &Observed, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     let mut steps = plan.steps.iter();
     if have.assumed && steps.all(|planned| planned.step.locks().is_none()) {
@@ -379,7 +380,8 @@ fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result
     if !have.features.tags() {
         return refuse(
             format!(
-                "sharing a load balancer needs tags, from version 2.5 of Octavia's API on, which here is {}",
+                "sharing a load balancer needs tags, from version 2.5 of Octavia's API on, which \
+                here is {}",
                 have.features.version()
             ),
             "remove the annotation",

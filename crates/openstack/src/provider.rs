@@ -90,13 +90,15 @@ impl OpenStack {
         &self.settings
     }
 
-    /// Whom to tell of Services that must be looked at because of what became of another one: the `wakes` of
-    /// `landfall_engine::Engine::run`. It is set once; without it they follow at the next audit.
+    /// Whom to tell of Services that must be looked at because of what became of another one: the
+    /// `wakes` of `landfall_engine::Engine::run`. It is set once; without it they follow at the
+    /// next audit.
     pub fn wake_through(&self, wakes: mpsc::Sender<Uid>) {
         let _ = self.wakes.set(wakes);
     }
 
-    /// Has a Service looked at soon. An engine that is too busy to be told sees it at the next audit.
+    /// Has a Service looked at soon. An engine that is too busy to be told sees it at the next
+    /// audit.
     pub(crate) fn wake(&self, service: Uid) {
         if let Some(wakes) = self.wakes.get()
             && let Err(error) = wakes.try_send(service)
@@ -123,7 +125,8 @@ impl OpenStack {
         memory.settle.clamp(PACE.0, PACE.1)
     }
 
-    /// All load balancers of the project as they were at `since` or later, each with when it was asked for.
+    /// All load balancers of the project as they were at `since` or later, each with when it was
+    /// asked for.
     pub(crate) async fn rows(
         &self,
         since: Instant,
@@ -138,7 +141,8 @@ impl OpenStack {
             .await
     }
 
-    /// All load balancers of the project as they were at `since` or later, and when they were asked for.
+    /// All load balancers of the project as they were at `since` or later, and when they were asked
+    /// for.
     pub(crate) async fn roster(
         &self,
         since: Instant,

@@ -1,6 +1,6 @@
-//! What was seen of a load balancer, written on the Service, so that a restart need not read it again:
-//! its id, its `updated_at`, and a fingerprint of what was wanted and found to be there. Where a second load
-//! balancer serves the Service's other family, the same follows of that one.
+//! What was seen of a load balancer, written on the Service, so that a restart need not read it
+//! again: its id, its `updated_at`, and a fingerprint of what was wanted and found to be there.
+//! Where a second load balancer serves the Service's other family, the same follows of that one.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Writes that the cloud has refused for good: they are not repeated at once, and keep nothing else from being done.
-//! Pure.
+//! Writes that the cloud has refused for good: they are not repeated at once, and keep nothing else
+//! from being done. Pure.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::client::{ApiError, ErrorKind};
 use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::step::Step;
 
-/// What tells a write from others: its target and its body. Members are no part of it, so that a node that comes or
-/// goes makes no other write of it.
+/// What tells a write from others: its target and its body. Members are no part of it, so that a
+/// node that comes or goes makes no other write of it.
 pub(crate) type Key = String;
 
 /// The refusals that concern a load balancer, as they stand at one moment.
@@ -41,7 +41,8 @@ impl Refusals {
     }
 }
 
-/// The key of a write that is remembered when it is refused; `None`: it follows nodes, or takes something away.
+/// The key of a write that is remembered when it is refused; `None`: it follows nodes, or takes
+/// something away.
 pub(crate) fn key(step: &Step) -> Option<Key> {
     let (target, body): (&str, Value) = match step {
         Step::UpdateLoadBalancer {

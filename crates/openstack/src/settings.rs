@@ -34,7 +34,8 @@ pub enum Groups {
     /// One group for the cluster, on every node; each Service has rules in it.
     #[default]
     PerCluster,
-    /// One group per Service, on the nodes that are its members, as cloud-provider-openstack has it.
+    /// One group per Service, on the nodes that are its members, as cloud-provider-openstack has
+    /// it.
     PerService,
 }
 
@@ -70,8 +71,8 @@ impl Settings {
                 (
                     "tls-secret",
                     refused(
-                        "Octavia reads certificates from Barbican only; put it there and name it in \
-                         loadbalancer.openstack.org/default-tls-container-ref",
+                        "Octavia reads certificates from Barbican only; put it there and name it \
+                        in loadbalancer.openstack.org/default-tls-container-ref",
                     ),
                 ),
                 (
@@ -165,7 +166,8 @@ impl Settings {
                 (
                     "sharing-key",
                     refused(
-                        "Services share a load balancer by loadbalancer.openstack.org/load-balancer-id",
+                        "Services share a load balancer by \
+                        loadbalancer.openstack.org/load-balancer-id",
                     ),
                 ),
             ],

@@ -124,7 +124,8 @@ fn address(
     if let Some(attached) = &view.attached {
         return Some(attached.floating_ip_address);
     }
-    // Where there is no external network, the VIP is all there is. Who shares a load balancer does not look for one.
+    // Where there is no external network, the VIP is all there is. Who shares a load balancer does
+    // not look for one.
     let nowhere =
         owner && view.network.is_none() && view.problem.is_none() && view.requested.is_none();
     balancer
@@ -174,7 +175,8 @@ fn ingress(
         .collect()
 }
 
-/// The addresses beside the first one. Where clients are outside, an IPv4 one is that of a floating IP, or none.
+/// The addresses beside the first one. Where clients are outside, an IPv4 one is that of a floating
+/// IP, or none.
 fn further(have: &Observed, target: &Target) -> Vec<IpAddr> {
     let Found::One { balancer, .. } = &have.found else {
         return Vec::new();
@@ -204,7 +206,8 @@ fn private(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<
         Reason::warning(
             Code::NoAddressOfFamily,
             format!(
-                "the IPv4 address {private} is private and is not published: there is no network for a floating IP"
+                "the IPv4 address {private} is private and is not published: there is no network \
+                for a floating IP"
             ),
         )
         .at("spec.ipFamilies")

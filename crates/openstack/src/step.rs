@@ -25,7 +25,8 @@ pub enum Step {
         /// What it is doing.
         doing: String,
     },
-    /// What is going to follow, and can't be planned before something else is there. Nothing is done.
+    /// What is going to follow, and can't be planned before something else is there. Nothing is
+    /// done.
     Foresee {
         /// One clause.
         what: String,
@@ -61,8 +62,8 @@ pub enum Step {
         /// With everything in it.
         cascade: bool,
     },
-    /// Make a listener that is out of use, at a port that is free: whether the cloud takes it is known before another
-    /// one makes room for it.
+    /// Make a listener that is out of use, at a port that is free: whether the cloud takes it is
+    /// known before another one makes room for it.
     TryListener {
         /// On which load balancer.
         load_balancer: Id,

@@ -1,5 +1,5 @@
-//! What shall exist in Octavia for a Service. Pure: from the wish, what is chosen, and what the load balancer's
-//! provider can do.
+//! What shall exist in Octavia for a Service. Pure: from the wish, what is chosen, and what the
+//! load balancer's provider can do.
 
 mod families;
 mod judge;
@@ -35,7 +35,8 @@ pub struct WantedListener {
     pub port: u16,
     /// Connections at once; -1 is no limit.
     pub connection_limit: i64,
-    /// Client data, member connect, member data, TCP inspect; milliseconds. `None`: not for this provider.
+    /// Client data, member connect, member data, TCP inspect; milliseconds. `None`: not for this
+    /// provider.
     pub timeouts: Option<[u64; 4]>,
     /// Headers, of those that are ours to set.
     pub headers: BTreeMap<String, String>,
@@ -119,7 +120,8 @@ const AMPHORAE: [&str; 3] = ["amphora", "octavia", "amphorav2"];
 /// Where nodes tell whether they have an endpoint.
 const HEALTHZ: &str = "/healthz";
 
-/// What listeners shall be there, in the order of the Service's ports; and what can't be had, or not so.
+/// What listeners shall be there, in the order of the Service's ports; and what can't be had, or
+/// not so.
 pub fn listeners(
     intent: &Intent,
     wish: &LoadBalancerWish,
@@ -171,8 +173,8 @@ struct Scene<'a> {
 // === impl WantedListener ===
 
 impl WantedListener {
-    /// Whether one of [`HEADERS`] is taken away where it is not wanted. The reference knows `X-Forwarded-For` only, and
-    /// leaves what users set by hand beside it.
+    /// Whether one of [`HEADERS`] is taken away where it is not wanted. The reference knows
+    /// `X-Forwarded-For` only, and leaves what users set by hand beside it.
     pub fn manages(&self, header: &str) -> bool {
         let [of_reference, ..] = HEADERS;
         self.all_headers || header == of_reference || self.headers.contains_key(header)

@@ -1,4 +1,5 @@
-//! The client against a cloud in this process, on the test's clock, and against a TLS server on loopback.
+//! The client against a cloud in this process, on the test's clock, and against a TLS server on
+//! loopback.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -141,8 +141,8 @@ pub struct ListenerTotals {
     pub local_failures: [u64; Shortage::ALL.len()],
     /// Connections (HTTP: requests) turned away, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
-    /// HTTP responses by the first digit of their status, `1xx` first. Those that the proxy gave itself
-    /// count as well.
+    /// HTTP responses by the first digit of their status, `1xx` first. Those that the proxy gave
+    /// itself count as well.
     pub responses: [u64; STATUS_CLASSES],
 }
 

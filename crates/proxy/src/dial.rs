@@ -56,7 +56,8 @@ pub async fn dial(
             Err(error) => {
                 lease.failed(&error);
                 state.counters().mine().connect_failed(&error);
-                tracing::debug!(listener = %state.id(), member = %address, %error, "connect failed");
+                tracing::debug!(listener = %state.id(), member = %address, %error,
+                    "connect failed");
                 tried.push(address);
             }
         }

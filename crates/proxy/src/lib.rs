@@ -1,8 +1,8 @@
 //! The data plane: carries the traffic of [`landfall_model::Listener`]s to their members.
 //!
 //! Owns sockets, connections, flows, member health and counters. It never decides *what* should be
-//! served (that is resolve's and plan's work) and never blocks the control plane: it runs on threads
-//! of its own, one single-threaded tokio runtime per worker.
+//! served (that is resolve's and plan's work) and never blocks the control plane: it runs on
+//! threads of its own, one single-threaded tokio runtime per worker.
 //!
 //! ```text
 //!   apply(listener) ──> ListenerState ── config (swapped in place) ── pool ── members

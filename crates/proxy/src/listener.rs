@@ -1,5 +1,5 @@
-//! A listener, live: its configuration (swapped in place), pool, counters and the gate that holds its
-//! connection limit. Shared by all workers. Never owns a socket: those belong to the workers.
+//! A listener, live: its configuration (swapped in place), pool, counters and the gate that holds
+//! its connection limit. Shared by all workers. Never owns a socket: those belong to the workers.
 
 use std::fmt;
 use std::io;

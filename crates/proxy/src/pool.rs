@@ -252,8 +252,8 @@ impl PoolState {
         changed
     }
 
-    /// Chooses a member for a new connection of a client, leaving out those that were `tried` before.
-    /// `None`: none can serve now.
+    /// Chooses a member for a new connection of a client, leaving out those that were `tried`
+    /// before. `None`: none can serve now.
     pub fn pick(&self, client: SocketAddr, tried: &[SocketAddr]) -> Option<Lease> {
         self.try_pick(client, tried).ok()
     }

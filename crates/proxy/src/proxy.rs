@@ -1,6 +1,6 @@
-//! The handle of the data plane: opens, changes and closes listeners, runs drain times, and tells what
-//! goes on. Changes of one listener never touch another; changes of a listener that is open never close
-//! its socket nor its connections.
+//! The handle of the data plane: opens, changes and closes listeners, runs drain times, and tells
+//! what goes on. Changes of one listener never touch another; changes of a listener that is open
+//! never close its socket nor its connections.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

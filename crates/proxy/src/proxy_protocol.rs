@@ -235,8 +235,8 @@ const fn remainders() -> [u32; 256] {
 // === impl Header ===
 
 impl Header {
-    /// The header that tells a member about a client. Where the families of the two addresses differ
-    /// (a trusted peer may say so), both are written as IPv6.
+    /// The header that tells a member about a client. Where the families of the two addresses
+    /// differ (a trusted peer may say so), both are written as IPv6.
     ///
     /// Version 1 has no form for datagrams; on UDP, version 2 is used for both.
     pub fn new(

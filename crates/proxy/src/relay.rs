@@ -1,7 +1,6 @@
 //! Bytes between a client and a member where TLS of either ends here. As the engine does for plain
-//! connections:
-//! buffers are used only while there are bytes, ends are passed on one way at a time, and a side that
-//! is silent and takes nothing for too long ends the connection.
+//! connections: buffers are used only while there are bytes, ends are passed on one way at a time,
+//! and a side that is silent and takes nothing for too long ends the connection.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -232,8 +231,8 @@ impl Way {
         let mut room = ReadBuf::new(room);
         match ready!(Pin::new(from).poll_read(cx, &mut room)) {
             Ok(()) => {}
-            // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as well:
-            // many do, and the bytes inside tell members where their messages end.
+            // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as
+            // well: many do, and the bytes inside tell members where their messages end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Poll::Ready(Err(error)),
         }

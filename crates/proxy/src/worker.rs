@@ -1,5 +1,5 @@
-//! A worker: a thread with a single-threaded tokio runtime that runs one [`Engine`] and the tasks of
-//! its connections. The control plane runs elsewhere, so neither can stall the other.
+//! A worker: a thread with a single-threaded tokio runtime that runs one [`Engine`] and the tasks
+//! of its connections. The control plane runs elsewhere, so neither can stall the other.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -86,8 +86,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Ends the engine where nobody shut it down. A full queue is one that is being worked on; its
-        // end then comes with the process.
+        // Ends the engine where nobody shut it down. A full queue is one that is being worked on;
+        // its end then comes with the process.
         let _ = self.commands.try_send(Command::Stop);
     }
 }

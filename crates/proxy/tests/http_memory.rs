@@ -1,4 +1,5 @@
-//! Bodies pass through a listener without being held. Alone in its process, so that memory can be told.
+//! Bodies pass through a listener without being held. Alone in its process, so that memory can be
+//! told.
 
 #![expect(
     clippy::unwrap_used,

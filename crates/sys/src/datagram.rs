@@ -75,8 +75,8 @@ impl Batch {
         }
         let fd = socket.as_fd().as_raw_fd();
         let (flags, forever) = (libc::MSG_DONTWAIT, std::ptr::null_mut());
-        // SAFETY: each header points to one piece and one address, each piece to ROOM bytes of its own;
-        // all of them live across the call.
+        // SAFETY: each header points to one piece and one address, each piece to ROOM bytes of its
+        // own; all of them live across the call.
         let count = check(unsafe {
             libc::recvmmsg(
                 fd,
@@ -120,7 +120,8 @@ impl Batch {
     }
 
     /// Sends a run of these datagrams on, to one receiver (`None`: the peer of a connected socket).
-    /// Returns how many went before the socket would have blocked or failed; the error only if none.
+    /// Returns how many went before the socket would have blocked or failed; the error only if
+    /// none.
     pub fn send(
         &self,
         socket: impl AsFd,
@@ -148,8 +149,8 @@ impl Batch {
         }
         let fd = socket.as_fd().as_raw_fd();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the first `count` headers point to one piece each, and to the address where there is
-        // one; pieces, bytes and address live across the call and are only read.
+        // SAFETY: the first `count` headers point to one piece each, and to the address where there
+        // is one; pieces, bytes and address live across the call and are only read.
         let sent = check(unsafe {
             libc::sendmmsg(fd, headers.as_mut_ptr(), count as libc::c_uint, flags)
         })?;

@@ -53,8 +53,8 @@ impl Epoll {
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: the call just returned this descriptor; nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same until it is dropped;
-        // nothing here takes it out or replaces it.
+        // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same until it is
+        // dropped; nothing here takes it out or replaces it.
         let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self { fd })
     }

@@ -21,9 +21,9 @@ pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
         .collect()
 }
 
-/// Opens `count` more sockets on a port that sockets of this user hold already, of this process or of
-/// another one that opened them with [`tcp`] or this function. Connections go to either until one of
-/// the two closes its own.
+/// Opens `count` more sockets on a port that sockets of this user hold already, of this process or
+/// of another one that opened them with [`tcp`] or this function. Connections go to either until
+/// one of the two closes its own.
 pub fn more_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     (0..count).map(|_| one_tcp(address, true)).collect()
 }

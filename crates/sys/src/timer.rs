@@ -22,7 +22,8 @@ impl Timer {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sets the time, in milliseconds of the clock; at once if it has passed. Forgets the time before.
+    /// Sets the time, in milliseconds of the clock; at once if it has passed. Forgets the time
+    /// before.
     pub fn set(&self, at: u64) -> io::Result<()> {
         let never = libc::timespec {
             tv_sec: 0,

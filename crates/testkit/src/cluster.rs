@@ -321,7 +321,8 @@ impl Cluster {
             .await
             .map_err(failed)?;
         let request = format!(
-            "POST /v3/kv/{what} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v3/kv/{what} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: \
+            {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes()).await.map_err(failed)?;

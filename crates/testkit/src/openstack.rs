@@ -1,8 +1,10 @@
-//! A simulated OpenStack for tests: Keystone, Neutron, Octavia and Barbican with the rules of the real servers.
+//! A simulated OpenStack for tests: Keystone, Neutron, Octavia and Barbican with the rules of the
+//! real servers.
 //!
-//! All state is one value behind a lock; a request is answered by a function of it (`Sim::answer`), without
-//! sockets. Time is tokio's, so that tests with a paused clock run in virtual time; ids come from a counter
-//! with a seed: a run can be replayed. `Sim::serve` puts the same behind HTTP on loopback, for the real binary.
+//! All state is one value behind a lock; a request is answered by a function of it (`Sim::answer`),
+//! without sockets. Time is tokio's, so that tests with a paused clock run in virtual time; ids
+//! come from a counter with a seed: a run can be replayed. `Sim::serve` puts the same behind HTTP
+//! on loopback, for the real binary.
 
 mod barbican;
 mod clock;
@@ -58,7 +60,8 @@ impl std::fmt::Debug for Sim {
 }
 
 impl Sim {
-    /// The default world: API 2.27, an external network with an IPv4 subnet, a tenant network with 10.0.0.0/24.
+    /// The default world: API 2.27, an external network with an IPv4 subnet, a tenant network with
+    /// 10.0.0.0/24.
     pub fn new() -> Self {
         Self::with(&Start::default())
     }

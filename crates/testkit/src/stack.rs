@@ -9,9 +9,9 @@
 //!                      └──> mark(), calls_since(..)                  which API calls were made
 //! ```
 //!
-//! A project is a cloud of its own: empty at first, with a network, a router and a user that no other
-//! test knows. So tests may run at the same time. Where the stack can't be started, a test fails and
-//! says what to do; it never skips.
+//! A project is a cloud of its own: empty at first, with a network, a router and a user that no
+//! other test knows. So tests may run at the same time. Where the stack can't be started, a test
+//! fails and says what to do; it never skips.
 
 mod calls;
 mod faults;
@@ -69,8 +69,8 @@ pub enum Service {
 pub enum StackError {
     /// There is none, and it can't be started.
     #[error(
-        "no OpenStack to test with: {why}; start it by `cargo xtask openstack up` (as root), or let \
-         LANDFALL_OPENSTACK name the clouds.yaml of one that runs"
+        "no OpenStack to test with: {why}; start it by `cargo xtask openstack up` (as root), or \
+        let LANDFALL_OPENSTACK name the clouds.yaml of one that runs"
     )]
     NotRunning {
         /// What was tried.
@@ -206,7 +206,8 @@ impl Stack {
         Project::create(self, name, json!({"cidr": Project::SUBNET})).await
     }
 
-    /// The same with another IPv4 subnet: its `cidr`, `allocation_pools` and whatever else Neutron takes.
+    /// The same with another IPv4 subnet: its `cidr`, `allocation_pools` and whatever else Neutron
+    /// takes.
     pub async fn project_in(&self, name: &str, subnet: Value) -> Result<Project, StackError> {
         Project::create(self, name, subnet).await
     }
@@ -237,9 +238,9 @@ impl Stack {
         calls::mark(self.place(), self.admin()).await
     }
 
-    /// Every call since the mark whose `User-Agent` begins like the given one, by service and in the
-    /// order of the answers. Where tests run at the same time, [`Project::calls_since`] tells them
-    /// apart.
+    /// Every call since the mark whose `User-Agent` begins like the given one, by service and in
+    /// the order of the answers. Where tests run at the same time, [`Project::calls_since`] tells
+    /// them apart.
     pub async fn calls_since(
         &self,
         mark: &Mark,

@@ -1,4 +1,5 @@
-//! The test bed itself: a control plane that is real, told apart by user, and gone when it should be.
+//! The test bed itself: a control plane that is real, told apart by user, and gone when it should
+//! be.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! The test bed itself: a cloud that is real, told apart by project, and empty when a test has left.
+//! The test bed itself: a cloud that is real, told apart by project, and empty when a test has
+//! left.
 
 #![expect(
     clippy::unwrap_used,

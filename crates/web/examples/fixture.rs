@@ -1,5 +1,5 @@
-//! The status page with canned facts, so that it can be worked on without an engine, and pictures of
-//! it, or of the page of a running instance.
+//! The status page with canned facts, so that it can be worked on without an engine, and pictures
+//! of it, or of the page of a running instance.
 //!
 //! `cargo run -p landfall-web --example fixture -- serve shop`
 //! `cargo xtask screenshots`

@@ -90,8 +90,8 @@ const INDEX: &[Entry] = &[
     entry(
         "GET",
         "/metrics",
-        "metrics, as OpenMetrics or as the text format of Prometheus; ?members=false leaves out the \
-         series of single members",
+        "metrics, as OpenMetrics or as the text format of Prometheus; ?members=false leaves out \
+        the series of single members",
     ),
     entry("GET", "/api/v1/", "this list"),
     entry("GET", "/api/v1/instance", "everything the instance knows"),

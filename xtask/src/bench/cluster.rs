@@ -177,7 +177,8 @@ async fn measure(
         resting / REST.as_secs_f64() * 100.0
     );
     println!(
-        "  writes to the API server    {written} (from the start through {REST:?} of rest, the Lease apart)"
+        "  writes to the API server    {written} (from the start through {REST:?} of rest, the \
+        Lease apart)"
     );
     controller.stop().await
 }
@@ -387,9 +388,15 @@ fn service(number: u32, served: bool) -> String {
 /// Three endpoints on three nodes; each generation has other addresses.
 fn slice(number: u32, generation: u8) -> String {
     let mut text = format!(
-        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  name: \
-         web-{number}-1\n  labels: {{kubernetes.io/service-name: web-{number}}}\nports:\n\
-         - {{name: http, port: 8000, protocol: TCP}}\nendpoints:\n"
+        "apiVersion: discovery.k8s.io/v1\n\
+        kind: EndpointSlice\n\
+        addressType: IPv4\n\
+        metadata:\n  \
+        name: web-{number}-1\n  \
+        labels: {{kubernetes.io/service-name: web-{number}}}\n\
+        ports:\n\
+        - {{name: http, port: 8000, protocol: TCP}}\n\
+        endpoints:\n"
     );
     for index in 0..3_u8 {
         let [_, _, third, fourth] = number.to_be_bytes();
@@ -408,10 +415,16 @@ fn slice(number: u32, generation: u8) -> String {
 fn node(number: u32) -> String {
     let [_, _, third, fourth] = number.to_be_bytes();
     format!(
-        "apiVersion: v1\nkind: Node\nmetadata:\n  name: node-{number}\n  labels: \
-         {{kubernetes.io/hostname: node-{number}, topology.kubernetes.io/zone: zone-{zone}}}\nstatus:\n  \
-         addresses: [{{type: InternalIP, address: 10.1.{third}.{fourth}}}]\n  conditions: [{{type: \
-         Ready, status: \"True\"}}]\n---\n",
+        "apiVersion: v1\n\
+        kind: Node\n\
+        metadata:\n  \
+        name: node-{number}\n  \
+        labels: {{kubernetes.io/hostname: node-{number}, topology.kubernetes.io/zone: \
+        zone-{zone}}}\n\
+        status:\n  \
+        addresses: [{{type: InternalIP, address: 10.1.{third}.{fourth}}}]\n  \
+        conditions: [{{type: Ready, status: \"True\"}}]\n\
+        ---\n",
         zone = number % 3
     )
 }
@@ -527,10 +540,13 @@ mod tests {
 
     #[test]
     fn listening_sockets_are_counted_by_address_and_only_those_of_the_pool() {
-        let text = "  sl  local_address rem_address   st tx_queue rx_queue\n   0: 0100C07F:1F90 \
-                    00000000:0000 0A 00000000:00000000\n   1: 0100C07F:1F90 00000000:0000 0A 0:0\n   \
-                    2: 0200C07F:1F90 00000000:0000 0A 0:0\n   3: 0300C07F:1F90 0100007F:9999 01 0:0\n   \
-                    4: 0100007F:1F90 00000000:0000 0A 0:0\n   5: 0400C07F:0050 00000000:0000 0A 0:0\n";
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+                   0: 0100C07F:1F90 00000000:0000 0A 00000000:00000000\n   \
+                   1: 0100C07F:1F90 00000000:0000 0A 0:0\n   \
+                   2: 0200C07F:1F90 00000000:0000 0A 0:0\n   \
+                   3: 0300C07F:1F90 0100007F:9999 01 0:0\n   \
+                   4: 0100007F:1F90 00000000:0000 0A 0:0\n   \
+                   5: 0400C07F:0050 00000000:0000 0A 0:0\n";
         assert_eq!(listeners(text), 2);
     }
 }

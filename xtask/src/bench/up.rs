@@ -249,8 +249,14 @@ impl Manifests<'_> {
 
     fn service(number: u32, port: u16, members: &[SocketAddr]) -> String {
         let mut text = format!(
-            "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  annotations:\n    \
-             landfall.dev/addresses: {}\n    landfall.dev/endpoints: ",
+            "---\n\
+            apiVersion: v1\n\
+            kind: Service\n\
+            metadata:\n  \
+            name: web-{number}\n  \
+            annotations:\n    \
+            landfall.dev/addresses: {}\n    \
+            landfall.dev/endpoints: ",
             address(number)
         );
         for (index, member) in members.iter().enumerate() {

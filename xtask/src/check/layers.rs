@@ -96,7 +96,8 @@ fn judge_package(package: &Package, errors: &mut Vec<String>) {
     let place = floor(room);
     if place.is_none() && ![TESTKIT, "xtask"].contains(&room) {
         errors.push(format!(
-            "{room} has no floor: add it to ARCHITECTURE.md and to FLOORS in xtask/src/check/layers.rs"
+            "{room} has no floor: add it to ARCHITECTURE.md and to FLOORS in \
+            xtask/src/check/layers.rs"
         ));
         return;
     }

@@ -63,8 +63,8 @@ fn judge_graph(graph: &str, errors: &mut Vec<String>) {
         let used = |line: &str| line.split(' ').next() == Some(name);
         if graph.lines().any(used) {
             errors.push(format!(
-                "{name} is in the dependency graph; through whom: cargo tree --workspace --all-features \
-                 --target all -i {name}"
+                "{name} is in the dependency graph; through whom: cargo tree --workspace \
+                --all-features --target all -i {name}"
             ));
         }
     }
@@ -97,8 +97,8 @@ fn judge_text(path: &str, text: &str, errors: &mut Vec<String>) {
             .is_some_and(|last| last.ends_with("dependencies"));
         if dependencies && !line.contains("workspace = true") {
             errors.push(format!(
-                "{path}:{}: `{line}`: a version lives in [workspace.dependencies], with its reason; here say \
-                 `workspace = true`",
+                "{path}:{}: `{line}`: a version lives in [workspace.dependencies], with its \
+                reason; here say `workspace = true`",
                 index + 1
             ));
         }
@@ -133,8 +133,8 @@ mod tests {
         assert_eq!(
             errors,
             [
-                "a/Cargo.toml:2: `tokio = \"1\"`: a version lives in [workspace.dependencies], with its reason; \
-                 here say `workspace = true`",
+                "a/Cargo.toml:2: `tokio = \"1\"`: a version lives in [workspace.dependencies], \
+                with its reason; here say `workspace = true`",
                 "a/Cargo.toml: add `[lints]` with `workspace = true`",
             ]
         );

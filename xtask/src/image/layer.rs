@@ -45,8 +45,8 @@ pub struct Layer {
 // === impl Root ===
 
 impl Root {
-    /// The image's files: the program, names for the two users, how names are looked up, and a place
-    /// for whatever mounts one there.
+    /// The image's files: the program, names for the two users, how names are looked up, and a
+    /// place for whatever mounts one there.
     pub fn new(program: Vec<u8>, authorities: Option<String>) -> Self {
         let mut root = Self::default();
         root.file(PROGRAM, 0o755, program);

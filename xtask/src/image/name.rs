@@ -69,8 +69,8 @@ impl FromStr for Name {
             || parts.any(|name| name.is_empty() || !name.bytes().all(part))
         {
             bail!(
-                "{repository:?} is no repository: lower-case letters, digits, '.', '-' and '_' between \
-                 slashes, as in {REPOSITORY}"
+                "{repository:?} is no repository: lower-case letters, digits, '.', '-' and '_' \
+                between slashes, as in {REPOSITORY}"
             );
         }
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

@@ -322,8 +322,9 @@ impl Global {
         })
     }
 
-    /// Keys of `cloud.conf` as people find them, each as the file calls it that it comes from, after the place of the first
-    /// one that stands somewhere: `cloud.conf:7: [Global] cert-file, [Global] key-file`.
+    /// Keys of `cloud.conf` as people find them, each as the file calls it that it comes from,
+    /// after the place of the first one that stands somewhere:
+    /// `cloud.conf:7: [Global] cert-file, [Global] key-file`.
     pub fn named(&self, keys: &[&str]) -> String {
         let (place, keys) = self.place(keys);
         format!("{place}: {keys}")

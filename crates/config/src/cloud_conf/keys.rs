@@ -209,7 +209,8 @@ impl<'a> Keys<'a> {
                 continue;
             }
             if let Some(above) = &entry.below {
-                let message = "has no value, and no key follows on the next line (it is not shown: it may be the secret)";
+                let message = "has no value, and no key follows on the next line (it is not shown: \
+                              it may be the secret)";
                 let reason =
                     Reason::warning(Code::OptionNotApplicable, message).at(self.name(above));
                 let remedy =

@@ -221,11 +221,13 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
         ),
         (
             "monitor-delay = 0",
-            "monitor-delay: \"0\": Octavia counts in whole seconds, from 1 up; write a time such as 5s",
+            "monitor-delay: \"0\": Octavia counts in whole seconds, from 1 up; write a time such \
+            as 5s",
         ),
         (
             "monitor-timeout = 999ms",
-            "monitor-timeout: \"999ms\": Octavia counts in whole seconds, from 1 up; write a time such as 5s",
+            "monitor-timeout: \"999ms\": Octavia counts in whole seconds, from 1 up; write a time \
+            such as 5s",
         ),
         (
             "enabled = maybe",
@@ -233,13 +235,13 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
         ),
         (
             "max-shared-lb = two",
-            "max-shared-lb: \"two\": not a whole number; write digits, such as 3, or hexadecimal ones, \
-             such as 0x3",
+            "max-shared-lb: \"two\": not a whole number; write digits, such as 3, or hexadecimal \
+            ones, such as 0x3",
         ),
         (
             "monitor-max-retries = -1",
-            "monitor-max-retries: \"-1\": not a whole number from 0 up; write digits, such as 3, or \
-             hexadecimal ones, such as 0x3",
+            "monitor-max-retries: \"-1\": not a whole number from 0 up; write digits, such as 3, \
+            or hexadecimal ones, such as 0x3",
         ),
         (
             "lb-version = v1",
@@ -251,7 +253,8 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
         ),
         (
             "floating-subnet-tags = !",
-            "floating-subnet-tags: \"!\": no tag is named; write tags separated by commas, such as public,ipv4",
+            "floating-subnet-tags: \"!\": no tag is named; write tags separated by commas, such as \
+            public,ipv4",
         ),
         (
             "subnet-id",
@@ -267,15 +270,18 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
     }
     assert_eq!(
         refused("[Global]\nos-endpoint-type = publicURL"),
-        "cloud.conf:2: [Global] os-endpoint-type: \"publicURL\": no such interface; write public, internal or admin"
+        "cloud.conf:2: [Global] os-endpoint-type: \"publicURL\": no such interface; write public, \
+        internal or admin"
     );
     assert_eq!(
         refused("[LoadBalancerClass \"x\"]\n\nfloating-subnet = ~("),
-        "cloud.conf:3: [LoadBalancerClass \"x\"] floating-subnet: \"~(\": not a regular expression: unclosed group"
+        "cloud.conf:3: [LoadBalancerClass \"x\"] floating-subnet: \"~(\": not a regular \
+        expression: unclosed group"
     );
     assert_eq!(
         refused("[Global]\npassword = a\\b"),
-        "cloud.conf:2: password: a backslash outside of quotes; quote the value and write \\\\ for a backslash"
+        "cloud.conf:2: password: a backslash outside of quotes; quote the value and write \\\\ for \
+        a backslash"
     );
     assert!(refused("[Metadata]\nrequest-timeout = 60").contains("write 60s"));
 }
@@ -304,17 +310,21 @@ fn unknown_keys_and_sections_are_told_and_ignored() {
             "[LoadBalancer]\nsubnet-di = x\n[LoadBalancr]\n[Globl \"x\"]\n[Global]\nfrobnicate = 1"
         ),
         [
-            "cloud.conf:3: [LoadBalancr]: no such section; it is ignored; did you mean [LoadBalancer]",
+            "cloud.conf:3: [LoadBalancr]: no such section; it is ignored; did you mean \
+            [LoadBalancer]",
             "cloud.conf:4: [Globl \"x\"]: no such section; it is ignored; did you mean [Global]",
             "cloud.conf:6: [Global] frobnicate: no such key; it is ignored",
-            "cloud.conf:2: [LoadBalancer] subnet-di: no such key; it is ignored; did you mean subnet-id",
+            "cloud.conf:2: [LoadBalancer] subnet-di: no such key; it is ignored; did you mean \
+            subnet-id",
         ]
     );
     assert_eq!(
         warnings("[LoadBalancer \"x\"]\nenabled = 7\n[LoadBalancerClass]\n"),
         [
-            "cloud.conf:1: [LoadBalancer \"x\"]: this section has no name beside it; it is ignored; write [LoadBalancer]",
-            "cloud.conf:3: [LoadBalancerClass]: a class without a name; it is ignored; write [LoadBalancerClass \"name\"]",
+            "cloud.conf:1: [LoadBalancer \"x\"]: this section has no name beside it; it is \
+            ignored; write [LoadBalancer]",
+            "cloud.conf:3: [LoadBalancerClass]: a class without a name; it is ignored; write \
+            [LoadBalancerClass \"name\"]",
         ]
     );
 }
@@ -334,57 +344,60 @@ fn what_is_not_what_it_seems_is_told() {
         ),
         (
             "[LoadBalancer]\nlb-provider = acme",
-            "cloud.conf:2: [LoadBalancer] lb-provider: \"acme\": a driver that nobody has tried; it is taken for one that \
-             can all that amphora can; known are amphora, octavia, ovn, f5 and amphorav2",
+            "cloud.conf:2: [LoadBalancer] lb-provider: \"acme\": a driver that nobody has tried; \
+            it is taken for one that can all that amphora can; known are amphora, octavia, ovn, f5 \
+            and amphorav2",
         ),
         (
             "[LoadBalancer]\nlb-method = LEAST_CONECTIONS",
-            "cloud.conf:2: [LoadBalancer] lb-method: \"LEAST_CONECTIONS\": no such algorithm; ROUND_ROBIN holds instead; \
-             did you mean LEAST_CONNECTIONS",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"LEAST_CONECTIONS\": no such algorithm; \
+            ROUND_ROBIN holds instead; did you mean LEAST_CONNECTIONS",
         ),
         (
             "[LoadBalancer]\nlb-method = source_ip",
-            "cloud.conf:2: [LoadBalancer] lb-method: \"source_ip\": no such algorithm; ROUND_ROBIN holds instead; \
-             did you mean SOURCE_IP",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"source_ip\": no such algorithm; ROUND_ROBIN \
+            holds instead; did you mean SOURCE_IP",
         ),
         (
             "[LoadBalancer]\nlb-method = best",
-            "cloud.conf:2: [LoadBalancer] lb-method: \"best\": no such algorithm; ROUND_ROBIN holds instead; write one \
-             of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"best\": no such algorithm; ROUND_ROBIN \
+            holds instead; write one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT",
         ),
         (
             "[LoadBalancer]\nmonitor-delay = 1m1.9s",
-            "cloud.conf:2: [LoadBalancer] monitor-delay: \"1m1.9s\": Octavia counts in whole seconds; 61s holds \
-             instead; write 61s or 62s",
+            "cloud.conf:2: [LoadBalancer] monitor-delay: \"1m1.9s\": Octavia counts in whole \
+            seconds; 61s holds instead; write 61s or 62s",
         ),
         (
             "[Metadata]\nrequest-timeout = 0s",
-            "cloud.conf:2: [Metadata] request-timeout: \"0s\": no call can be answered in no time; 60s holds instead; \
-             remove it, or write a time such as 120s",
+            "cloud.conf:2: [Metadata] request-timeout: \"0s\": no call can be answered in no time; \
+            60s holds instead; remove it, or write a time such as 120s",
         ),
         (
             "[Global]\nauth-url = x\ntoken =\nabcDEF12",
-            "cloud.conf:4: [Global] token: has no value, and no key follows on the next line (it is not shown: it may \
-             be the secret); write token = value on one line, with quotes around the value",
+            "cloud.conf:4: [Global] token: has no value, and no key follows on the next line (it \
+            is not shown: it may be the secret); write token = value on one line, with quotes \
+            around the value",
         ),
         (
             "[LoadBalancer]\ncontainer-store = vault",
-            "cloud.conf:2: [LoadBalancer] container-store: \"vault\": an unknown store; whether certificates exist is not \
-             checked; write barbican or external",
+            "cloud.conf:2: [LoadBalancer] container-store: \"vault\": an unknown store; whether \
+            certificates exist is not checked; write barbican or external",
         ),
         (
             "[Global]\ntls-insecure = True",
-            "cloud.conf:2: [Global] tls-insecure: \"True\": only the exact text true turns verification off; it stays on; \
-             write true or false",
+            "cloud.conf:2: [Global] tls-insecure: \"True\": only the exact text true turns \
+            verification off; it stays on; write true or false",
         ),
         (
             "[Global]\npassword = abc#def",
-            "cloud.conf:2: [Global] password: ends where a ; or # begins a comment; quote the value if that character \
-             is part of it",
+            "cloud.conf:2: [Global] password: ends where a ; or # begins a comment; quote the \
+            value if that character is part of it",
         ),
         (
             "[Global]\ncloud = mine",
-            "cloud.conf:2: [Global] cloud: \"mine\": has no effect without use-clouds; add use-clouds = true",
+            "cloud.conf:2: [Global] cloud: \"mine\": has no effect without use-clouds; add \
+            use-clouds = true",
         ),
     ] {
         assert_eq!(warnings(text), [expected]);
@@ -393,8 +406,7 @@ fn what_is_not_what_it_seems_is_told() {
 
 #[test]
 fn no_secret_is_shown() {
-    let text = "[Global]\nauth-url=x\npassword=hunter2\ntoken=hunter2\napplication-credential-secret=hunter2\n\
-                trustee-password=hunter2\ntrust-id=t";
+    let text = "[Global]\nauth-url=x\npassword=hunter2\ntoken=hunter2\napplication-credential-secret=hunter2\ntrustee-password=hunter2\ntrust-id=t";
     let conf = conf(text);
     assert!(!format!("{conf:?}").contains("hunter2"));
     assert!(!format!("{:?}", conf.global.auth()).contains("hunter2"));
@@ -429,11 +441,14 @@ fn the_keys_decide_how_to_authenticate() {
         ),
         (
             "username=u; password=p; tenant-name=t; domain-name=D",
-            "Name { name: \"u\", domain: Name(\"D\") } p Project(Name { name: \"t\", domain: Name(\"D\") })",
+            "Name { name: \"u\", domain: Name(\"D\") } p Project(Name { name: \"t\", domain: \
+            Name(\"D\") })",
         ),
         (
-            "username=u; user-domain-id=ud; password=p; tenant-name=t; tenant-domain-name=TD; domain-id=D",
-            "Name { name: \"u\", domain: Id(\"ud\") } p Project(Name { name: \"t\", domain: Name(\"TD\") })",
+            "username=u; user-domain-id=ud; password=p; tenant-name=t; tenant-domain-name=TD; \
+            domain-id=D",
+            "Name { name: \"u\", domain: Id(\"ud\") } p Project(Name { name: \"t\", domain: \
+            Name(\"TD\") })",
         ),
         (
             "user-id=u; password=p; domain-id=d; domain-name=D",
@@ -462,7 +477,8 @@ fn the_keys_decide_how_to_authenticate() {
             "Id(\"a\") s",
         ),
         (
-            "application-credential-name=a; application-credential-secret=s; username=u; domain-id=d",
+            "application-credential-name=a; application-credential-secret=s; username=u; \
+            domain-id=d",
             "Name { name: \"a\", user: Name { name: \"u\", domain: Id(\"d\") } } s",
         ),
     ] {
@@ -479,27 +495,32 @@ fn missing_keys_are_named() {
     for (text, expected) in [
         (
             "",
-            "cloud.conf: [Global] username, [Global] user-id, [Global] password, [Global] application-credential-secret, \
-             [Global] token: nothing to authenticate with; give a user and password, an application credential, or a token",
+            "cloud.conf: [Global] username, [Global] user-id, [Global] password, [Global] \
+            application-credential-secret, [Global] token: nothing to authenticate with; give a \
+            user and password, an application credential, or a token",
         ),
         (
             "password=p",
-            "cloud.conf: [Global] user-id, [Global] username: the user is missing; give one of them",
+            "cloud.conf: [Global] user-id, [Global] username: the user is missing; give one of \
+            them",
         ),
         (
             "username=u; password=p",
-            "cloud.conf:2: [Global] username, [Global] user-domain-id, [Global] user-domain-name, [Global] domain-id, \
-             [Global] domain-name: a user's name is unique only in a domain; give one, or user-id",
+            "cloud.conf:2: [Global] username, [Global] user-domain-id, [Global] user-domain-name, \
+            [Global] domain-id, [Global] domain-name: a user's name is unique only in a domain; \
+            give one, or user-id",
         ),
         (
             "application-credential-secret=s",
-            "cloud.conf:2: [Global] application-credential-secret, [Global] application-credential-id: a secret without \
-             the application credential that it belongs to; give its id",
+            "cloud.conf:2: [Global] application-credential-secret, [Global] \
+            application-credential-id: a secret without the application credential that it belongs \
+            to; give its id",
         ),
         (
             "application-credential-id=a; password=p",
-            "cloud.conf:2: [Global] application-credential-id, [Global] application-credential-name, [Global] \
-             application-credential-secret: an application credential needs its secret",
+            "cloud.conf:2: [Global] application-credential-id, [Global] \
+            application-credential-name, [Global] application-credential-secret: an application \
+            credential needs its secret",
         ),
     ] {
         assert_eq!(auth(text).unwrap_err(), expected, "{text}");
@@ -577,8 +598,8 @@ fn tls_is_verified_unless_switched_off_exactly() {
     }
     assert_eq!(
         tls("key-file=k").unwrap_err().to_string(),
-        "cloud.conf:2: [Global] cert-file, [Global] key-file: a client certificate and its key go together; \
-         give both or none"
+        "cloud.conf:2: [Global] cert-file, [Global] key-file: a client certificate and its key go \
+        together; give both or none"
     );
 }
 
@@ -610,11 +631,13 @@ fn files_are_read_and_filled_from_clouds_yaml() {
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write(
         "cloud.conf",
-        "[Global]\nuse-clouds = true\nregion = Mine\nca-file = x\n[LoadBalancer]\nlb-provider=ovn\n",
+        "[Global]\nuse-clouds = true\nregion = Mine\nca-file = \
+        x\n[LoadBalancer]\nlb-provider=ovn\n",
     );
     write(
         "clouds.yaml",
-        "clouds:\n  a:\n    region_name: Theirs\n    cacert: y\n    key: z\n    auth: {auth_url: http://k/v3, user_id: u, password: p}\n",
+        "clouds:\n  a:\n    region_name: Theirs\n    cacert: y\n    key: z\n    auth: {auth_url: \
+        http://k/v3, user_id: u, password: p}\n",
     );
     let here = Surroundings::new(Some(folder.path().to_owned()), |_| None);
     let conf = read(&folder.path().join("cloud.conf"), &here).unwrap();
@@ -662,7 +685,8 @@ proptest! {
         lines in proptest::collection::vec(
             prop_oneof![
                 "\\[(Global|LoadBalancer|Networking|Metadata|LoadBalancerClass \"[a-z]\")\\]",
-                "(enabled|monitor-delay|max-shared-lb|floating-subnet|password|tls-insecure|public-network-name) ?=? ?.{0,12}",
+                "(enabled|monitor-delay|max-shared-lb|floating-subnet|password|tls-insecure|public-network-name) \
+                ?=? ?.{0,12}",
                 ".{0,20}",
             ],
             0..12,

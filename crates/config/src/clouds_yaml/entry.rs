@@ -187,7 +187,8 @@ impl Credentials {
             }
             _ => {
                 return Err(
-                    "no way that is known here; write v3password, v3applicationcredential or v3token",
+                    "no way that is known here; write v3password, v3applicationcredential or \
+                    v3token",
                 );
             }
         };

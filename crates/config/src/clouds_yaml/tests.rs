@@ -64,8 +64,9 @@ fn the_type_of_authentication_leaves_only_its_own_keys() {
     let robot = global(CLOUDS, None, Some("robot")).unwrap();
     assert_eq!(
         robot.auth().unwrap_err().to_string(),
-        "clouds.yaml: clouds.robot: auth.application_credential_id, auth.application_credential_name, \
-         auth.application_credential_secret: an application credential needs its secret"
+        "clouds.yaml: clouds.robot: auth.application_credential_id, \
+        auth.application_credential_name, auth.application_credential_secret: an application \
+        credential needs its secret"
     );
 }
 
@@ -132,12 +133,13 @@ fn mistakes_are_told_with_file_line_and_key_and_without_secrets() {
     let named = |text: &str| global(text, None, None).unwrap_err();
     assert_eq!(
         named("clouds:\n  a:\n    interface: outer\n"),
-        "clouds.yaml:3: clouds.a.interface: \"outer\": no such interface; write public, internal or admin"
+        "clouds.yaml:3: clouds.a.interface: \"outer\": no such interface; write public, internal \
+        or admin"
     );
     assert_eq!(
         named("clouds:\n  a:\n    auth_type: v3magic\n"),
-        "clouds.yaml:3: clouds.a.auth_type: \"v3magic\": no way that is known here; write v3password, \
-         v3applicationcredential or v3token"
+        "clouds.yaml:3: clouds.a.auth_type: \"v3magic\": no way that is known here; write \
+        v3password, v3applicationcredential or v3token"
     );
     assert!(named("clouds: {a: {auth_type: v2password}}").contains("is gone"));
     for (text, line) in [
@@ -253,8 +255,8 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
     assert_eq!(
         told,
         [format!(
-            "{name} can't be looked into (Not a directory (os error 20)); files there are passed over; let this user \
-             into it, or name the file"
+            "{name} can't be looked into (Not a directory (os error 20)); files there are passed \
+            over; let this user into it, or name the file"
         )]
     );
     let nowhere = Surroundings {
@@ -293,9 +295,17 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
 
 #[test]
 fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
-    let text = "clouds:\n  a:\n    region_name: One\n    auth: {auth_url: http://k, password: hunter1}\n    \
-                region_name: Two\n  a:\n    region_name: Three\n    auth:\n      password: hunter1\n      \
-                password: hunter2\n    region_name: Four\n";
+    let text = "clouds:\n  \
+               a:\n    \
+               region_name: One\n    \
+               auth: {auth_url: http://k, password: hunter1}\n    \
+               region_name: Two\n  \
+               a:\n    \
+               region_name: Three\n    \
+               auth:\n      \
+               password: hunter1\n      \
+               password: hunter2\n    \
+               region_name: Four\n";
     let clouds = parse("clouds.yaml", text).unwrap();
     let global = choose(&clouds, None, None, None).unwrap();
     assert_eq!(global.region.as_deref(), Some("Four"));
@@ -305,8 +315,8 @@ fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
     assert_eq!(
         told,
         [
-            "clouds.yaml:5: region_name: a key is given more than once; the last one counts, here and wherever else it is \
-          so; remove the others"
+            "clouds.yaml:5: region_name: a key is given more than once; the last one counts, here \
+            and wherever else it is so; remove the others"
         ]
     );
     // All else is as wrong as ever.

@@ -43,7 +43,8 @@ impl SyntaxError {
         Self {
             line: self.line,
             what: format!(
-                "has no value, and line {} below it can't be read (it is not shown: it may be the secret)",
+                "has no value, and line {} below it can't be read (it is not shown: it may be the \
+                secret)",
                 self.line
             ),
             remedy: format!("write {key} = value on one line, with quotes around the value"),

@@ -134,7 +134,8 @@ fn mistakes_are_told_with_line_key_and_remedy() {
         ),
         (
             "[s]\n= v",
-            "2: a line can't begin with '='; write [Section], key = value, or a comment after ; or #",
+            "2: a line can't begin with '='; write [Section], key = value, or a comment after ; or \
+            #",
         ),
         (
             "[s]\nk = a\0",
@@ -175,8 +176,9 @@ fn a_secret_on_the_line_below_its_key_is_never_shown() {
             assert_eq!(
                 error,
                 format!(
-                    "{line}: {name}: has no value, and line {line} below it can't be read (it is not shown: it may \
-                     be the secret); write {name} = value on one line, with quotes around the value"
+                    "{line}: {name}: has no value, and line {line} below it can't be read (it is \
+                    not shown: it may be the secret); write {name} = value on one line, with \
+                    quotes around the value"
                 ),
                 "{below:?}"
             );

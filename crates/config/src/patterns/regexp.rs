@@ -1,9 +1,10 @@
-//! Regular expressions in RE2's syntax, as Go programs read them, carried over to the `regex` crate.
+//! Regular expressions in RE2's syntax, as Go programs read them, carried over to the `regex`
+//! crate.
 //!
 //! Both match leftmost-first in linear time, and most of the syntax is the same. What differs is
 //! rewritten: in a character class the crate reads `[`, `&&`, `--` and `~~` as set operations; `{`
-//! without a count is an error there and a letter in RE2; `\w`, `\d` and `\s` mean ASCII in RE2; and
-//! `\Q...\E` quotes.
+//! without a count is an error there and a letter in RE2; `\w`, `\d` and `\s` mean ASCII in RE2;
+//! and `\Q...\E` quotes.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -14,8 +14,8 @@ pub struct TagExpression {
 }
 
 impl TagExpression {
-    /// Reads an expression: an optional `!`, an optional `&`, then tags separated by commas or white
-    /// space.
+    /// Reads an expression: an optional `!`, an optional `&`, then tags separated by commas or
+    /// white space.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let rest = text.trim_start();
         let (negated, rest) = strip(rest, '!');
@@ -43,8 +43,8 @@ impl TagExpression {
     ///
     /// Neutron's `not-tags` leaves out what has **all** of the tags, and `not-tags-any` what has
     /// **any** of them. cloud-provider-openstack has these two the wrong way round, so that `!a,b`
-    /// finds subnets with only one of the tags. For a single tag both ask the same; there its choice
-    /// is kept.
+    /// finds subnets with only one of the tags. For a single tag both ask the same; there its
+    /// choice is kept.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let single = self.tags.len() == 1;
         let key = match (self.negated, self.all) {
@@ -144,7 +144,8 @@ mod tests {
             subnet in proptest::sample::subsequence(vec!["a", "b", "c", "d"], 0..=4),
         ) {
             let expression = TagExpression::parse(&text).unwrap();
-            prop_assert_eq!(expression.matches(&subnet), neutron_keeps(&expression.query(), &subnet));
+            prop_assert_eq!(expression.matches(&subnet), neutron_keeps(&expression.query(),
+                &subnet));
         }
 
         #[test]

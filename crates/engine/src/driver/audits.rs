@@ -1,5 +1,5 @@
-//! Looks at everything that an instance holds. They go on beside the loop, and none waits for another
-//! instance's.
+//! Looks at everything that an instance holds. They go on beside the loop, and none waits for
+//! another instance's.
 
 use std::collections::HashMap;
 use std::time::Duration;

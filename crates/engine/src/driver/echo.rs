@@ -1,6 +1,6 @@
-//! What the source tells back of our own writing is no news: without this a status whose words change with every
-//! attempt (a cloud that counts its requests in its messages) would call for the next attempt itself, past every
-//! pause.
+//! What the source tells back of our own writing is no news: without this a status whose words
+//! change with every attempt (a cloud that counts its requests in its messages) would call for the
+//! next attempt itself, past every pause.
 
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider;
@@ -21,7 +21,8 @@ pub(super) enum Echo {
 }
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// What of our own writing a fact, which has not been taken in yet, may tell back; `None`: it tells more.
+    /// What of our own writing a fact, which has not been taken in yet, may tell back; `None`: it
+    /// tells more.
     pub(super) fn echo_of(&self, fact: &Fact) -> Option<Echo> {
         let Fact::Service(now) = fact else {
             return None;
@@ -33,7 +34,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         difference(&before, now)
     }
 
-    /// A Service has been told of, with nothing new but what may be our own writing. Asks for a pass if it is not.
+    /// A Service has been told of, with nothing new but what may be our own writing. Asks for a
+    /// pass if it is not.
     pub(super) fn hear(&mut self, key: &ServiceKey) {
         if self.queue.is_running(key) {
             self.heard.insert(key.clone());

@@ -315,7 +315,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         gives_back
     }
 
-    /// Puts a Service that was refused what another one holds in line, and takes out one that was not.
+    /// Puts a Service that was refused what another one holds in line, and takes out one that was
+    /// not.
     fn line_up(&mut self, ran: &Running, end: &PassEnd) {
         match (end.outcome, ran.instances.first()) {
             (Outcome::Refused | Outcome::Failed, Some(&instance))

@@ -42,8 +42,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
             _ => {
                 let instances = match wanted {
-                    // Our finalizer was taken off by hand: what is held, and what is published, goes
-                    // nevertheless.
+                    // Our finalizer was taken off by hand: what is held, and what is published,
+                    // goes nevertheless.
                     Belongs::Ours(instance) if self.left_something(&row) => vec![instance],
                     Belongs::SwitchedOff => Vec::new(),
                     _ => self.holders(&row),
@@ -61,8 +61,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// What an instance holds and shall not hold any more goes first: for a Service that is gone, for
-    /// an earlier one of the same name, or for one that is another instance's now.
+    /// What an instance holds and shall not hold any more goes first: for a Service that is gone,
+    /// for an earlier one of the same name, or for one that is another instance's now.
     fn prepare_hand_over(
         &mut self,
         key: &ServiceKey,
@@ -144,8 +144,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// What is kept on a Service for the process that comes next, and what there is to say about what
-    /// an earlier one has left there.
+    /// What is kept on a Service for the process that comes next, and what there is to say about
+    /// what an earlier one has left there.
     fn persisted(
         &self,
         row: &ServiceRow,
@@ -282,9 +282,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.heir(row).into_iter().collect()
     }
 
-    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of clearing away: it
-    /// put its mark on the Service, and its finalizer stays for whoever comes after it. That is who serves Services
-    /// without a class, as it did, and is of OpenStack.
+    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
+    /// clearing away: it put its mark on the Service, and its finalizer stays for whoever comes
+    /// after it. That is who serves Services without a class, as it did, and is of OpenStack.
     fn heir(&self, row: &ServiceRow) -> Option<usize> {
         let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
         if row.wants_load_balancer || !begun {
@@ -361,9 +361,10 @@ pub(super) fn stands(row: &ServiceRow, kind: ConditionType) -> bool {
     })
 }
 
-/// Whether a Service that wants no load balancer (any more) had one of us. After a restart its class
-/// does not tell: the API server clears it with the type. Nor does the finalizer, which is shared by all
-/// who make load balancers. Our conditions do: they are put there with the finalizer, and go after it.
+/// Whether a Service that wants no load balancer (any more) had one of us. After a restart its
+/// class does not tell: the API server clears it with the type. Nor does the finalizer, which is
+/// shared by all who make load balancers. Our conditions do: they are put there with the finalizer,
+/// and go after it.
 fn may_hold(row: &ServiceRow) -> bool {
     !row.wants_load_balancer && !row.status.conditions.is_empty()
 }

@@ -28,8 +28,8 @@ pub(super) struct Tracked {
     pub(super) failures: u32,
     pub(super) last_failure: Option<String>,
     pub(super) telling: Telling,
-    /// The marks as the last pass left them, whether or not the source has told them back: a removal
-    /// needs them, and its Service may be gone by then.
+    /// The marks as the last pass left them, whether or not the source has told them back: a
+    /// removal needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
     /// What its status published when its claim was read from there, or as the last pass left it
     /// that served a version.
@@ -149,8 +149,8 @@ impl Tracked {
         }
     }
 
-    /// Whose status this is, which the source tells instead of another one. `said`: as the last pass
-    /// left it.
+    /// Whose status this is, which the source tells instead of another one. `said`: as the last
+    /// pass left it.
     pub(super) fn judge_told(&self, told: &ServiceStatus, said: Option<&ServiceStatus>) -> Told {
         let written = self.written.as_ref();
         let is_late = written.is_some_and(|written| written.earlier.contains(told));
@@ -200,8 +200,8 @@ impl Written {
     }
 }
 
-/// Whether addresses and conditions are ours. Others may put names beside our addresses; an address that is
-/// not ours may not stand there.
+/// Whether addresses and conditions are ours. Others may put names beside our addresses; an address
+/// that is not ours may not stand there.
 fn says(told: &ServiceStatus, ours: &ServiceStatus) -> bool {
     let is_foreign = |entry: &&IngressAddress| {
         let known = ours.ingress.iter().any(|it| it.hostname == entry.hostname);

@@ -476,7 +476,8 @@ fn a_leader_whose_lease_another_holds_steps_down_at_once() {
     assert_eq!(decided(Some(&held_by("")), Some(4), 5), Decision::StepDown);
 }
 
-/// A replica in an imagined cluster. Times are milliseconds; its own clock runs at a rate of its own.
+/// A replica in an imagined cluster. Times are milliseconds; its own clock runs at a rate of its
+/// own.
 struct Replica {
     name: String,
     /// Its milliseconds per thousand of everybody's.
@@ -586,7 +587,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Whatever the delays, losses and pauses, and although clocks run unevenly, and the record is
-    /// deleted now and then, no two replicas would write at the same moment; and without trouble one of them does.
+    /// deleted now and then, no two replicas would write at the same moment; and without trouble
+    /// one of them does.
     #[test]
     fn never_two_would_write_at_the_same_time(
         rates in proptest::collection::vec(900u64..1100, 2..5),

@@ -1,5 +1,5 @@
-//! Numbers that Octavia takes and others don't: its dialect lets them through, and whoever can't have them is told
-//! here.
+//! Numbers that Octavia takes and others don't: its dialect lets them through, and whoever can't
+//! have them is told here.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -16,7 +16,8 @@ const A_DAY: Duration = Duration::from_hours(24);
 const AN_HOUR: Duration = Duration::from_hours(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A time-out of a listener. Where the default is not to wait, zero means that; else it means never.
+/// A time-out of a listener. Where the default is not to wait, zero means that; else it means
+/// never.
 pub(super) fn timeout(
     scene: &Scene<'_>,
     choice: &Choice<'_, Duration>,

@@ -33,8 +33,8 @@ impl<'a> Findings<'a> {
         self.reasons.extend(reasons);
     }
 
-    /// The reason, about an annotation and what stands there; or about a place in the configuration,
-    /// which is written in brackets.
+    /// The reason, about an annotation and what stands there; or about a place in the
+    /// configuration, which is written in brackets.
     pub(super) fn at(&self, reason: Reason, annotation: &str) -> Reason {
         if in_configuration(annotation) {
             return reason.at(annotation);

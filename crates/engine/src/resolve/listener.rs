@@ -358,7 +358,8 @@ fn proxy_protocol(
         let reason = Reason::error(
             Code::ConflictingOptions,
             format!(
-                "PROXY headers can't go together with {}: requests of many clients share a connection",
+                "PROXY headers can't go together with {}: requests of many clients share a \
+                connection",
                 mode.given.annotation
             ),
         )
@@ -381,7 +382,8 @@ fn timeouts(
          default: Duration,
          field: for<'a> fn(&'a PortOptions) -> &'a Option<Given<Duration>>| {
             match layers.get(findings, field) {
-                // Octavia has all of them on every listener, so that what is said of all holds for all.
+                // Octavia has all of them on every listener, so that what is said of all holds for
+                // all.
                 Some(choice) if possible || (scene.capabilities.openstack && !choice.own()) => {
                     bounds::timeout(scene, &choice, default, findings)
                 }

@@ -141,7 +141,8 @@ fn check(
 }
 
 /// The time-out that was asked for, which must fit into the delay; else that of the configuration,
-/// or the default, cut to fit. Octavia takes any, and has what Services that it serves already were given.
+/// or the default, cut to fit. Octavia takes any, and has what Services that it serves already were
+/// given.
 fn timeout(
     scene: &Scene<'_>,
     layers: Layers<'_>,

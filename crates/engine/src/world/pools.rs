@@ -85,8 +85,8 @@ impl Pools {
         self.on_record = Some(addresses);
     }
 
-    /// Decides which pools are in force; `home` is the instance of those that name none. Returns what
-    /// is wrong with the others.
+    /// Decides which pools are in force; `home` is the instance of those that name none. Returns
+    /// what is wrong with the others.
     ///
     /// Of two with one name the configured one counts. The fallback serves only where no other pool
     /// gives its addresses to everybody, and never while pools may be missing: their Services would

@@ -27,8 +27,8 @@ pub(crate) struct Content {
     pub(crate) objects: Vec<Found>,
     /// Objects that stand in it but can't be used as they are, with the reasons.
     pub(crate) spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Whether something in it could not even be told apart: then nothing that it said before can be
-    /// taken as withdrawn.
+    /// Whether something in it could not even be told apart: then nothing that it said before can
+    /// be taken as withdrawn.
     pub(crate) unclear: bool,
     /// What is wrong with it, in the order of its lines.
     pub(crate) reasons: Vec<Reason>,

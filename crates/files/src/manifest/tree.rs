@@ -1,7 +1,7 @@
 //! A YAML or JSON document as a tree that knows its lines, and how it is built from parser events.
 //!
-//! Aliases share the node that they name, so an alias bomb costs nothing until it is read; and it is
-//! never read, because what all aliases of a document stand for together is limited.
+//! Aliases share the node that they name, so an alias bomb costs nothing until it is read; and it
+//! is never read, because what all aliases of a document stand for together is limited.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -36,7 +36,8 @@ pub(super) enum Value {
     Scalar {
         /// As written, with escapes resolved.
         text: String,
-        /// Neither quoted nor tagged as a text, so that it may mean a number, a truth value, nothing.
+        /// Neither quoted nor tagged as a text, so that it may mean a number, a truth value,
+        /// nothing.
         plain: bool,
     },
     /// A list.

@@ -353,12 +353,10 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
     assert_eq!(sim.content("state.journal").unwrap(), text.as_bytes());
 }
 
-const FORMER_TEXT: &str = "{\"version\":1,\"services\":[\n{\"service\":{\"metadata\":{\"name\":\"web\",\
-    \"namespace\":\"shop\",\"uid\":\"u1\",\"finalizers\":[\"service.kubernetes.io/load-balancer-cleanup\"]},\
-    \"spec\":{\"type\":\"LoadBalancer\",\"ports\":[{\"port\":80}]},\
-    \"status\":{\"loadBalancer\":{\"ingress\":[{\"ip\":\"127.0.0.2\"}]}}}},\n\
-    {\"deleting\":true,\"service\":{\"metadata\":{\"name\":\"old\",\"uid\":\"u2\"},\
-    \"spec\":{\"ports\":[{\"port\":81}]}}}\n]}\n";
+const FORMER_TEXT: &str = "{\"version\":1,\"services\":[\n\
+                          {\"service\":{\"metadata\":{\"name\":\"web\",\"namespace\":\"shop\",\"uid\":\"u1\",\"finalizers\":[\"service.kubernetes.io/load-balancer-cleanup\"]},\"spec\":{\"type\":\"LoadBalancer\",\"ports\":[{\"port\":80}]},\"status\":{\"loadBalancer\":{\"ingress\":[{\"ip\":\"127.0.0.2\"}]}}}},\n\
+                          {\"deleting\":true,\"service\":{\"metadata\":{\"name\":\"old\",\"uid\":\"u2\"},\"spec\":{\"ports\":[{\"port\":81}]}}}\n\
+                          ]}\n";
 
 fn assert_taken_over(remembered: &Remembered, what: &str) {
     let found: Vec<_> = remembered

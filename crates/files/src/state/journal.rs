@@ -8,9 +8,9 @@
 //!  {"commit":1,"sha256":"..."}                 over everything up to here
 //! ```
 //!
-//! What follows the last conclusion was interrupted and is cut off. A batch that is damaged although
-//! others follow it was not interrupted: such a file is refused. Once most of the file is outdated,
-//! it is written anew beside itself and takes its own place.
+//! What follows the last conclusion was interrupted and is cut off. A batch that is damaged
+//! although others follow it was not interrupted: such a file is refused. Once most of the file is
+//! outdated, it is written anew beside itself and takes its own place.
 //!
 //! After a failed write the file is cut back to its last conclusion. After a failed sync nobody can
 //! say what is on the disk and what only seems to be, so the next commit writes everything anew.
@@ -599,8 +599,8 @@ fn conclusion(line: &[u8]) -> Option<Conclusion<'_>> {
         .then(|| serde_json::from_slice(line).ok())?
 }
 
-/// Why the end of a file is not simply a batch that was interrupted: then something that counted may
-/// be lost in it.
+/// Why the end of a file is not simply a batch that was interrupted: then something that counted
+/// may be lost in it.
 fn why_not_interrupted(tail: &[u8], commits: u64) -> Option<&'static str> {
     let mut is_json = true;
     for line in whole_lines(tail) {

@@ -368,8 +368,8 @@ async fn a_service_that_is_not_there_takes_no_report() {
 
 #[test]
 fn a_restart_writes_nothing_of_what_did_not_change() {
-    let text = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: b}\nspec:\n  \
-                type: LoadBalancer\n  ports:\n  - port: 80\n";
+    let text = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: \
+               b}\nspec:\n  type: LoadBalancer\n  ports:\n  - port: 80\n";
     let objects = crate::manifest::read(&"web.yaml".into(), text).objects;
     let Some(crate::manifest::Object::Service(row)) = objects.first().map(|it| &it.object) else {
         panic!("no Service");

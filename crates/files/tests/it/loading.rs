@@ -23,8 +23,11 @@ fn words(facts: &[Fact]) -> Vec<String> {
 #[test]
 fn what_others_depend_on_comes_first() {
     let stage = Stage::new();
-    let slice = "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, \
-                 labels: {kubernetes.io/service-name: web}}\naddressType: IPv4\n";
+    let slice = "---\n\
+                apiVersion: discovery.k8s.io/v1\n\
+                kind: EndpointSlice\n\
+                metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}\n\
+                addressType: IPv4\n";
     stage.put("a.yaml", &(service("web", 80) + slice + &namespace("shop")));
     let loaded = load(&[stage.folder()], false);
     assert_eq!(loaded.reasons, []);

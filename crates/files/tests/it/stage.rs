@@ -38,8 +38,8 @@ pub(crate) struct Running {
 /// A Service with one port.
 pub(crate) fn service(name: &str, port: u32) -> String {
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  type: LoadBalancer\n  \
-         ports:\n  - port: {port}\n"
+        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  type: \
+        LoadBalancer\n  ports:\n  - port: {port}\n"
     )
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn namespace(name: &str) -> String {
 
 pub(crate) fn pool(name: &str, addresses: &str) -> String {
     format!(
-        "---\napiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata:\n  name: {name}\nspec:\n  \
-         addresses: [{addresses}]\n"
+        "---\napiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata:\n  name: \
+        {name}\nspec:\n  addresses: [{addresses}]\n"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Credential commands of kubeconfigs (`users[].user.exec`), run with a limit of time.
 //!
-//! The client library would run them while requests wait, and can't end one that hangs. Nothing that
-//! a command prints is ever shown.
+//! The client library would run them while requests wait, and can't end one that hangs. Nothing
+//! that a command prints is ever shown.
 
 use std::io;
 use std::process::Stdio;

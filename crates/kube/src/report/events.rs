@@ -1,10 +1,10 @@
-//! Events: what happened, for people. Best effort, behind a bounded queue, and never in the way of a
-//! pass.
+//! Events: what happened, for people. Best effort, behind a bounded queue, and never in the way of
+//! a pass.
 //!
 //! What waits for its turn is joined: of one reason at one Service the newest message waits, with a
-//! count. The same thing said again within ten minutes becomes a count on the first event instead of
-//! another one, and so do messages that differ, beyond the tenth of one reason. A Service that says
-//! too much is cut short. Whatever is not sent as an event of its own is counted.
+//! count. The same thing said again within ten minutes becomes a count on the first event instead
+//! of another one, and so do messages that differ, beyond the tenth of one reason. A Service that
+//! says too much is cut short. Whatever is not sent as an event of its own is counted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

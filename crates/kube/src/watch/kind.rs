@@ -107,7 +107,8 @@ impl Kind {
         }
     }
 
-    /// The fact that pools may be missing because of what is told of a part; `None` for other kinds.
+    /// The fact that pools may be missing because of what is told of a part; `None` for other
+    /// kinds.
     pub(crate) fn doubt(&self, part: &Arc<str>, in_doubt: bool) -> Option<Fact> {
         matches!(self, Self::Pools { .. }).then(|| Fact::PoolsInDoubt {
             part: part.clone(),
@@ -447,7 +448,8 @@ mod tests {
                 "loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP",
                     "ports": [{"port": 80, "protocol": "TCP"}]}]},
                 "conditions": [{"type": "landfall.dev/Programmed", "status": "True",
-                    "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                    "reason": "Ready", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
             },
         })
     }
@@ -491,7 +493,8 @@ mod tests {
         /// let go of.
         #[test]
         fn no_service_is_lost_and_each_can_be_let_go_of(
-            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any_value()), 1..6),
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any_value()),
+                1..6),
             leaving: bool,
         ) {
             let mut object = full();

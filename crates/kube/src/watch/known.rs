@@ -1,5 +1,5 @@
-//! What has been told of one kind, so that nothing is told twice and nothing that vanished unseen is
-//! forgotten: pure.
+//! What has been told of one kind, so that nothing is told twice and nothing that vanished unseen
+//! is forgotten: pure.
 
 use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
@@ -323,7 +323,8 @@ mod tests {
                         version += 1;
                         server.insert(name, (version, whats[usize::from(what)]));
                         if watching {
-                            known.apply(object(name, version, whats[usize::from(what)]), |fact| facts.push(fact));
+                            known.apply(object(name, version, whats[usize::from(what)]),
+                                |fact| facts.push(fact));
                         }
                     }
                     2 => {
@@ -354,9 +355,11 @@ mod tests {
                 if watching {
                     good.clear();
                     let rows: BTreeSet<String> = server.iter()
-                        .filter(|(_, (_, what))| *what == "row").map(|(name, _)| (*name).to_owned()).collect();
+                        .filter(|(_, (_, what))| *what == "row").map(|(name,
+                            _)| (*name).to_owned()).collect();
                     let refused: BTreeSet<String> = server.iter()
-                        .filter(|(_, (_, what))| *what == "bad").map(|(name, _)| (*name).to_owned()).collect();
+                        .filter(|(_, (_, what))| *what == "bad").map(|(name,
+                            _)| (*name).to_owned()).collect();
                     prop_assert!(rows.is_subset(&seen));
                     // Beyond them only what could be judged once and can't be now.
                     prop_assert!(seen.difference(&rows).all(|name| refused.contains(name)));

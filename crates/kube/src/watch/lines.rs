@@ -72,7 +72,8 @@ mod tests {
             let mut buffer = Lines::default();
             for pair in cuts.windows(2) {
                 let piece = &whole.as_bytes()[pair[0]..pair[1]];
-                buffer.push(piece, |line| got.push(String::from_utf8(line.to_vec()).unwrap())).unwrap();
+                buffer.push(piece,
+                    |line| got.push(String::from_utf8(line.to_vec()).unwrap())).unwrap();
             }
             let expected: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
             prop_assert_eq!(got, expected);

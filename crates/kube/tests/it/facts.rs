@@ -11,9 +11,14 @@ use crate::support::{
 
 fn slice(namespace: &str, name: &str, address: &str) -> String {
     format!(
-        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{namespace: {namespace}, \
-         name: {name}, labels: {{kubernetes.io/service-name: web}}}}\naddressType: IPv4\n\
-         ports: [{{name: web, port: 8080, protocol: TCP}}]\nendpoints: [{{addresses: [{address}]}}]\n---\n"
+        "apiVersion: discovery.k8s.io/v1\n\
+        kind: EndpointSlice\n\
+        metadata: {{namespace: {namespace}, name: {name}, labels: {{kubernetes.io/service-name: \
+        web}}}}\n\
+        addressType: IPv4\n\
+        ports: [{{name: web, port: 8080, protocol: TCP}}]\n\
+        endpoints: [{{addresses: [{address}]}}]\n\
+        ---\n"
     )
 }
 

@@ -34,8 +34,8 @@ pub(super) async fn run(
     let here = |platform: &Platform| matches!(platform, Platform::Local(_));
     anyhow::ensure!(
         !fleet.sandboxes().iter().any(here),
-        "--apply would begin to serve Services on this machine, too, for which landfall.yaml has an instance; \
-         start landfall controller where it is to run"
+        "--apply would begin to serve Services on this machine, too, for which landfall.yaml has \
+        an instance; start landfall controller where it is to run"
     );
     let identity = identity("landfall-adopt");
     let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
@@ -65,8 +65,8 @@ pub(super) async fn run(
     let done = match elected(&election).await {
         Ok(()) => take_over(args, fleet, connection, &identity, &election, &keys).await,
         Err(error) => Err(error.context(format!(
-            "the Lease {} in {namespace} could not be had; a controller of Landfall that holds it takes over \
-             by itself",
+            "the Lease {} in {namespace} could not be had; a controller of Landfall that holds it \
+            takes over by itself",
             args.lease_name
         ))),
     };
@@ -148,13 +148,15 @@ async fn follow(
     let taken = keys.len() - left.len();
     writeln!(
         out,
-        "{taken} of {} Services are taken over; start landfall controller with the same options now",
+        "{taken} of {} Services are taken over; start landfall controller with the same options \
+        now",
         keys.len()
     )?;
     Ok(left.is_empty())
 }
 
-/// What is not done here or not written there. What an earlier run has written there says nothing of this one.
+/// What is not done here or not written there. What an earlier run has written there says nothing
+/// of this one.
 fn undone<'a>(
     view: &InstanceView,
     keys: &'a [ServiceKey],

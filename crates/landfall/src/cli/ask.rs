@@ -55,9 +55,11 @@ pub struct ExplainArgs {
 /// `landfall plan`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Asks the running instance; where none answers, or with --config, --cloud-config or --pool, it \
-                  plans from nothing.\n\nExamples:\n  \
-                  landfall plan -f web.yaml\n  landfall plan -f examples/ --prune -o json"
+    after_help = "Asks the running instance; where none answers, or with --config, --cloud-config \
+                 or --pool, it plans from nothing.\n\n\
+                 Examples:\n  \
+                 landfall plan -f web.yaml\n  \
+                 landfall plan -f examples/ --prune -o json"
 )]
 pub struct PlanArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated
@@ -87,11 +89,14 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exits 0 when there are no errors, 1 when there are, 2 when the call itself was \
-                  wrong.\n\nExamples:\n  landfall check -f examples/\n  landfall check -f - -o json < web.yaml"
+                 wrong.\n\n\
+                 Examples:\n  \
+                 landfall check -f examples/\n  \
+                 landfall check -f - -o json < web.yaml"
 )]
 pub struct CheckArgs {
-    /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it, with
-    /// a kubeconfig or as a plugin of kubectl: what is in the cluster
+    /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it,
+    /// with a kubeconfig or as a plugin of kubectl: what is in the cluster
     #[arg(short, long = "filename", value_name = "PATH")]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too

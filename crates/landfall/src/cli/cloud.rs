@@ -9,16 +9,20 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
 /// `landfall adopt`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Asks the cluster of the kubeconfig and the cloud of --cloud-config, and changes nothing without \
-                  --apply. Two controllers must never work on the same Services: stop \
-                  cloud-provider-openstack's first, with enabled = false in [LoadBalancer] of its own \
-                  cloud.conf. Whether it still runs can't be seen from here.\n\n--apply starts a \
-                  controller, waits until it has taken over what can be, and stops it; after that, or \
-                  in place of it, start landfall controller with the same options.\n\nExits 0 when every Service can be \
-                  served, 1 when not.\n\nExamples:\n  landfall adopt --cloud-config cloud.conf \
-                  --cluster-name c1\n  landfall adopt --cloud-config cloud.conf --cluster-name c1 -o json \
-                  | jq '.services[] | select(.steps != [])'\n  kubectl get svc,nodes,endpointslices -A -o yaml \
-                  | landfall adopt --cloud-config cloud.conf -f -"
+    after_help = "Asks the cluster of the kubeconfig and the cloud of --cloud-config, and changes \
+                 nothing without --apply. Two controllers must never work on the same Services: \
+                 stop cloud-provider-openstack's first, with enabled = false in [LoadBalancer] of \
+                 its own cloud.conf. Whether it still runs can't be seen from here.\n\n\
+                 --apply starts a controller, waits until it has taken over what can be, and stops \
+                 it; after that, or in place of it, start landfall controller with the same \
+                 options.\n\n\
+                 Exits 0 when every Service can be served, 1 when not.\n\n\
+                 Examples:\n  \
+                 landfall adopt --cloud-config cloud.conf --cluster-name c1\n  \
+                 landfall adopt --cloud-config cloud.conf --cluster-name c1 -o json | jq \
+                 '.services[] | select(.steps != [])'\n  \
+                 kubectl get svc,nodes,endpointslices -A -o yaml | landfall adopt --cloud-config \
+                 cloud.conf -f -"
 )]
 pub struct AdoptArgs {
     /// A manifest file, a folder of them, or - for standard input, in place of a cluster; may be
@@ -57,15 +61,18 @@ pub struct AdoptArgs {
 /// `landfall orphans`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Looks at load balancers, floating IPs and security groups that carry this cluster's id or, \
-                  where they carry none, its name. Services of type LoadBalancer own theirs, and so do those that are \
-                  still being cleared away. Name the cluster as its controller does: two clusters of one name in one \
-                  project can't be told apart by what cloud-provider-openstack made. A floating IP that a \
-                  Service was told to keep looks like any other that nobody uses: read the list before \
-                  you say yes.\n\nExits 0 when there are none or all were deleted, 1 otherwise.\n\n\
-                  Examples:\n  landfall orphans --cloud-config cloud.conf --cluster-name c1\n  \
-                  landfall orphans --cloud-config cloud.conf --cluster-name c1 --delete\n  \
-                  landfall orphans --config landfall.yaml --delete --yes --keep-floating-ips"
+    after_help = "Looks at load balancers, floating IPs and security groups that carry this \
+                 cluster's id or, where they carry none, its name. Services of type LoadBalancer \
+                 own theirs, and so do those that are still being cleared away. Name the cluster \
+                 as its controller does: two clusters of one name in one project can't be told \
+                 apart by what cloud-provider-openstack made. A floating IP that a Service was \
+                 told to keep looks like any other that nobody uses: read the list before you say \
+                 yes.\n\n\
+                 Exits 0 when there are none or all were deleted, 1 otherwise.\n\n\
+                 Examples:\n  \
+                 landfall orphans --cloud-config cloud.conf --cluster-name c1\n  \
+                 landfall orphans --cloud-config cloud.conf --cluster-name c1 --delete\n  \
+                 landfall orphans --config landfall.yaml --delete --yes --keep-floating-ips"
 )]
 pub struct OrphansArgs {
     /// A manifest file, a folder of them, or - for standard input, in place of a cluster; may be

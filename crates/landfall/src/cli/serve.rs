@@ -16,10 +16,10 @@ use super::{AccessLogFormat, DEFAULT_ADMIN, InstancesArgs, LogFormat};
 
 /// `landfall demo`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  landfall demo            serve until Ctrl-C\n  landfall demo --once     \
-                  send requests through every address, print how they spread, and stop"
-)]
+#[command(after_help = "Examples:\n  \
+                 landfall demo            serve until Ctrl-C\n  \
+                 landfall demo --once     send requests through every address, print how they \
+                 spread, and stop")]
 pub struct DemoArgs {
     /// Send requests through every address, print how they spread over the members, and stop;
     /// succeeds only if all were answered and the failing member got none
@@ -35,10 +35,10 @@ pub struct DemoArgs {
 
 /// `landfall up`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  landfall up -f examples/\n  landfall up -f web.yaml -f dns.yaml --pool \
-                  192.0.2.16-192.0.2.31\n  kubectl get svc,endpointslices -o yaml | landfall up -f -"
-)]
+#[command(after_help = "Examples:\n  \
+                 landfall up -f examples/\n  \
+                 landfall up -f web.yaml -f dns.yaml --pool 192.0.2.16-192.0.2.31\n  \
+                 kubectl get svc,endpointslices -o yaml | landfall up -f -")]
 pub struct UpArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated
     #[arg(

@@ -59,21 +59,22 @@ fn api(backends: &Backends) -> String {
         let _ = write!(endpoints, "{address}{rest}");
     }
     format!(
-        "# HTTP read and understood: every request is spread by weight, and members learn the client's\n\
-         # address. The third member steps in only when the first two are down.\n\
-         apiVersion: v1\n\
-         kind: Service\n\
-         metadata:\n  \
-           name: api\n  \
-           namespace: demo\n  \
-           annotations:\n    \
-             landfall.dev/mode: http\n    \
-             landfall.dev/endpoints: {endpoints}\n\
-         spec:\n  \
-           type: LoadBalancer\n  \
-           ports:\n  \
-           - name: http\n    \
-             port: 8080\n"
+        "# HTTP read and understood: every request is spread by weight, and members learn the \
+        client's\n\
+        # address. The third member steps in only when the first two are down.\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata:\n  \
+        name: api\n  \
+        namespace: demo\n  \
+        annotations:\n    \
+        landfall.dev/mode: http\n    \
+        landfall.dev/endpoints: {endpoints}\n\
+        spec:\n  \
+        type: LoadBalancer\n  \
+        ports:\n  \
+        - name: http\n    \
+        port: 8080\n"
     )
 }
 

@@ -19,8 +19,8 @@ const REQUESTS: usize = 40;
 /// The longest that one answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks every listener that has members; fails unless all requests were answered and none of them by
-/// the failing backend.
+/// Asks every listener that has members; fails unless all requests were answered and none of them
+/// by the failing backend.
 pub async fn run(view: &InstanceView, backends: &Backends) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     let mut problems = Vec::new();

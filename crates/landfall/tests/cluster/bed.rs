@@ -115,7 +115,8 @@ impl Bed {
         }
     }
 
-    /// What Landfall said about a Service: reason, type and message, in the order in which it happened.
+    /// What Landfall said about a Service: reason, type and message, in the order in which it
+    /// happened.
     pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
         let list = ["-n", &self.namespace, "events.events.k8s.io"];
         let list = self.kubectl().get(&list).await.unwrap();

@@ -1,4 +1,5 @@
-//! What people ask a cluster themselves, with their own rights, by `landfall` or `kubectl landfall`.
+//! What people ask a cluster themselves, with their own rights, by `landfall` or
+//! `kubectl landfall`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,8 +47,15 @@ spec:
 
 fn service(name: &str, range: &Range, port: u16) -> String {
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
-         {{landfall.dev/endpoints: \"{}\"}}\nspec:\n  type: LoadBalancer\n  ports: [{{port: {port}}}]\n",
+        "---\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata:\n  \
+        name: {name}\n  \
+        annotations: {{landfall.dev/endpoints: \"{}\"}}\n\
+        spec:\n  \
+        type: LoadBalancer\n  \
+        ports: [{{port: {port}}}]\n",
         range.member(1)
     )
 }

@@ -137,9 +137,16 @@ fn slice(service: &str, members: &[&str]) -> String {
         );
     }
     format!(
-        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
-         name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n\
-         ports: [{{name: web, port: 8000}}]\nendpoints:\n{endpoints}"
+        "---\n\
+        apiVersion: discovery.k8s.io/v1\n\
+        kind: EndpointSlice\n\
+        addressType: IPv4\n\
+        metadata:\n  \
+        name: {service}-1\n  \
+        labels: {{kubernetes.io/service-name: {service}}}\n\
+        ports: [{{name: web, port: 8000}}]\n\
+        endpoints:\n\
+        {endpoints}"
     )
 }
 
@@ -224,7 +231,8 @@ async fn as_root_beside_kube_proxy_every_connection_goes_through_the_listener() 
         targets.insert(name, SocketAddr::new(held, 80));
     }
 
-    // What comes later in the same stream of events is in the nodes' rules by now, and so are these.
+    // What comes later in the same stream of events is in the nodes' rules by now, and so are
+    // these.
     bed.apply(&format!("{CONTROL}{}", slice("control", &["10.77.1.2"])))
         .await;
     let mode = format!(

@@ -291,7 +291,8 @@ impl Fading {
         let server = format!("http://{}", listener.local_addr().unwrap());
         let kubeconfig = format!(
             "{{clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}], current-context: x, \
-             contexts: [{{name: x, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: {{}}}}]}}"
+            contexts: [{{name: x, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: \
+            {{}}}}]}}"
         );
         let answered = Arc::new(AtomicBool::new(false));
         let done = answered.clone();

@@ -1,5 +1,5 @@
-//! The real binary against a real API server: kubectl is the only client, and the binary runs as the
-//! identity that `deploy/rbac.yaml` grants, never as the administrator.
+//! The real binary against a real API server: kubectl is the only client, and the binary runs as
+//! the identity that `deploy/rbac.yaml` grants, never as the administrator.
 
 #![expect(
     clippy::unwrap_used,

@@ -9,8 +9,15 @@ use crate::traffic::{Backend, ask};
 
 fn service(name: &str, range: &Range) -> String {
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
-         {{landfall.dev/endpoints: \"{}\"}}\nspec:\n  type: LoadBalancer\n  ports: [{{port: 8080}}]\n",
+        "---\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata:\n  \
+        name: {name}\n  \
+        annotations: {{landfall.dev/endpoints: \"{}\"}}\n\
+        spec:\n  \
+        type: LoadBalancer\n  \
+        ports: [{{port: 8080}}]\n",
         range.member(1)
     )
 }

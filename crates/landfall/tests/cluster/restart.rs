@@ -22,8 +22,8 @@ async fn services(bed: &Bed) -> Vec<Value> {
     list.unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// Waits until traffic flows to all of them; returns them. A replica is ready when it has handled each Service
-/// once, and a listener may still be on its way then.
+/// Waits until traffic flows to all of them; returns them. A replica is ready when it has handled
+/// each Service once, and a listener may still be on its way then.
 async fn programmed(bed: &Bed) -> Vec<Value> {
     let is_programmed =
         |service: &Value| condition(service, "Programmed").is_some_and(|it| it.0 == "True");

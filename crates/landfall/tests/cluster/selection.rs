@@ -12,8 +12,15 @@ use crate::replica::Replica;
 /// A Service of a class, or of none.
 fn service(name: &str, class: Option<&str>, range: &Range) -> String {
     let mut text = format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
-         {{landfall.dev/endpoints: \"{}\"}}\nspec:\n  type: LoadBalancer\n  ports: [{{port: 8080}}]\n",
+        "---\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata:\n  \
+        name: {name}\n  \
+        annotations: {{landfall.dev/endpoints: \"{}\"}}\n\
+        spec:\n  \
+        type: LoadBalancer\n  \
+        ports: [{{port: 8080}}]\n",
         range.member(1)
     );
     if let Some(class) = class {

@@ -1,4 +1,5 @@
-//! `landfall adopt`: what cloud-provider-openstack has made, as the real binary sees it in the simulated cloud.
+//! `landfall adopt`: what cloud-provider-openstack has made, as the real binary sees it in the
+//! simulated cloud.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A Landfall of one's own: the real binary with its folder of manifests, its state directory and its
-//! addresses. It ends with the test, whichever way that ends.
+//! A Landfall of one's own: the real binary with its folder of manifests, its state directory and
+//! its addresses. It ends with the test, whichever way that ends.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! The real binary, driven from outside: processes, signals, manifests on disk, sockets on loopback.
+//! The real binary, driven from outside: processes, signals, manifests on disk, sockets on
+//! loopback.
 
 #![expect(
     clippy::unwrap_used,

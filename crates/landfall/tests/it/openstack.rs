@@ -272,7 +272,8 @@ async fn a_service_comes_back_after_a_restart_without_a_write() {
     assert!(writes.is_empty(), "{writes:?}");
 }
 
-/// A server whose certificate ended long ago: its address and the certificate. It ends with the task.
+/// A server whose certificate ended long ago: its address and the certificate. It ends with the
+/// task.
 async fn expired() -> (SocketAddr, String, JoinSet<()>) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();

@@ -1,4 +1,5 @@
-//! Wishes that can't be had on OpenStack: each is told with the annotation's name, and what works goes on untouched.
+//! Wishes that can't be had on OpenStack: each is told with the annotation's name, and what works
+//! goes on untouched.
 
 use std::time::Instant;
 
@@ -35,7 +36,8 @@ fn web() -> Svc {
     svc("web").tcp(80)
 }
 
-/// What is decided when a load balancer or a floating IP is made: a word about it later would come too late.
+/// What is decided when a load balancer or a floating IP is made: a word about it later would come
+/// too late.
 const WHEN_MADE: [&str; 10] = [
     "floating-network-id",
     "floating-subnet-id",
@@ -71,7 +73,8 @@ fn wrong(key: &str) -> &'static str {
     GARBAGE
 }
 
-/// Whether something is said about the annotation: by its name, or in the cloud's words by the value.
+/// Whether something is said about the annotation: by its name, or in the cloud's words by the
+/// value.
 fn is_told(service: &ServiceView, key: &str) -> bool {
     let field = format!("metadata.annotations[{key}]");
     let (value, name) = (wrong(key), key.rsplit('/').next().unwrap());

@@ -17,7 +17,10 @@ const ADVICE: &[(Code, &str)] = &[
         Code::DuplicateObject,
         "Remove one of the two. The first one counts, in the order of paths, file names and lines.",
     ),
-    (Code::AccessDenied, "Add the named rule to the role of this process."),
+    (
+        Code::AccessDenied,
+        "Add the named rule to the role of this process.",
+    ),
     (
         Code::InvalidAnnotation,
         "Write a value that the option takes: [annotations.md](annotations.md).",
@@ -30,8 +33,14 @@ const ADVICE: &[(Code, &str)] = &[
         Code::DeprecatedAnnotation,
         "Rename the annotation at a convenient time; the old name still works.",
     ),
-    (Code::ConflictingOptions, "Remove one of the two that are named."),
-    (Code::OptionNotApplicable, "Nothing, unless you rely on it: it has no effect here."),
+    (
+        Code::ConflictingOptions,
+        "Remove one of the two that are named.",
+    ),
+    (
+        Code::OptionNotApplicable,
+        "Nothing, unless you rely on it: it has no effect here.",
+    ),
     (
         Code::OptionNotSupported,
         "Remove the option, or use a class whose provider supports it.",
@@ -117,7 +126,10 @@ const ADVICE: &[(Code, &str)] = &[
         Code::InvalidPool,
         "Correct the range that is named. Until then the previous version of the pool is used.",
     ),
-    (Code::NoPools, "Give `--pool`, or an IPAddressPool among the manifests."),
+    (
+        Code::NoPools,
+        "Give `--pool`, or an IPAddressPool among the manifests.",
+    ),
     (
         Code::PoolsInDoubt,
         "Correct the source that `landfall get` and the status page list as a problem: a pool, a \
@@ -191,7 +203,10 @@ const ADVICE: &[(Code, &str)] = &[
         Code::LoadBalancerLost,
         "Wait: it is recreated behind the same floating IP. Find out what deleted it.",
     ),
-    (Code::QuotaExceeded, "Raise the project's quota, or delete what is not needed."),
+    (
+        Code::QuotaExceeded,
+        "Raise the project's quota, or delete what is not needed.",
+    ),
     (
         Code::FloatingIpInUse,
         "Request another address, or detach it from the port that has it.",

@@ -1,4 +1,5 @@
-//! `landfall orphans`: what nobody owns, found and removed by the real binary in the simulated cloud.
+//! `landfall orphans`: what nobody owns, found and removed by the real binary in the simulated
+//! cloud.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +29,8 @@ impl Leak {
             let description = format!(
                 "Security Group for default/{service} Service LoadBalancer in cluster {cluster}"
             );
-            let body = json!({"name": format!("lb-sg-{uid}-default-{service}"), "description": description});
+            let body = json!({"name": format!("lb-sg-{uid}-default-{service}"),
+                "description": description});
             let path = "/v2.0/security-groups";
             scene
                 .cloud

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Four neighbouring /24 of 127.0.0.0/8: one to hand out, one for backends, one for clients, and one
-/// to spare. Their numbers have three digits each, so that tables are equally wide in every run.
+/// Four neighbouring /24 of 127.0.0.0/8: one to hand out, one for backends, one for clients, and
+/// one to spare. Their numbers have three digits each, so that tables are equally wide in every
+/// run.
 #[derive(Debug)]
 pub struct Ranges {
     second: u8,

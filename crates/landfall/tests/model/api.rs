@@ -1,5 +1,5 @@
-//! An API server in memory: Services with their statuses, finalizers and annotations of ours, pools,
-//! and one watch. Writes may be refused, lost after they were done, or take a while.
+//! An API server in memory: Services with their statuses, finalizers and annotations of ours,
+//! pools, and one watch. Writes may be refused, lost after they were done, or take a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

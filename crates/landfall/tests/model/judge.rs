@@ -164,8 +164,8 @@ impl Past {
         self.versions.last()
     }
 
-    /// The version that is served where everything has settled: the newest, or where that is invalid
-    /// the one on record; none where there is none.
+    /// The version that is served where everything has settled: the newest, or where that is
+    /// invalid the one on record; none where there is none.
     fn served(&self, row: &ServiceRow) -> Option<&Version> {
         let newest = self.newest()?;
         if newest.valid {
@@ -237,8 +237,8 @@ impl Judge {
         }
     }
 
-    /// A process begins, and knows what stands in the API server. Whatever another program has taken
-    /// away there, and was not put back yet, is lost.
+    /// A process begins, and knows what stands in the API server. Whatever another program has
+    /// taken away there, and was not put back yet, is lost.
     pub fn begun(&self) {
         let mut notes = self.notes();
         notes.since = Some(Instant::now());

@@ -1,5 +1,5 @@
-//! A simulated OpenStack that the real binary talks to over HTTP, and what cloud-provider-openstack makes in one.
-//! Shared by the test binaries `it` and `cluster`.
+//! A simulated OpenStack that the real binary talks to over HTTP, and what cloud-provider-openstack
+//! makes in one. Shared by the test binaries `it` and `cluster`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -66,7 +66,8 @@ impl Simulated {
         made.unwrap()[kind].clone()
     }
 
-    /// The load balancer of a Service with port 80 as cloud-provider-openstack makes it, with its floating IP.
+    /// The load balancer of a Service with port 80 as cloud-provider-openstack makes it, with its
+    /// floating IP.
     pub fn reference_makes(
         &self,
         cluster: &str,
@@ -104,7 +105,8 @@ impl Simulated {
         port: &Value,
     ) -> Value {
         let description = format!(
-            "Floating IP for Kubernetes external service {namespace}/{service} from cluster {cluster}"
+            "Floating IP for Kubernetes external service {namespace}/{service} from cluster \
+            {cluster}"
         );
         let body = json!({"floating_network_id": self.sim.external_network(), "port_id": port,
             "description": description});

@@ -446,8 +446,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever Services come, change and go, a carried-out plan leaves nothing to do, and no port of
-    /// an address is two Services' at once.
+    /// Whatever Services come, change and go, a carried-out plan leaves nothing to do, and no port
+    /// of an address is two Services' at once.
     #[test]
     fn plans_settle_and_nobody_shares_a_listener(
         acts in prop::collection::vec((0..6u8, 0..4u16, 0..4u8, any::<bool>()), 1..40)

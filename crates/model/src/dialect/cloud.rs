@@ -43,7 +43,8 @@ cloud_options! {
     member_subnet: String,
     /// The certificate in Barbican. An empty text chooses none, whatever the configuration says.
     tls_container: String,
-    /// The flavor of the load balancer. An empty text chooses none, whatever the configuration says.
+    /// The flavor of the load balancer. An empty text chooses none, whatever the configuration
+    /// says.
     flavor: String,
     /// The zone of the load balancer. An empty text chooses none, whatever the configuration says.
     availability_zone: String,
@@ -53,7 +54,8 @@ cloud_options! {
     ingress_hostname: bool,
     /// Which load balancer to use.
     load_balancer: String,
-    /// What a controller has noted of the load balancer that serves the Service: its address; or the name in the status.
+    /// What a controller has noted of the load balancer that serves the Service: its address; or
+    /// the name in the status.
     published: String,
     /// Further tags of the load balancer.
     load_balancer_tags: Vec<String>,

@@ -52,8 +52,8 @@ pub(super) static DIALECT: Dialect = Dialect {
                     put(&mut service.cloud.internal, text, internal)
                 },
                 severity: Severity::Info,
-                why: "it keeps an Octavia load balancer without floating IP; there are none here, and \
-                      an address is as reachable as the pool it comes from",
+                why: "it keeps an Octavia load balancer without floating IP; there are none here, \
+                     and an address is as reachable as the pool it comes from",
             },
         },
     ],

@@ -97,7 +97,8 @@ const ROWS: &[OptionRow] = &[
         name: "address-pool",
         takes: "the name of an address pool",
         default: "every pool that serves the Service, by priority",
-        summary: "Take the address from this pool and from no other, even if the pool is not handed out automatically.",
+        summary: "Take the address from this pool and from no other, even if the pool is not \
+                 handed out automatically.",
         example: "public",
         effect: service!("address-pool", address_pool, value::some_text),
     },
@@ -105,9 +106,10 @@ const ROWS: &[OptionRow] = &[
         name: "sharing-key",
         takes: "any text",
         default: "the address is not shared",
-        summary: "Services of one namespace with the same text may hold one address, as long as their ports differ \
-                  and, with `externalTrafficPolicy: Local`, their selectors are equal. Services of several \
-                  namespaces may where the address pool says `shareAcrossNamespaces`.",
+        summary: "Services of one namespace with the same text may hold one address, as long as \
+                 their ports differ and, with `externalTrafficPolicy: Local`, their selectors are \
+                 equal. Services of several namespaces may where the address pool says \
+                 `shareAcrossNamespaces`.",
         example: "office",
         effect: service!("sharing-key", sharing_key, value::some_text),
     },
@@ -121,11 +123,11 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "endpoints",
-        takes: "`HOST:PORT[ weight=N][ backup]`, with commas between them; the host is an IP address (IPv6 in \
-                brackets) or `localhost`, which is 127.0.0.1",
+        takes: "`HOST:PORT[ weight=N][ backup]`, with commas between them; the host is an IP \
+               address (IPv6 in brackets) or `localhost`, which is 127.0.0.1",
         default: "the Service's EndpointSlices",
-        summary: "Members, named outright. Names are not looked up. In a cluster only addresses that the operator \
-                  lists in `members.annotations` of landfall.yaml.",
+        summary: "Members, named outright. Names are not looked up. In a cluster only addresses \
+                 that the operator lists in `members.annotations` of landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
         effect: port!("endpoints", endpoints, value::endpoints),
     },
@@ -133,8 +135,9 @@ const ROWS: &[OptionRow] = &[
         name: "algorithm",
         takes: "`ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`",
         default: "`ROUND_ROBIN`",
-        summary: "How a member is chosen for a new connection: in turn by weight; the fewest open connections for \
-                  its weight; by a hash of the client's address; by a hash of the client's address and port.",
+        summary: "How a member is chosen for a new connection: in turn by weight; the fewest open \
+                 connections for its weight; by a hash of the client's address; by a hash of the \
+                 client's address and port.",
         example: "LEAST_CONNECTIONS",
         effect: port!("algorithm", algorithm, |text| value::word(
             text,
@@ -145,9 +148,10 @@ const ROWS: &[OptionRow] = &[
         name: "mode",
         takes: "`stream`, `tls`, `http` or `https`",
         default: "`stream`",
-        summary: "`stream` passes bytes and datagrams unread. `tls` ends TLS and passes the plain bytes. `http` reads \
-                  HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads requests. UDP ports are always `stream`. On \
-                  OpenStack `stream` keeps a port from ending TLS with a certificate that is for all ports.",
+        summary: "`stream` passes bytes and datagrams unread. `tls` ends TLS and passes the plain \
+                 bytes. `http` reads HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads \
+                 requests. UDP ports are always `stream`. On OpenStack `stream` keeps a port from \
+                 ending TLS with a certificate that is for all ports.",
         example: "stream",
         effect: port!("mode", mode, |text| value::word(
             text,
@@ -161,9 +165,11 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "tls-secret",
-        takes: "names of Secrets of type `kubernetes.io/tls` in the Service's namespace, with commas between them",
+        takes: "names of Secrets of type `kubernetes.io/tls` in the Service's namespace, with \
+               commas between them",
         default: "none; needed in mode `tls` and `https`",
-        summary: "The certificates. Clients get the one that fits the name they ask for (SNI), else the first.",
+        summary: "The certificates. Clients get the one that fits the name they ask for (SNI), \
+                 else the first.",
         example: "web-tls,wildcard-tls",
         effect: port!("tls-secret", tls_secrets, value::secret_names),
     },
@@ -171,8 +177,8 @@ const ROWS: &[OptionRow] = &[
         name: "forwarded-headers",
         takes: "some of `for`, `proto`, `port` with commas between them, or `none`",
         default: "`for,proto,port`",
-        summary: "In mode `http` and `https`: which of `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Port` \
-                  are added to requests.",
+        summary: "In mode `http` and `https`: which of `X-Forwarded-For`, `X-Forwarded-Proto` and \
+                 `X-Forwarded-Port` are added to requests.",
         example: "for,proto",
         effect: port!(
             "forwarded-headers",
@@ -215,8 +221,9 @@ const ROWS: &[OptionRow] = &[
         name: "proxy-protocol",
         takes: "`v1`, `v2` or `off`",
         default: "`off`",
-        summary: "Write a PROXY protocol header with the client's address ahead of each connection toward a member. Not \
-                  in mode `http` and `https`. On a UDP port only `v2`, and only when it is written for that port itself.",
+        summary: "Write a PROXY protocol header with the client's address ahead of each connection \
+                 toward a member. Not in mode `http` and `https`. On a UDP port only `v2`, and \
+                 only when it is written for that port itself.",
         example: "v2",
         effect: port!("proxy-protocol", proxy_protocol, |text| value::word(
             text,
@@ -231,8 +238,8 @@ const ROWS: &[OptionRow] = &[
         name: "accept-proxy-protocol-from",
         takes: "prefixes in CIDR notation with commas between them",
         default: "nobody",
-        summary: "Connections from these peers must begin with a PROXY protocol header, and the client's address is \
-                  taken from it. TCP only.",
+        summary: "Connections from these peers must begin with a PROXY protocol header, and the \
+                 client's address is taken from it. TCP only.",
         example: "10.0.0.0/8,fd00::/8",
         effect: port!(
             "accept-proxy-protocol-from",
@@ -256,7 +263,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-client-data",
         takes: "a time from `1ms` to `24h`",
         default: "`50s`",
-        summary: "No byte from the client for this long ends the connection (UDP: forgets the flow).",
+        summary: "No byte from the client for this long ends the connection (UDP: forgets the \
+                 flow).",
         example: "5m",
         effect: port!("timeout-client-data", timeout_client_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
@@ -286,7 +294,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-tcp-inspect",
         takes: "a time from `0s` to `24h`",
         default: "`0s`: do not wait",
-        summary: "How long to wait for the client's first bytes before a member is chosen. TCP only.",
+        summary: "How long to wait for the client's first bytes before a member is chosen. TCP \
+                 only.",
         example: "2s",
         effect: port!("timeout-tcp-inspect", timeout_tcp_inspect, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
@@ -306,8 +315,8 @@ const ROWS: &[OptionRow] = &[
         name: "source-ranges",
         takes: "prefixes in CIDR notation with commas between them",
         default: "everybody",
-        summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over what this says for the whole \
-                  Service; what it says for one port wins over both.",
+        summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over what this \
+                 says for the whole Service; what it says for one port wins over both.",
         example: "192.0.2.0/24,2001:db8::/32",
         effect: port!("source-ranges", source_ranges, value::cidrs),
     },
@@ -358,7 +367,8 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-codes",
-        takes: "status codes and ranges of them with commas between them; on OpenStack one range, or at most 16 codes",
+        takes: "status codes and ranges of them with commas between them; on OpenStack one range, \
+               or at most 16 codes",
         default: "`200`",
         summary: "Which answers to an `http` check are good.",
         example: "200,204,300-302",
@@ -375,8 +385,8 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-delay",
         takes: "a time from `100ms` to `1h`",
         default: "`5s`",
-        summary: "From the start of one check to the start of the next. On OpenStack parts of a second are rounded up, and \
-                  UDP ports are checked every `3s` at most.",
+        summary: "From the start of one check to the start of the next. On OpenStack parts of a \
+                 second are rounded up, and UDP ports are checked every `3s` at most.",
         example: "10s",
         effect: port!("monitor-delay", monitor_delay, |text| {
             value::duration(text, SHORTEST_DELAY..=AN_HOUR)
@@ -384,8 +394,8 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-timeout",
-        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length); more than `60s` is \
-                taken as `60s`",
+        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length); more \
+               than `60s` is taken as `60s`",
         default: "`3s`, or the delay where that is shorter (on OpenStack: as configured)",
         summary: "A check that takes longer has failed.",
         example: "2s",
@@ -429,12 +439,14 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "member-weights",
-        takes: "`ADDRESS=N` or `POD-NAME=N` (on OpenStack `NODE-NAME=N`) with commas between them, N from 0 to 256",
+        takes: "`ADDRESS=N` or `POD-NAME=N` (on OpenStack `NODE-NAME=N`) with commas between them, \
+               N from 0 to 256",
         default: "1 for each",
-        summary: "The share of new connections that a member gets, relative to the others. 0: finishes what it has and \
-                  gets nothing new. A `weight=N` in `landfall.dev/endpoints` wins over this. On OpenStack members are nodes, \
-                  and the provider `ovn` has no weights; when this is taken away, members keep the weights that they have \
-                  in Octavia.",
+        summary: "The share of new connections that a member gets, relative to the others. 0: \
+                 finishes what it has and gets nothing new. A `weight=N` in \
+                 `landfall.dev/endpoints` wins over this. On OpenStack members are nodes, and the \
+                 provider `ovn` has no weights; when this is taken away, members keep the weights \
+                 that they have in Octavia.",
         example: "web-0=3,10.0.0.2=1",
         effect: port!("member-weights", member_weights, value::weights),
     },
@@ -442,8 +454,9 @@ const ROWS: &[OptionRow] = &[
         name: "backup-members",
         takes: "addresses and names of pods (on OpenStack: of nodes) with commas between them",
         default: "none",
-        summary: "Members that serve only while no other one can. On OpenStack members are nodes, and the provider `ovn` has \
-                  no backups; when this is taken away, members stay what they are in Octavia.",
+        summary: "Members that serve only while no other one can. On OpenStack members are nodes, \
+                 and the provider `ovn` has no backups; when this is taken away, members stay what \
+                 they are in Octavia.",
         example: "web-2,10.0.0.3",
         effect: port!("backup-members", backup_members, value::members),
     },

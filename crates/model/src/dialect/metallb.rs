@@ -6,7 +6,8 @@ use super::value;
 use super::{Dialect, Effect, OptionRow, Outcome};
 use crate::reason::Severity;
 
-const NOT_ON_OPENSTACK: &str = "addresses come from the networks of the cloud, and cloud-provider-openstack does not read it either";
+const NOT_ON_OPENSTACK: &str = "addresses come from the networks of the cloud, and \
+                               cloud-provider-openstack does not read it either";
 
 /// MetalLB's annotations.
 pub(super) static DIALECT: Dialect = Dialect {
@@ -32,8 +33,8 @@ cloud-provider-openstack passes over them.",
             example: "public",
             effect: Effect::NotApplicable {
                 severity: Severity::Info,
-                why: "MetalLB's controller writes it to say where the address came from; it asks for \
-                      nothing",
+                why: "MetalLB's controller writes it to say where the address came from; it asks \
+                     for nothing",
             },
         },
     ],
@@ -48,7 +49,8 @@ pub(super) static DEPRECATED: Dialect = Dialect {
     empty_is_absent: true,
     successor: Some("metallb.io/"),
     not_on_openstack: Some(NOT_ON_OPENSTACK),
-    about: "The same under their old name, with a warning. Where both names are used, the new one wins.",
+    about: "The same under their old name, with a warning. Where both names are used, the new one \
+           wins.",
     rows: &[ADDRESS_POOL, LOAD_BALANCER_IPS, ALLOW_SHARED_IP],
 };
 

@@ -66,7 +66,8 @@ const ROWS: &[OptionRow] = &[
         name: "proxy-protocol",
         takes: "`true`, `v1` or `v2`; anything else is off",
         default: "off",
-        summary: "As `landfall.dev/proxy-protocol`; `true` is `v1`. Not together with `x-forwarded-for`.",
+        summary: "As `landfall.dev/proxy-protocol`; `true` is `v1`. Not together with \
+                 `x-forwarded-for`.",
         example: "v2",
         effect: Effect::Port {
             option: "proxy-protocol",
@@ -77,7 +78,8 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-for",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-For` is added. Not together with `proxy-protocol`.",
+        summary: "`true`: mode `http`, and `X-Forwarded-For` is added. Not together with \
+                 `proxy-protocol`.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -88,8 +90,9 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-proto",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack it is not taken away with this, since \
-                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack it is not \
+                 taken away with this, since people set it by hand, too: \
+                 `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -100,8 +103,9 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-port",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack it is not taken away with this, since \
-                  people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack it is not \
+                 taken away with this, since people set it by hand, too: \
+                 `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -129,7 +133,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-client-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
+        summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia as it is, and a day \
+                 elsewhere.",
         example: "300000",
         effect: Effect::Port {
             option: "timeout-client-data",
@@ -140,7 +145,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-connect",
         takes: TIMEOUT,
         default: "5000",
-        summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia as it is, and a day elsewhere.",
+        summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia as it is, and a \
+                 day elsewhere.",
         example: "500",
         effect: Effect::Port {
             option: "timeout-member-connect",
@@ -157,7 +163,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
+        summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia as it is, and a day \
+                 elsewhere.",
         example: "90000",
         effect: Effect::Port {
             option: "timeout-member-data",
@@ -347,7 +354,8 @@ const ROWS: &[OptionRow] = &[
         "The port that has the address.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
-        "it names a port in Neutron; there is none here, and landfall.dev/addresses asks for an address",
+        "it names a port in Neutron; there is none here, and landfall.dev/addresses asks for an \
+        address",
         |service, text| options::some(&mut service.cloud.port, text),
     ),
     cloud(

@@ -44,8 +44,8 @@ pub fn read(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Re
     read_some(annotations, ports, |_| None)
 }
 
-/// The same for OpenStack: what another controller's users left on a Service must not keep it from being served
-/// as cloud-provider-openstack serves it.
+/// The same for OpenStack: what another controller's users left on a Service must not keep it from
+/// being served as cloud-provider-openstack serves it.
 pub fn read_on_openstack(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
     read_some(annotations, ports, |dialect| dialect.not_on_openstack)
 }

@@ -47,8 +47,8 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
     if text.len() > LONGEST || others + text.len() > IN_ALL {
         let message = format!(
-            "the last valid version takes {} KiB, which is too much to be kept with the Service: it is \
-             served only as long as this process runs",
+            "the last valid version takes {} KiB, which is too much to be kept with the Service: \
+            it is served only as long as this process runs",
             text.len() / 1024
         );
         let reason = Reason::warning(Code::ServingPreviousVersion, message);

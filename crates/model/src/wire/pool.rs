@@ -1,5 +1,5 @@
-//! `metallb.io/v1beta1` `IPAddressPool`: its shape and its row. Ranges and selectors are judged by the
-//! allocator, which alone knows how they fit together.
+//! `metallb.io/v1beta1` `IPAddressPool`: its shape and its row. Ranges and selectors are judged by
+//! the allocator, which alone knows how they fit together.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Writes to Neutron: floating IPs, security groups and ports. What is answered is put into the lists.
+//! Writes to Neutron: floating IPs, security groups and ports. What is answered is put into the
+//! lists.
 
 use landfall_model::provider::Applied;
 use serde_json::{Value, json};
@@ -54,7 +55,8 @@ impl OpenStack {
                     && !error.may_be_done()
                     && let Err(error) = self.lead(before, &here).await
                 {
-                    tracing::warn!(floating_ip = %before, %error, "what served before could not be attached again");
+                    tracing::warn!(floating_ip = %before, %error,
+                        "what served before could not be attached again");
                 }
                 led
             }
@@ -171,7 +173,8 @@ impl OpenStack {
         }
     }
 
-    /// The first request that succeeds counts. One that may have succeeded is not followed by another.
+    /// The first request that succeeds counts. One that may have succeeded is not followed by
+    /// another.
     async fn create_floating_ip(&self, bodies: &[Value]) -> Result<FloatingIp, ApiError> {
         let mut last = None;
         for body in bodies {

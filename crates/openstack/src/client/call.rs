@@ -1,5 +1,6 @@
-//! A call of a service: its address from the catalog, the token, a second try after a refused token, and the shapes that
-//! all services share: one object in an envelope, a list in pages, nothing.
+//! A call of a service: its address from the catalog, the token, a second try after a refused
+//! token, and the shapes that all services share: one object in an envelope, a list in pages,
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -284,9 +285,10 @@ fn taken_out<T: DeserializeOwned>(
         .map_err(|why| unreadable(answer, name, format!("{envelope}: {why}")))
 }
 
-/// The next page: what the link asks for, at the address that we know. Behind a proxy, services write links with a scheme,
-/// a host and a port of their own, which are not looked at: another host must not get the token. Octavia's links forget
-/// the filters of the list (its pagination repeats `limit`, `sort` and `marker` only), so that they are put in again.
+/// The next page: what the link asks for, at the address that we know. Behind a proxy, services
+/// write links with a scheme, a host and a port of their own, which are not looked at: another host
+/// must not get the token. Octavia's links forget the filters of the list (its pagination repeats
+/// `limit`, `sort` and `marker` only), so that they are put in again.
 fn next_page(links: Option<&Value>, page: &Url, query: Query<'_>) -> Result<Option<Url>, String> {
     let links = links.and_then(Value::as_array);
     let mut links = links.into_iter().flatten();

@@ -44,7 +44,8 @@ pub enum ErrorKind {
     NoAddresses,
     /// The body is larger than the service reads: split it, if that can be.
     TooLarge,
-    /// The body was larger than the service reads, and is half as large at most when it is planned anew.
+    /// The body was larger than the service reads, and is half as large at most when it is planned
+    /// anew.
     Halved,
     /// The service doesn't accept what it says.
     Invalid,
@@ -120,7 +121,8 @@ impl ErrorKind {
             403 | 409 | 413 if quota => Self::Quota,
             400 | 403 | 409 if no_addresses => Self::NoAddresses,
             403 => Self::Forbidden,
-            // A 404 in words that are not of these services is some proxy's, about some other thing.
+            // A 404 in words that are not of these services is some proxy's, about some other
+            // thing.
             404 | 410 if words.own => Self::NotFound,
             409 if text.contains("is immutable") || text.contains("Invalid state ") => Self::Busy,
             409 => Self::Conflict,
@@ -221,7 +223,8 @@ impl ApiError {
 }
 
 impl ApiError {
-    /// What was asked and what was answered: the same words each time it is, unlike the text with the request's id.
+    /// What was asked and what was answered: the same words each time it is, unlike the text with
+    /// the request's id.
     pub fn in_words(&self) -> String {
         let status = self.status.map(|status| format!("{status} "));
         let status = status.unwrap_or_default();
@@ -272,8 +275,9 @@ struct Words {
 // === impl Words ===
 
 impl Words {
-    /// Octavia: `faultstring`; Neutron: `NeutronError.message`; Keystone: `error.message`; Barbican: `description`; older
-    /// services and proxies: an object with `message` under any one name.
+    /// Octavia: `faultstring`; Neutron: `NeutronError.message`; Keystone: `error.message`;
+    /// Barbican: `description`; older services and proxies: an object with `message` under any one
+    /// name.
     fn read(body: &[u8]) -> Self {
         let Ok(Value::Object(body)) = serde_json::from_slice(body) else {
             return Self {

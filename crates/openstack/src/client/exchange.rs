@@ -1,4 +1,5 @@
-//! One request and its answer: the gate, the time-out, the trace, the count, and errors in the server's words.
+//! One request and its answer: the gate, the time-out, the trace, the count, and errors in the
+//! server's words.
 
 use std::time::Duration;
 

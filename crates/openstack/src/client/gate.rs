@@ -1,4 +1,5 @@
-//! The gate that every request passes: so many at once, and none while the cloud has asked for quiet.
+//! The gate that every request passes: so many at once, and none while the cloud has asked for
+//! quiet.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

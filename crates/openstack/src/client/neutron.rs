@@ -1,5 +1,5 @@
-//! Neutron, API v2.0: networks, ports, floating IPs, security groups. Bodies are the inner objects; the envelope is put
-//! around here.
+//! Neutron, API v2.0: networks, ports, floating IPs, security groups. Bodies are the inner objects;
+//! the envelope is put around here.
 
 use http::Method;
 use serde::de::DeserializeOwned;
@@ -125,8 +125,8 @@ impl Cloud {
             .await
     }
 
-    /// Makes a security group, which begins with two rules that let all out. Tags aren't accepted here:
-    /// [`Cloud::put_tags`] after.
+    /// Makes a security group, which begins with two rules that let all out. Tags aren't accepted
+    /// here: [`Cloud::put_tags`] after.
     pub async fn create_security_group(&self, body: &Value) -> Result<SecurityGroup, ApiError> {
         let change = Change::new(Method::POST, Some(json!({ "security_group": body })));
         let at = neutron("security_group", &["security-groups"]);

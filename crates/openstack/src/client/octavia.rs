@@ -1,4 +1,5 @@
-//! Octavia, API v2: load balancers and what belongs to them. Bodies are the inner objects; the envelope is put around here.
+//! Octavia, API v2: load balancers and what belongs to them. Bodies are the inner objects; the
+//! envelope is put around here.
 
 use http::Method;
 use serde::Deserialize;
@@ -93,14 +94,16 @@ impl Cloud {
             .await
     }
 
-    /// Deletes a load balancer; `cascade`: with all that belongs to it, without which it is `Invalid` while it has any.
+    /// Deletes a load balancer; `cascade`: with all that belongs to it, without which it is
+    /// `Invalid` while it has any.
     pub async fn delete_load_balancer(&self, id: &Id, cascade: bool) -> Result<(), ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str()];
         let query: &[(&str, &str)] = if cascade { &[("cascade", "true")] } else { &[] };
         self.gone(octavia("loadbalancer", &path).query(query)).await
     }
 
-    /// Has the provider build the load balancer anew behind its VIP. Mostly only administrators may.
+    /// Has the provider build the load balancer anew behind its VIP. Mostly only administrators
+    /// may.
     pub async fn failover(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str(), "failover"];
         let change = Change::new(Method::PUT, None);
@@ -175,7 +178,8 @@ impl Cloud {
         self.list(octavia("member", &path), MEMBERS).await
     }
 
-    /// Gives a pool these members in one call. `additive` (API 2.11) leaves the others; without it they are removed.
+    /// Gives a pool these members in one call. `additive` (API 2.11) leaves the others; without it
+    /// they are removed.
     pub async fn set_members(
         &self,
         pool: &Id,

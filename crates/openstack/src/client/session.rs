@@ -1,7 +1,8 @@
-//! The token in use: got once for all who need it, renewed before its time is over, and anew when it is refused.
+//! The token in use: got once for all who need it, renewed before its time is over, and anew when
+//! it is refused.
 //!
-//! While it is renewed early, the others go on with the old one; and so does everybody, as long as it lives, where Keystone
-//! can't be reached.
+//! While it is renewed early, the others go on with the old one; and so does everybody, as long as
+//! it lives, where Keystone can't be reached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Lock, PoisonError};

@@ -1,4 +1,5 @@
-//! How a request gets to the cloud and its answer back: over the network, or to a function in this process.
+//! How a request gets to the cloud and its answer back: over the network, or to a function in this
+//! process.
 
 use std::error::Error as _;
 use std::fmt;
@@ -58,8 +59,8 @@ const LONGEST_ANSWER: usize = 64 << 20;
 // === impl Transport ===
 
 impl Transport {
-    /// Over the network, through the proxies that the environment names. Redirects aren't followed: a token must not go
-    /// where the catalog did not say.
+    /// Over the network, through the proxies that the environment names. Redirects aren't followed:
+    /// a token must not go where the catalog did not say.
     pub fn network(config: &CloudConfig) -> Result<Self, TransportError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Fails only when another thread was faster, with the same one.

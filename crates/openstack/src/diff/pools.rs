@@ -39,8 +39,8 @@ impl Diff<'_> {
         );
     }
 
-    /// A pool can't change its protocol. The next one is made and filled beside it, so that the listener
-    /// serves all the time.
+    /// A pool can't change its protocol. The next one is made and filled beside it, so that the
+    /// listener serves all the time.
     pub(super) fn swap(
         &self,
         listener: &Listener,

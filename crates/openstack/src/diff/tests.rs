@@ -1,4 +1,5 @@
-//! Whatever is there and whatever is wanted: step by step the graph becomes what is wanted, and stays so.
+//! Whatever is there and whatever is wanted: step by step the graph becomes what is wanted, and
+//! stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -519,8 +520,8 @@ proptest! {
         cloud.become_as(&third, 27);
     }
 
-    /// Before 2.11 a batch says all that shall be in a pool. One that is too large for a request is filled
-    /// otherwise, and nobody who is as wanted goes meanwhile.
+    /// Before 2.11 a batch says all that shall be in a pool. One that is too large for a request is
+    /// filled otherwise, and nobody who is as wanted goes meanwhile.
     #[test]
     fn a_pool_too_large_for_a_request_is_filled_and_loses_nobody(
         wishes in vec(wanted(), 1..4),

@@ -1,8 +1,9 @@
-//! Members of a pool that is too large for one request, where Octavia can't add to those that are there (before
-//! version 2.11 of its API): a batch says all that shall be in the pool then, and what it leaves out goes.
+//! Members of a pool that is too large for one request, where Octavia can't add to those that are
+//! there (before version 2.11 of its API): a batch says all that shall be in the pool then, and
+//! what it leaves out goes.
 //!
-//! As many as one request carries are set by a batch, as long as it says all that are there and stay. The others
-//! come one by one.
+//! As many as one request carries are set by a batch, as long as it says all that are there and
+//! stay. The others come one by one.
 
 use std::net::IpAddr;
 
@@ -17,7 +18,8 @@ use crate::objects::{Id, Member};
 use crate::step::Step;
 use crate::wanted::{WantedMember, WantedPool};
 
-/// Appends what brings the pool nearer to these members. Nobody who serves and stays is taken out meanwhile.
+/// Appends what brings the pool nearer to these members. Nobody who serves and stays is taken out
+/// meanwhile.
 pub(super) fn plan(
     diff: &Diff<'_>,
     pool: &Id,

@@ -1,5 +1,5 @@
-//! Nodes whose NodePorts a security group keeps closed to strangers: the only members of a listener with source
-//! ranges, where the load balancer itself does not filter.
+//! Nodes whose NodePorts a security group keeps closed to strangers: the only members of a listener
+//! with source ranges, where the load balancer itself does not filter.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,7 +18,8 @@ use crate::provider::OpenStack;
 const NAMED: usize = 20;
 
 impl OpenStack {
-    /// The wish without members that nothing guards, and what there is to say of them; `None`: as it is.
+    /// The wish without members that nothing guards, and what there is to say of them; `None`: as
+    /// it is.
     pub(crate) async fn guarded_only(
         &self,
         wish: &LoadBalancerWish,
@@ -42,13 +43,17 @@ impl OpenStack {
         let reason = Reason::warning(
             Code::SourceRangesNotEnforced,
             format!(
-                "{} nodes are no members of ports with source ranges, because no security group keeps others out: {}",
+                "{} nodes are no members of ports with source ranges, because no security group \
+                keeps others out: {}",
                 open.len(),
                 names.join(", ")
             ),
         )
         .at("spec.loadBalancerSourceRanges")
-        .remedy("switch port security on for their ports, and see that their providerID names a server");
+        .remedy(
+            "switch port security on for their ports, and see that their providerID names a \
+                server",
+        );
         let mut wish = wish.clone();
         for listener in wish.listeners.iter_mut().filter(|it| is_restricted(it)) {
             let members = &mut listener.pool.members;

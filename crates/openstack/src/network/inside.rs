@@ -1,5 +1,5 @@
-//! Addresses of nodes inside the subnet of the members: a node that is known by an address elsewhere may have
-//! another one there.
+//! Addresses of nodes inside the subnet of the members: a node that is known by an address
+//! elsewhere may have another one there.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +20,16 @@ use crate::provider::OpenStack;
 const RECENT: Duration = Duration::from_secs(10);
 
 impl OpenStack {
-    /// The wish with the addresses that nodes have in the subnet of the members; `None`: as it is. Ports are only
-    /// asked for where some node is known by an address elsewhere. One that has no port there keeps its address.
+    /// The wish with the addresses that nodes have in the subnet of the members; `None`: as it is.
+    /// Ports are only asked for where some node is known by an address elsewhere. One that has no
+    /// port there keeps its address.
     pub(crate) async fn inside_member_subnet(
         &self,
         wish: &LoadBalancerWish,
         choice: &Choice,
     ) -> Result<Option<LoadBalancerWish>, ApiError> {
-        // Members that are added one by one have always been nodes' own addresses, and name no subnet.
+        // Members that are added one by one have always been nodes' own addresses, and name no
+        // subnet.
         let Some(id) = choice
             .member_subnet
             .as_ref()
@@ -66,8 +68,8 @@ fn is_elsewhere(node: &NodeTarget, cidr: IpNet) -> bool {
         && node.provider_id.as_deref().and_then(server_of).is_some()
 }
 
-/// The addresses of nodes in the subnet, by the addresses that they are known by; and whether a server has no
-/// port at all.
+/// The addresses of nodes in the subnet, by the addresses that they are known by; and whether a
+/// server has no port at all.
 fn inside(nodes: &[&NodeTarget], ports: &[Port], subnet: &Id) -> (HashMap<IpAddr, IpAddr>, bool) {
     let mut of_server: HashMap<&str, Option<IpAddr>> = HashMap::new();
     for port in ports.iter().filter(|port| !port.device_id.is_empty()) {

@@ -18,7 +18,8 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) struct Sought<'a> {
     /// What the Service's own are described as.
     pub(crate) description: &'a str,
-    /// What those of the Service are described as of which it is the last to leave the load balancer.
+    /// What those of the Service are described as of which it is the last to leave the load
+    /// balancer.
     pub(crate) of_owner: Option<&'a str>,
     /// The VIP's port.
     pub(crate) port: Option<&'a Id>,
@@ -55,7 +56,8 @@ impl<'a> Sought<'a> {
         all.iter().any(|it| self.is_here(it) && asked(it))
     }
 
-    /// Those of them that there are. `going`: the load balancers that are being deleted, by their VIPs' ports.
+    /// Those of them that there are. `going`: the load balancers that are being deleted, by their
+    /// VIPs' ports.
     pub(crate) fn among(&self, all: &[FloatingIp], going: &HashMap<Id, Id>) -> Addressing {
         let mut view = Addressing::default();
         let mut here: Vec<&FloatingIp> = all.iter().filter(|it| self.is_here(it)).collect();

@@ -1,7 +1,8 @@
-//! The load balancer of a Service's second family, where the first one can't have an address of each.
+//! The load balancer of a Service's second family, where the first one can't have an address of
+//! each.
 //!
-//! It is looked at as if it were that of a Service of its own: with its own name, marks and memory, and with a wish
-//! in which everything is of its family.
+//! It is looked at as if it were that of a Service of its own: with its own name, marks and memory,
+//! and with a wish in which everything is of its family.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ pub(super) struct Place {
 
 /// For how long it is believed that a network has no subnet of a family, or which one.
 const SEARCHED: Duration = Duration::from_secs(60);
-/// A list of load balancers that is at hand may be this old for seeing whether there is a name to look after.
+/// A list of load balancers that is at hand may be this old for seeing whether there is a name to
+/// look after.
 const AT_HAND: Duration = Duration::from_secs(3600);
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -119,7 +121,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// A load balancer of a family that the Service does not want of it any more. Without one nothing is asked.
+    /// A load balancer of a family that the Service does not want of it any more. Without one
+    /// nothing is asked.
     async fn look_at_leftover(
         &self,
         intent: &Intent,
@@ -208,8 +211,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// A subnet for the second load balancer: in the network of the first one, else where the nodes have their
-    /// addresses of the family.
+    /// A subnet for the second load balancer: in the network of the first one, else where the nodes
+    /// have their addresses of the family.
     async fn subnet_beside(
         &self,
         wish: &LoadBalancerWish,
@@ -257,7 +260,8 @@ impl OpenStack {
         Ok(subnet)
     }
 
-    /// The subnet of a family in a network: the one that has the address that is asked for, else the first.
+    /// The subnet of a family in a network: the one that has the address that is asked for, else
+    /// the first.
     pub(super) async fn subnet_in(
         &self,
         network: &Id,

@@ -71,7 +71,8 @@ impl OpenStack {
         Ok(graph.map_or(Content::Unread, Content::Graph))
     }
 
-    /// Reads the graph; `None`: it is still being changed. Members that a sketch tells of are not read.
+    /// Reads the graph; `None`: it is still being changed. Members that a sketch tells of are not
+    /// read.
     pub(super) async fn graph(
         &self,
         balancer: &LoadBalancer,

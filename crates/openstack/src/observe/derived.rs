@@ -31,8 +31,8 @@ pub(super) fn derived(intent: &Intent, family: Family, wish: Option<LoadBalancer
     }
 }
 
-/// The wish with everything in the second family; and whether nodes have addresses of it. Where none has, members
-/// keep those that they have, as far as load balancers can translate.
+/// The wish with everything in the second family; and whether nodes have addresses of it. Where
+/// none has, members keep those that they have, as far as load balancers can translate.
 pub(super) fn in_family(
     wish: &LoadBalancerWish,
     family: Family,
@@ -95,7 +95,8 @@ pub(super) fn in_family(
     (own, wish)
 }
 
-/// Whether members of another family than the VIP's can serve the listener: a proxy makes new connections.
+/// Whether members of another family than the VIP's can serve the listener: a proxy makes new
+/// connections.
 pub(super) fn translates(listener: &Listener, features: Features) -> bool {
     listener.key.protocol == Protocol::Tcp && !features.ovn
 }

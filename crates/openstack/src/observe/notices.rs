@@ -31,7 +31,8 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
         Reason::warning(
             Code::InvalidCloudOption,
             format!(
-                "{count} nodes are no servers of OpenStack by their providerID, and get no security group: {}",
+                "{count} nodes are no servers of OpenStack by their providerID, and get no \
+                security group: {}",
                 names.join(", ")
             ),
         )
@@ -39,7 +40,8 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
     ))
 }
 
-/// A Service that has a load balancer of its own does not leave it for another one that an annotation names.
+/// A Service that has a load balancer of its own does not leave it for another one that an
+/// annotation names.
 pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static str, Reason)> {
     let Found::One {
         balancer, owner, ..
@@ -51,30 +53,34 @@ pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static st
     let whose = if *owner { "has" } else { "uses" };
     let own = if *owner { " of its own" } else { "" };
     let message = format!(
-        "the Service {whose} load balancer {}{own}, and keeps it: another one is not used in its place",
+        "the Service {whose} load balancer {}{own}, and keeps it: another one is not used in its \
+        place",
         balancer.id
     );
     let reason = Reason::warning(Code::ConflictingOptions, message)
         .at_annotation(&given.annotation)
         .value(given.value.as_str())
-        .remedy("take the change back; to use the other one, delete the Service and make it anew with the annotation");
+        .remedy(
+            "take the change back; to use the other one, delete the Service and make it anew \
+                with the annotation",
+        );
     Some(("LoadBalancerIdIgnored", reason))
 }
 
-/// That a Service can't be internal on the load balancer of another, be it from the beginning or later: it is as open
-/// as its owner makes it.
+/// That a Service can't be internal on the load balancer of another, be it from the beginning or
+/// later: it is as open as its owner makes it.
 pub(super) fn exposed_by_owner(balancer: Option<&LoadBalancer>) -> Reason {
     let id = balancer.map(|it| it.id.as_str()).unwrap_or_default();
     Reason::error(
         Code::NotOurs,
-        "an internal Service can't share the load balancer of another, whose floating IP leads to it, too; a listener \
-         that is there stays as it is",
+        "an internal Service can't share the load balancer of another, whose floating IP leads to \
+        it, too; a listener that is there stays as it is",
     )
     .at_annotation(LOAD_BALANCER_ID)
     .value(id)
     .remedy(
-        "remove one of the two annotations; to get an internal load balancer of its own, delete the Service and make \
-         it without load-balancer-id",
+        "remove one of the two annotations; to get an internal load balancer of its own, delete \
+        the Service and make it without load-balancer-id",
     )
 }
 
@@ -114,7 +120,8 @@ pub(super) fn resting((count, _): (u32, Duration)) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "{what} that was asked for ended in ERROR or was removed before it worked; another one follows"
+            "{what} that was asked for ended in ERROR or was removed before it worked; another one \
+            follows"
         ),
     )
     .remedy("the cloud's operators can see why in the logs of Octavia")

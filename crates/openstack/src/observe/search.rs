@@ -22,11 +22,12 @@ use crate::observed::Found;
 use crate::provider::OpenStack;
 use crate::record::Record;
 
-/// A roster of this age is good enough for a Service of which nothing is being changed. Whoever writes on the
-/// strength of it is corrected by Octavia.
+/// A roster of this age is good enough for a Service of which nothing is being changed. Whoever
+/// writes on the strength of it is corrected by Octavia.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A load balancer that is busy for longer than this is told of: no change of Octavia takes so long.
+/// A load balancer that is busy for longer than this is told of: no change of Octavia takes so
+/// long.
 const PATIENCE: Duration = Duration::from_secs(270);
 
 impl OpenStack {
@@ -86,7 +87,8 @@ impl OpenStack {
             let mut row = roster.iter().find(|it| it.id == *id);
             if row.is_none() && id.is_uuid() {
                 elsewhere = match self.cloud.load_balancer(id).await {
-                    // Another project's is none that a Service here could use, or would have to leave.
+                    // Another project's is none that a Service here could use, or would have to
+                    // leave.
                     Err(error) if error.kind == ErrorKind::Forbidden => None,
                     found => found?,
                 };
@@ -129,8 +131,9 @@ impl OpenStack {
         Ok((found, false))
     }
 
-    /// The load balancer that has the Service's name but for the cluster's, and the address that the Service
-    /// publishes: it was made before the cluster got its name, and nothing else leads to it.
+    /// The load balancer that has the Service's name but for the cluster's, and the address that
+    /// the Service publishes: it was made before the cluster got its name, and nothing else leads
+    /// to it.
     async fn renamed_with_address(
         &self,
         seeker: Seeker<'_>,
@@ -235,7 +238,8 @@ pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
         format!("Octavia says that load balancer {id} is in ERROR"),
     );
     reason.remedy(if owner {
-        "the cloud's operators can see why; it is failed over where that is allowed, or made anew once it serves nobody"
+        "the cloud's operators can see why; it is failed over where that is allowed, or made anew \
+        once it serves nobody"
     } else {
         "the cloud's operators can see why; it was made for somebody else, who may make it anew"
     })

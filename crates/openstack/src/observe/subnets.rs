@@ -46,8 +46,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// What is configured for all Services may be of the other family: then the subnet of the right one in the same
-    /// network takes its place.
+    /// What is configured for all Services may be of the other family: then the subnet of the right
+    /// one in the same network takes its place.
     async fn settle_families(
         &self,
         choice: &mut Choice,
@@ -72,15 +72,14 @@ impl OpenStack {
                 let reason = Reason::error(
                     Code::NoAddressOfFamily,
                     format!(
-                        "the Service wants an {family} address, subnet {id} has none, nor has another subnet of its \
-                         network {network}"
+                        "the Service wants an {family} address, subnet {id} has none, nor has \
+                        another subnet of its network {network}"
                     ),
                 );
-                return Err(Trouble::Wish(vec![
-                    reason.at("spec.ipFamilies").remedy(
-                        "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or ask for the other family",
-                    ),
-                ]));
+                return Err(Trouble::Wish(vec![reason.at("spec.ipFamilies").remedy(
+                    "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or \
+                        ask for the other family",
+                )]));
             };
             choice.vip_subnet = Some(subnet);
         }
@@ -148,7 +147,8 @@ impl OpenStack {
         Ok(here.map(|fixed| fixed.subnet_id.clone()))
     }
 
-    /// Members that move to a subnet are taken out before they are put in again: not for one that is not there.
+    /// Members that move to a subnet are taken out before they are put in again: not for one that
+    /// is not there.
     pub(super) async fn judge_member_subnet(
         &self,
         intent: &Intent,
@@ -168,8 +168,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// Octavia takes a new load balancer whose members are in a subnet that is not there, and gives it up later. What
-    /// the configuration names is not doubted.
+    /// Octavia takes a new load balancer whose members are in a subnet that is not there, and gives
+    /// it up later. What the configuration names is not doubted.
     pub(super) async fn judge_named_member_subnet(
         &self,
         intent: &Intent,
@@ -188,7 +188,8 @@ impl OpenStack {
         Ok(())
     }
 
-    /// The annotation by which a Service names the subnet of its members, itself or through a class.
+    /// The annotation by which a Service names the subnet of its members, itself or through a
+    /// class.
     fn names_member_subnet<'a>(
         &self,
         intent: &'a Intent,
@@ -215,7 +216,8 @@ impl OpenStack {
                 .value(given.value.as_str())
                 .remedy("name one that is there, or remove the annotation"),
             None => reason.value(subnet.as_str()).remedy(
-                "name one that is there in loadbalancer.openstack.org/member-subnet-id or subnet-id",
+                "name one that is there in loadbalancer.openstack.org/member-subnet-id or \
+                subnet-id",
             ),
         }
     }

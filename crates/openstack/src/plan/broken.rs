@@ -10,8 +10,8 @@ use crate::objects::{Id, LoadBalancer};
 use crate::record::Record;
 use crate::step::Step;
 
-/// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used is made again at
-/// once; another is first offered to Octavia to be mended.
+/// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used
+/// is made again at once; another is first offered to Octavia to be mended.
 pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     if is_published(intent, balancer) || may_serve(balancer) {
         fail_over(balancer, plan);
@@ -33,8 +33,8 @@ pub(super) fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     plan.push(step, "Octavia says that it is broken");
 }
 
-/// Whether clients may know the load balancer: by an address of its family, by a name, or by what a controller, be it
-/// another one, has written on the Service.
+/// Whether clients may know the load balancer: by an address of its family, by a name, or by what a
+/// controller, be it another one, has written on the Service.
 pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
     let Some(wish) = &intent.load_balancer else {
         return false;
@@ -49,14 +49,15 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
     held.iter().any(known) || served || noted
 }
 
-/// Whether a controller, rather than the user, has written on the Service which load balancer it has: it has noted
-/// the address, too.
+/// Whether a controller, rather than the user, has written on the Service which load balancer it
+/// has: it has noted the address, too.
 pub(crate) fn was_noted(intent: &Intent) -> bool {
     intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
-/// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the members, and of
-/// what it hears from its own machines, how the load balancer fares; only two words mean that nobody is served.
+/// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the
+/// members, and of what it hears from its own machines, how the load balancer fares; only two words
+/// mean that nobody is served.
 pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
     !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
 }
@@ -66,11 +67,14 @@ pub(crate) fn not_left(id: &Id) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "load balancer {id} is in ERROR, no failover mends it, and other Services use it, so that the Service can't \
-             leave it"
+            "load balancer {id} is in ERROR, no failover mends it, and other Services use it, so \
+            that the Service can't leave it"
         ),
     )
-    .remedy("let the cloud's operators mend it; or delete the other Services, too, and it goes with the last one")
+    .remedy(
+        "let the cloud's operators mend it; or delete the other Services, too, and it goes \
+            with the last one",
+    )
 }
 
 /// That a load balancer is in ERROR, and is kept.
@@ -82,12 +86,13 @@ pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says {status}, so that it \
-             may go on to serve, and is kept",
+            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says \
+            {status}, so that it may go on to serve, and is kept",
             balancer.id
         ),
     )
     .remedy(
-        "let the cloud's operators mend it; or delete it, and it is made anew behind the same floating IP",
+        "let the cloud's operators mend it; or delete it, and it is made anew behind the same \
+        floating IP",
     )
 }

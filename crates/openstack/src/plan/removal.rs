@@ -1,4 +1,5 @@
-//! How a Service leaves: its load balancer goes, or what is the Service's on one that others use. Pure.
+//! How a Service leaves: its load balancer goes, or what is the Service's on one that others use.
+//! Pure.
 
 use landfall_model::plan::Plan;
 use serde_json::{Map, json};

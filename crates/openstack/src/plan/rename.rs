@@ -1,4 +1,5 @@
-//! What a load balancer is called and marked with, kept up with the cluster and the Services that use it. Pure.
+//! What a load balancer is called and marked with, kept up with the cluster and the Services that
+//! use it. Pure.
 
 use landfall_model::Intent;
 use landfall_model::plan::Plan;
@@ -11,8 +12,8 @@ use crate::observed::{Content, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
 
-/// Follows the cluster to its new name: children first, the load balancer last, so that a crash in between is
-/// found again. Load balancers that other clusters share keep their names.
+/// Follows the cluster to its new name: children first, the load balancer last, so that a crash in
+/// between is found again. Load balancers that other clusters share keep their names.
 pub(super) fn rename(
     have: &Observed,
     balancer: &LoadBalancer,
@@ -89,7 +90,8 @@ pub(super) fn rename(
     );
 }
 
-/// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our own.
+/// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our
+/// own.
 pub(super) fn tag(
     intent: &Intent,
     have: &Observed,
@@ -134,8 +136,9 @@ pub(super) fn tag(
     );
 }
 
-/// The mark of our cluster on a load balancer that was made for a Service of another one, or by a controller that
-/// leaves no mark: that cluster's name may be ours, too. What a person made belongs to no cluster.
+/// The mark of our cluster on a load balancer that was made for a Service of another one, or by a
+/// controller that leaves no mark: that cluster's name may be ours, too. What a person made belongs
+/// to no cluster.
 fn shared_by(have: &Observed, balancer: &LoadBalancer) -> Option<String> {
     let made = balancer.name.starts_with(SERVICE_PREFIX)
         || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
@@ -144,8 +147,9 @@ fn shared_by(have: &Observed, balancer: &LoadBalancer) -> Option<String> {
     have.names.sharer_tag().filter(|_| made && !of_us)
 }
 
-/// The tags of a load balancer without those of a Service that leaves it, and without our cluster's when no other
-/// Service of the cluster is left on it. `own` are the names under which the Service has marked it.
+/// The tags of a load balancer without those of a Service that leaves it, and without our cluster's
+/// when no other Service of the cluster is left on it. `own` are the names under which the Service
+/// has marked it.
 pub(super) fn tags_without<'a>(
     have: &Observed,
     balancer: &'a LoadBalancer,

@@ -1,6 +1,7 @@
 //! Source ranges against the families that a load balancer's addresses have.
 //!
-//! Octavia refuses a range of a family of which it has no address, and takes no range at all for everybody.
+//! Octavia refuses a range of a family of which it has no address, and takes no range at all for
+//! everybody.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +18,8 @@ pub(super) const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// What lets nobody in: no packet comes from there.
 const NOBODY: [&str; 2] = ["255.255.255.255/32", "100::/128"];
 
-/// Leaves those ranges out that are of a family of which the load balancer has no address, and says so. Who would
-/// let in nobody lets in nobody.
+/// Leaves those ranges out that are of a family of which the load balancer has no address, and says
+/// so. Who would let in nobody lets in nobody.
 pub(crate) fn keep_of_vips(target: &mut Target, balancer: Option<&LoadBalancer>) -> Vec<Reason> {
     let (mut four, mut six) = match balancer {
         Some(balancer) => {

@@ -1,5 +1,5 @@
-//! What is asked for and what the load balancer's provider, or Octavia's version, can't do: refused where somebody
-//! would rely on it, told where it can be left out.
+//! What is asked for and what the load balancer's provider, or Octavia's version, can't do: refused
+//! where somebody would rely on it, told where it can be left out.
 
 use landfall_model::dialect::Given;
 use landfall_model::listener::{AllowedSources, ProxyProtocol, Timeouts};
@@ -124,7 +124,8 @@ impl Scene<'_> {
         );
     }
 
-    /// OVN keeps the client's address, so that groups on the nodes can filter; otherwise nothing does.
+    /// OVN keeps the client's address, so that groups on the nodes can filter; otherwise nothing
+    /// does.
     fn judge_unfiltered(&mut self) {
         if self.features.ovn && self.settings.conf.manage_security_groups {
             return;
@@ -143,8 +144,8 @@ impl Scene<'_> {
                 Reason::error(Code::SourceRangesNotEnforced, why)
                     .at("spec.loadBalancerSourceRanges")
                     .remedy(
-                        "set manage-security-groups for the provider ovn, choose another provider, or set \
-                         strictSourceRanges to false to expose the Service to everybody",
+                        "set manage-security-groups for the provider ovn, choose another provider, \
+                        or set strictSourceRanges to false to expose the Service to everybody",
                     ),
             );
         } else {

@@ -84,7 +84,8 @@ impl Scene<'_> {
             Reason::warning(
                 Code::OptionNotSupported,
                 format!(
-                    "Octavia checks UDP ports every {SHORTEST_UDP_DELAY}s at most, so that holds instead of {delay}s"
+                    "Octavia checks UDP ports every {SHORTEST_UDP_DELAY}s at most, so that holds \
+                    instead of {delay}s"
                 ),
             )
             .remedy(format!("ask for a delay of at least {SHORTEST_UDP_DELAY}s")),
@@ -100,7 +101,8 @@ impl Scene<'_> {
                 Reason::warning(
                     Code::OptionNotSupported,
                     format!(
-                        "Octavia counts whole seconds, so the {what} of a monitor is {seconds}s instead of {}",
+                        "Octavia counts whole seconds, so the {what} of a monitor is {seconds}s \
+                        instead of {}",
                         show_duration(time)
                     ),
                 )
@@ -126,7 +128,10 @@ impl Scene<'_> {
             self.remark(
                 Reason::error(
                     Code::OptionNotSupported,
-                    format!("Octavia takes one range of status codes or a short list, and {codes} is too long"),
+                    format!(
+                        "Octavia takes one range of status codes or a short list, and {codes} \
+                            is too long"
+                    ),
                 )
                 .remedy("write one range such as 200-299, or at most 16 single codes"),
             );

@@ -167,7 +167,8 @@ async fn what_is_no_id_is_never_sent() {
 #[tokio::test]
 async fn a_list_is_read_to_its_last_page_with_its_filters() {
     let fake = Fake::new(|seen, _| {
-        // As Octavia does: the link forgets the filters, and behind a proxy it has another scheme, host and path.
+        // As Octavia does: the link forgets the filters, and behind a proxy it has another scheme,
+        // host and path.
         let (row, next) = match seen.path.split_once("pools?")?.1 {
             "loadbalancer_id=a" => (
                 "1",

@@ -43,7 +43,8 @@ async fn each_credential_and_scope_has_its_body() {
     let cases = [
         (
             by_password(UserRef::Id("u1".to_owned()), project.clone()),
-            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1", "password": PASSWORD}}},
+            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1",
+                "password": PASSWORD}}},
                    "scope": {"project": {"id": "p1"}}}),
         ),
         (
@@ -63,24 +64,28 @@ async fn each_credential_and_scope_has_its_body() {
                 UserRef::Id("u1".to_owned()),
                 Scope::Domain(DomainRef::Name("d".to_owned())),
             ),
-            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1", "password": PASSWORD}}},
+            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1",
+                "password": PASSWORD}}},
                    "scope": {"domain": {"name": "d"}}}),
         ),
         (
             by_password(UserRef::Id("u1".to_owned()), Scope::Trust("t1".to_owned())),
-            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1", "password": PASSWORD}}},
+            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1",
+                "password": PASSWORD}}},
                    "scope": {"OS-TRUST:trust": {"id": "t1"}}}),
         ),
         (
             by_password(UserRef::Id("u1".to_owned()), Scope::Unscoped),
-            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1", "password": PASSWORD}}}}),
+            json!({"identity": {"methods": ["password"], "password": {"user": {"id": "u1",
+                "password": PASSWORD}}}}),
         ),
         (
             Auth::ApplicationCredential {
                 credential: CredentialRef::Id("c1".to_owned()),
                 secret: "s".into(),
             },
-            json!({"identity": {"methods": ["application_credential"], "application_credential": {"id": "c1", "secret": "s"}}}),
+            json!({"identity": {"methods": ["application_credential"],
+                "application_credential": {"id": "c1", "secret": "s"}}}),
         ),
         (
             Auth::ApplicationCredential {
@@ -91,14 +96,16 @@ async fn each_credential_and_scope_has_its_body() {
                 secret: "s".into(),
             },
             json!({"identity": {"methods": ["application_credential"], "application_credential":
-                        {"name": "ci", "user": {"name": "demo", "domain": {"name": "Default"}}, "secret": "s"}}}),
+                        {"name": "ci", "user": {"name": "demo", "domain": {"name": "Default"}},
+                            "secret": "s"}}}),
         ),
         (
             Auth::Token {
                 token: "given".into(),
                 scope: project,
             },
-            json!({"identity": {"methods": ["token"], "token": {"id": "given"}}, "scope": {"project": {"id": "p1"}}}),
+            json!({"identity": {"methods": ["token"], "token": {"id": "given"}},
+                "scope": {"project": {"id": "p1"}}}),
         ),
     ];
     for (auth, body) in cases {
@@ -318,7 +325,8 @@ async fn nobody_but_one_waits_for_an_early_renewal() {
 #[tokio::test]
 async fn a_keystone_that_sends_away_is_named_with_what_to_write() {
     let cases = [
-        // What was configured, what answers with which redirect, what is asked then, and what to write.
+        // What was configured, what answers with which redirect, what is asked then, and what to
+        // write.
         (
             "http://cloud/identity/v3",
             "/identity/v3/auth/tokens",

@@ -1,4 +1,5 @@
-//! The client against the simulated cloud: a load balancer from its beginning to its end, with every kind of credentials.
+//! The client against the simulated cloud: a load balancer from its beginning to its end, with
+//! every kind of credentials.
 
 use std::sync::Arc;
 use std::time::Duration;

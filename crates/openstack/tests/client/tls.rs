@@ -57,7 +57,8 @@ impl Certificate {
     }
 }
 
-/// A Keystone with Octavia's versions, which wants a certificate of its clients; served while the tasks live.
+/// A Keystone with Octavia's versions, which wants a certificate of its clients; served while the
+/// tasks live.
 async fn serve(authority: &Authority) -> (SocketAddr, JoinSet<()>) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let server = authority.sign(&["127.0.0.1"]);

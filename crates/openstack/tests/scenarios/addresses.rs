@@ -360,8 +360,8 @@ async fn f16_a_floating_subnet_of_another_network_is_refused() {
     assert_eq!(rig.writes(), Vec::<String>::new());
 }
 
-/// An external network with subnets `pub-a` (198.19.1.0/24), `pub-b` (198.19.2.0/24) and `other` (198.19.3.0/24),
-/// and a rig that takes floating IPs there.
+/// An external network with subnets `pub-a` (198.19.1.0/24), `pub-b` (198.19.2.0/24) and `other`
+/// (198.19.3.0/24), and a rig that takes floating IPs there.
 fn many_subnets() -> Rig {
     let sim = Stage::new();
     let network = sim.add_network("many", true);
@@ -507,7 +507,8 @@ async fn f23_the_class_places_external_vips_and_the_annotation_internal_ones() {
         let of_class = sim.add_subnet(&network, "class", net("10.1.0.0/24"), &[]);
         let annotated = sim.add_subnet(&network, "annotated", net("10.2.0.0/24"), &[]);
         let conf = format!(
-            "[LoadBalancer]\nsubnet-id={}\nfloating-network-id={}\n[LoadBalancerClass \"c\"]\nsubnet-id={of_class}\n",
+            "[LoadBalancer]\nsubnet-id={}\nfloating-network-id={}\n[LoadBalancerClass \
+            \"c\"]\nsubnet-id={of_class}\n",
             sim.subnet(),
             sim.external_network()
         );

@@ -22,14 +22,21 @@ fn make(sim: &Stage, service: Service, path: &str, kind: &str, body: Value) -> V
     made.unwrap()[kind].clone()
 }
 
-/// A load balancer of default/web as cloud-provider-openstack makes it, with nodes a and b, under a name.
+/// A load balancer of default/web as cloud-provider-openstack makes it, with nodes a and b, under a
+/// name.
 fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
-    let member = |name: &str, address: &str| json!({"name": name, "address": address, "protocol_port": 30080, "subnet_id": sim.subnet()});
-    let monitor = json!({"name": format!("monitor_0_{name}"), "type": "TCP", "delay": 5, "timeout": 3,
+    let member = |name: &str, address: &str| {
+        json!({"name": name, "address": address,
+        "protocol_port": 30080, "subnet_id": sim.subnet()})
+    };
+    let monitor = json!({"name": format!("monitor_0_{name}"), "type": "TCP", "delay": 5,
+        "timeout": 3,
         "max_retries": 1, "max_retries_down": 3});
-    let pool = json!({"name": format!("pool_0_{name}"), "protocol": "TCP", "lb_algorithm": sim.algorithm(),
+    let pool = json!({"name": format!("pool_0_{name}"), "protocol": "TCP",
+        "lb_algorithm": sim.algorithm(),
         "members": [member("a", "10.0.0.4"), member("b", "10.0.0.5")], "healthmonitor": monitor});
-    let mut listener = json!({"name": format!("listener_0_{name}"), "protocol": "TCP", "protocol_port": 80,
+    let mut listener = json!({"name": format!("listener_0_{name}"), "protocol": "TCP",
+        "protocol_port": 80,
         "connection_limit": -1, "tags": [name], "default_pool": pool});
     if !sim.is_ovn() {
         listener["allowed_cidrs"] = json!(["0.0.0.0/0"]);
@@ -38,7 +45,8 @@ fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
         listener["timeout_member_data"] = json!(50000);
         listener["timeout_tcp_inspect"] = json!(0);
     }
-    let body = json!({"name": name, "provider": "amphora", "vip_subnet_id": sim.subnet(), "tags": [name],
+    let body = json!({"name": name, "provider": "amphora", "vip_subnet_id": sim.subnet(),
+        "tags": [name],
         "description": format!("Kubernetes external service default/web from cluster {cluster}"),
         "listeners": [listener]});
     make(
@@ -52,8 +60,10 @@ fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
 
 /// Its floating IP.
 fn reference_exposes(sim: &Stage, cluster: &str, balancer: &Value) -> IpAddr {
-    let body = json!({"floating_network_id": sim.external_network(), "port_id": balancer["vip_port_id"],
-        "description": format!("Floating IP for Kubernetes external service default/web from cluster {cluster}")});
+    let body = json!({"floating_network_id": sim.external_network(),
+        "port_id": balancer["vip_port_id"],
+        "description": format!("Floating IP for Kubernetes external service default/web from \
+                               cluster {cluster}")});
     let made = make(
         sim,
         Service::Network,
@@ -551,7 +561,8 @@ async fn a14_names_that_a_user_gave_stay() {
     rig.apply(web()).await;
     let picture = rig.picture().await;
     let (listener, pool) = (&picture.listeners[0].id, &picture.pools[0].id);
-    // After a change of the pool's name, the driver of ovn leaves the listener in PENDING_UPDATE for ever.
+    // After a change of the pool's name, the driver of ovn leaves the listener in PENDING_UPDATE
+    // for ever.
     let named_by_hand = [Some(listener), (!rig.sim.is_ovn()).then_some(pool)];
     for id in named_by_hand.into_iter().flatten() {
         rig.sim.relabel(id.as_str(), &json!({"name": "front door"}));

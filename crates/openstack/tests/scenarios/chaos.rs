@@ -1,4 +1,5 @@
-//! Random stories under random faults: afterwards every Service has what it asks for, or says why not.
+//! Random stories under random faults: afterwards every Service has what it asks for, or says why
+//! not.
 //!
 //! `LANDFALL_TEST_SEED=17` runs one story, `LANDFALL_TEST_SCHEDULES=10000` that many.
 
@@ -79,7 +80,8 @@ fn whatever_happens_services_converge_or_say_why_not() {
     failed.sort();
     let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
     println!(
-        "{} stories, {} calls, {} faults, {} Services in the end, {} of them with a Reason; {} failed",
+        "{} stories, {} calls, {} faults, {} Services in the end, {} of them with a Reason; {} \
+        failed",
         seeds.len(),
         of(&sums.calls),
         of(&sums.faults),

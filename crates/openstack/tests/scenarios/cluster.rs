@@ -1,4 +1,5 @@
-//! A cluster in memory: what an API server would keep of Services and Nodes, through crashes of the controller.
+//! A cluster in memory: what an API server would keep of Services and Nodes, through crashes of the
+//! controller.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

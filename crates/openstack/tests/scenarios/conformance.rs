@@ -1,11 +1,14 @@
-//! Plays the rows on every side, each in a process of its own, and writes the table of what passes where.
+//! Plays the rows on every side, each in a process of its own, and writes the table of what passes
+//! where.
 //!
-//! `LANDFALL_ROWS=c01,l07` chooses rows, `all` takes every one, `rest` those that have not passed and could: three to five a
-//! minute pass on the real sides of a small machine.
-//! `LANDFALL_ROWS_LEAVE=1` leaves their projects behind, which takes half the time; the next `cargo xtask openstack`
-//! with fresh databases is rid of them. `LANDFALL_ROWS_AT_ONCE` of them play side by side, each in a project of its own: they wait more than they work.
-//! `UPDATE_DOCS=1` writes docs/openstack-conformance.md; cells of rows that were not played keep what an earlier run
-//! left there. A record of runs (`LANDFALL_ROWS_RECORD`) with lines `SIDE TEST OUTCOME` counts as earlier runs.
+//! `LANDFALL_ROWS=c01,l07` chooses rows, `all` takes every one, `rest` those that have not passed
+//! and could: three to five a minute pass on the real sides of a small machine.
+//! `LANDFALL_ROWS_LEAVE=1` leaves their projects behind, which takes half the time; the next
+//! `cargo xtask openstack` with fresh databases is rid of them. `LANDFALL_ROWS_AT_ONCE` of them
+//! play side by side, each in a project of its own: they wait more than they work. `UPDATE_DOCS=1`
+//! writes docs/openstack-conformance.md; cells of rows that were not played keep what an earlier
+//! run left there. A record of runs (`LANDFALL_ROWS_RECORD`) with lines `SIDE TEST OUTCOME` counts
+//! as earlier runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -42,11 +45,13 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// The rows of the specification, by priority.
 const ROWS: [&str; 3] = [
-    "C01 C02 C03 C04 C05 C07 C08 C09 C10 C11 C13 C14 C15 C17 C18 C26 A01 A02 A07 L01 L07 L11 L13 L19 L21 L34 H01 H02 \
-     H03 H05 H10 F01 F02 F03 F05 F07 F10 F11 F29 F30 S02 S03 S04 S05 S06 S10 G01 G02 G03 G05 R03 R04 R07",
-    "C16 C20 C22 C23 C24 C25 C27 C30 C31 A03 A04 A05 A08 A09 A12 A14 A16 L03 L04 L05 L08 L09 L12 L14 L15 L16 L18 L22 \
-     L24 L25 L26 L27 L31 L32 L33 L35 L36 L38 L39 L41 L42 H04 H08 H09 H11 F04 F08 F12 F13 F14 F15 F16 F18 F19 F21 F22 \
-     F23 F25 F28 F31 F32 F33 S09 S11 S12 G04 G06 G08 G09 G10 G11 G13 R05 R06 R08 R09 R10 R13 R15",
+    "C01 C02 C03 C04 C05 C07 C08 C09 C10 C11 C13 C14 C15 C17 C18 C26 A01 A02 A07 L01 L07 L11 L13 \
+    L19 L21 L34 H01 H02 H03 H05 H10 F01 F02 F03 F05 F07 F10 F11 F29 F30 S02 S03 S04 S05 S06 S10 \
+    G01 G02 G03 G05 R03 R04 R07",
+    "C16 C20 C22 C23 C24 C25 C27 C30 C31 A03 A04 A05 A08 A09 A12 A14 A16 L03 L04 L05 L08 L09 L12 \
+    L14 L15 L16 L18 L22 L24 L25 L26 L27 L31 L32 L33 L35 L36 L38 L39 L41 L42 H04 H08 H09 H11 F04 \
+    F08 F12 F13 F14 F15 F16 F18 F19 F21 F22 F23 F25 F28 F31 F32 F33 S09 S11 S12 G04 G06 G08 G09 \
+    G10 G11 G13 R05 R06 R08 R09 R10 R13 R15",
     "C29 A10 A11 A15 L06 L17 L23 L29 L43 L44 H12 F20 F26 F34 F35 S13 G12 G14 R14 R16",
 ];
 
@@ -94,7 +99,8 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ("C31", "crates/landfall/tests/it/openstack.rs"),
     (
         "R10",
-        "crates/openstack/tests/client/calls.rs, r10_an_answer_is_waited_for_as_long_as_is_configured",
+        "crates/openstack/tests/client/calls.rs, \
+        r10_an_answer_is_waited_for_as_long_as_is_configured",
     ),
 ];
 
@@ -319,16 +325,20 @@ fn sentence(test: &str) -> String {
 
 fn text(tests: &[String], table: &Table) -> String {
     let mut text = String::from(
-        "<!-- Written by the scenarios (crates/openstack/tests/scenarios/conformance.rs); do not edit. -->\n\
-         # Conformance of the OpenStack provider\n\n\
-         Each row of the specification's scenarios is a test, which plays on a simulated cloud and, from the same code,\n\
-         on a real Keystone, Neutron and Octavia with the providers `amphora` and `ovn`. The latter have no virtual\n\
-         machines: nothing is forwarded there.\n\n\
-         - `passed`, `failed`: as it says, in the last run that played the row on this side.\n\
-         - `slow`: given up after 5 minutes.\n\
-         - `simulator only`: the row needs faults, virtual time or a world that only the simulator has.\n\
-         - `n/a`: the row is about what this provider hasn't.\n\
-         - `not run`: no run has played it there yet. It may pass or fail.\n\n",
+        "<!-- Written by the scenarios (crates/openstack/tests/scenarios/conformance.rs); do not \
+        edit. -->\n\
+        # Conformance of the OpenStack provider\n\n\
+        Each row of the specification's scenarios is a test, which plays on a simulated cloud and, \
+        from the same code,\n\
+        on a real Keystone, Neutron and Octavia with the providers `amphora` and `ovn`. The latter \
+        have no virtual\n\
+        machines: nothing is forwarded there.\n\n\
+        - `passed`, `failed`: as it says, in the last run that played the row on this side.\n\
+        - `slow`: given up after 5 minutes.\n\
+        - `simulator only`: the row needs faults, virtual time or a world that only the simulator \
+        has.\n\
+        - `n/a`: the row is about what this provider hasn't.\n\
+        - `not run`: no run has played it there yet. It may pass or fail.\n\n",
     );
     let mut counts = BTreeMap::<(&str, &str), usize>::new();
     for test in tests {

@@ -1,5 +1,6 @@
-//! The controller dies at a write, before it arrives or after it was carried out: for every write of every flow.
-//! Whoever starts next ends where an undisturbed run ends, leaves nothing behind, and touches nothing of others.
+//! The controller dies at a write, before it arrives or after it was carried out: for every write
+//! of every flow. Whoever starts next ends where an undisturbed run ends, leaves nothing behind,
+//! and touches nothing of others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

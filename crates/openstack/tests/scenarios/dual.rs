@@ -1,4 +1,5 @@
-//! Services of two families where one load balancer can't have an address of each: two stand behind one Service.
+//! Services of two families where one load balancer can't have an address of each: two stand behind
+//! one Service.
 
 use std::time::Duration;
 

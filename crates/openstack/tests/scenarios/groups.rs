@@ -64,7 +64,8 @@ async fn restart_writes_nothing(rig: &mut Rig) {
     assert_eq!(rig.writes(), Vec::<String>::new());
 }
 
-/// What a group says of a node port. OVN leaves clients' addresses as they are: the nodes see those.
+/// What a group says of a node port. OVN leaves clients' addresses as they are: the nodes see
+/// those.
 fn from_outside(port: &str) -> String {
     #[cfg(feature = "stack")]
     if crate::rig::real::provider() == Some("ovn") {
@@ -268,12 +269,19 @@ async fn g11_a_rule_that_is_there_or_gone_already_is_as_good() {
     let made = AtomicBool::new(false);
     rig.sim.on_call(move |call| {
         let rules = "/v2.0/security-group-rules";
-        if call.method == Method::POST && call.path == rules && !made.swap(true, Ordering::Relaxed) {
+        if call.method == Method::POST && call.path == rules && !made.swap(true, Ordering::Relaxed)
+        {
             let rule = json!({
-                "security_group_id": id, "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp",
+                "security_group_id": id, "direction": "ingress", "ethertype": "IPv4",
+                    "protocol": "tcp",
                 "port_range_min": 30090, "port_range_max": 30090, "remote_ip_prefix": "10.0.0.0/24",
             });
-            hand(&sim, &Method::POST, rules, json!({"security_group_rule": rule}));
+            hand(
+                &sim,
+                &Method::POST,
+                rules,
+                json!({"security_group_rule": rule}),
+            );
         }
         if call.method == Method::DELETE
             && let Some(rule) = call.path.strip_prefix("/v2.0/security-group-rules/")
@@ -429,7 +437,8 @@ async fn a_rule_that_somebody_removed_is_made_again() {
     }
 }
 
-/// Calls that creating a Service of three ports takes, beside looking and putting the group on nodes.
+/// Calls that creating a Service of three ports takes, beside looking and putting the group on
+/// nodes.
 async fn calls_of_create(nodes: u16) -> Vec<String> {
     let sim = Sim::with(&Start {
         tenant: "10.0.0.0/16".parse().unwrap(),

@@ -1,4 +1,5 @@
-//! The cloud and the cluster as they can be compared between two runs: by names, with no ids, addresses or times.
+//! The cloud and the cluster as they can be compared between two runs: by names, with no ids,
+//! addresses or times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,8 +80,8 @@ pub fn of_services(rig: &Rig) -> Value {
     sorted(rows)
 }
 
-/// Whether nothing is left of what Services made. The group that all nodes of the cluster share stays, and lets
-/// nobody in.
+/// Whether nothing is left of what Services made. The group that all nodes of the cluster share
+/// stays, and lets nobody in.
 pub fn is_bare(cloud: &Value) -> bool {
     let none = |key: &str| cloud[key].as_array().is_some_and(Vec::is_empty);
     let mut groups = cloud["groups"].as_array().into_iter().flatten();
@@ -195,7 +196,8 @@ fn of_pool(it: &Value, detail: Detail) -> Value {
         })
     });
     json!({
-        "name": plain(&it["name"], detail), "protocol": it["protocol"], "algorithm": it["lb_algorithm"],
+        "name": plain(&it["name"], detail), "protocol": it["protocol"],
+            "algorithm": it["lb_algorithm"],
         "sticky": it["session_persistence"]["type"], "tags": set(&it["tags"]),
         "members": sorted(members), "monitor": monitor, "status": it["provisioning_status"],
     })

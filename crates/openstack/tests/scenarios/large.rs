@@ -1,4 +1,5 @@
-//! Pools that are too large for one request, on Octavias that can't add to what is there (before 2.11).
+//! Pools that are too large for one request, on Octavias that can't add to what is there (before
+//! 2.11).
 
 use std::collections::BTreeSet;
 

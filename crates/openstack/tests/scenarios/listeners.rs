@@ -246,8 +246,8 @@ async fn l12_x_forwarded_for_is_toggled_behind_the_same_address() {
     assert_eq!(rig.writes(), Vec::<String>::new());
 }
 
-/// The port is closed only from the deletion of one listener to the making of the next: the pool of the next is
-/// filled before.
+/// The port is closed only from the deletion of one listener to the making of the next: the pool of
+/// the next is filled before.
 #[tokio::test(start_paused = true)]
 async fn l12_the_port_is_closed_for_no_longer_than_one_settle() {
     let mut rig = Rig::new("");

@@ -1,5 +1,5 @@
-//! The scenarios of the specification, on a simulated cloud: a controller, a cluster in memory, and what
-//! becomes of the cloud. A test is called after its row.
+//! The scenarios of the specification, on a simulated cloud: a controller, a cluster in memory, and
+//! what becomes of the cloud. A test is called after its row.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! What things cost on a real OpenStack, counted in the access logs of its services. Prints; refuses only what
-//! misses the goals by calls: time is the machine's as much as ours.
+//! What things cost on a real OpenStack, counted in the access logs of its services. Prints;
+//! refuses only what misses the goals by calls: time is the machine's as much as ours.
 
 use std::time::{Duration, Instant};
 
@@ -50,8 +50,8 @@ fn is_poll(call: &Call) -> bool {
     call.route() == "GET /v2/lbaas/loadbalancers"
 }
 
-/// Whether members name their subnet. Octavia's worker asks Neutron for the subnet of every member of the load
-/// balancer that names one, at every change of members.
+/// Whether members name their subnet. Octavia's worker asks Neutron for the subnet of every member
+/// of the load balancer that names one, at every change of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Members {
     InSubnet,
@@ -185,7 +185,8 @@ async fn node_port_and_restart(members: Members) {
         }
     }
     println!(
-        "== a port's number changed: the new listener has its members and is ACTIVE after {active:?}"
+        "== a port's number changed: the new listener has its members and is ACTIVE after \
+        {active:?}"
     );
     rig.settle().await;
     print("a port's number changed", &calls(&rig, &since), None);

@@ -54,7 +54,8 @@ async fn l19_version_2_needs_an_octavia_that_has_it() {
     assert!(refusal(&rig, "web").contains("2.22"));
 }
 
-/// The listener is never without a pool that has members: the next pool is filled beside the one that serves.
+/// The listener is never without a pool that has members: the next pool is filled beside the one
+/// that serves.
 #[tokio::test(start_paused = true)]
 async fn l21_proxy_headers_are_toggled_without_an_outage() {
     let mut rig = Rig::new("create-monitor=true");
@@ -267,7 +268,8 @@ async fn l28_a_weight_set_by_hand_is_no_difference() {
 
 #[tokio::test(start_paused = true)]
 async fn l29_weights_set_by_hand_outlive_nodes_that_come_and_go() {
-    // Below 2.11 a batch replaces all members; from then on members can be added to those that are there.
+    // Below 2.11 a batch replaces all members; from then on members can be added to those that are
+    // there.
     for minor in [10, 27] {
         let sim = Stage::new();
         sim.configure(|settings| settings.api_minor = minor);

@@ -1,4 +1,5 @@
-//! A cloud that is so busy that requests wait in it, and are carried out long after the answer was given up.
+//! A cloud that is so busy that requests wait in it, and are carried out long after the answer was
+//! given up.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The real side of the scenarios: a project of the test bed's OpenStack, real time, real connections.
+//! The real side of the scenarios: a project of the test bed's OpenStack, real time, real
+//! connections.
 //!
 //! `LANDFALL_SIDE=amphora` or `ovn` puts every [`Rig::new`](super::Rig::new) of the process there.
 
@@ -40,7 +41,8 @@ struct CallsState {
     under_way: AtomicUsize,
 }
 
-/// A call, and whether it was refused because Octavia was not done yet with the change before: that changes nothing.
+/// A call, and whether it was refused because Octavia was not done yet with the change before: that
+/// changes nothing.
 struct Line {
     call: String,
     body: bytes::Bytes,
@@ -56,8 +58,8 @@ static HANDS: LazyLock<Runtime> = LazyLock::new(|| {
 /// Octavia's own words for a load balancer that is in the works.
 const PENDING: &str = "PENDING_";
 
-/// Rows wait for an audit, or that nothing happens however long it takes: here audits are as frequent as this, and
-/// no row waits longer than for two.
+/// Rows wait for an audit, or that nothing happens however long it takes: here audits are as
+/// frequent as this, and no row waits longer than for two.
 pub const AUDIT: Duration = Duration::from_secs(15);
 pub const LONGEST_WAIT: Duration = Duration::from_secs(35);
 
@@ -449,8 +451,8 @@ impl Real {
         });
     }
 
-    /// Waits until the controller has asked nothing for a while, nothing is under way and nothing in the works; at
-    /// most some minutes, for what fails for ever.
+    /// Waits until the controller has asked nothing for a while, nothing is under way and nothing
+    /// in the works; at most some minutes, for what fails for ever.
     pub async fn settle(&self, written: impl Fn() -> usize) {
         // Longer than the controller ever waits before it looks whether Octavia is done.
         const QUIET: Duration = Duration::from_secs(11);

@@ -30,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::Cluster;
 use stage::{Sent, Stage};
 
-/// Everything on stage. Time is virtual with a simulated cloud: `#[tokio::test(start_paused = true)]`.
+/// Everything on stage. Time is virtual with a simulated cloud:
+/// `#[tokio::test(start_paused = true)]`.
 pub struct Rig {
     /// The simulator; or a real cloud, which can do less for a test.
     pub sim: Stage,
@@ -104,8 +105,8 @@ fn cloud_within(sim: &Sim, agent: Option<&str>, body_limit: Option<usize>) -> Cl
 // === impl Rig ===
 
 impl Rig {
-    /// The default world of the scenarios, the controller not yet running: nodes a and b in subnet S, cluster c1,
-    /// floating network X. `conf` is appended to `[LoadBalancer]`.
+    /// The default world of the scenarios, the controller not yet running: nodes a and b in subnet
+    /// S, cluster c1, floating network X. `conf` is appended to `[LoadBalancer]`.
     pub fn new(conf: &str) -> Self {
         Self::on(Stage::new(), conf)
     }
@@ -259,7 +260,8 @@ impl Rig {
         self.settle().await;
     }
 
-    /// Waits until nothing was asked of the cloud for a while; at most some minutes, for what fails for ever.
+    /// Waits until nothing was asked of the cloud for a while; at most some minutes, for what fails
+    /// for ever.
     pub async fn settle(&self) {
         const QUIET: u32 = 12;
         #[cfg(feature = "stack")]

@@ -22,7 +22,8 @@ fn second(port: u16, balancer: &Id) -> ServiceBuilder {
         .annotated(&lb("load-balancer-id"), balancer.as_str())
 }
 
-/// A rig with the Service of the default world, a second one on port 8080 of its load balancer, and the latter's id.
+/// A rig with the Service of the default world, a second one on port 8080 of its load balancer, and
+/// the latter's id.
 async fn shared(conf: &str) -> (Rig, Id) {
     let mut rig = Rig::new(conf);
     rig.apply(web()).await;
@@ -522,7 +523,8 @@ async fn what_a_neighbour_uses_is_no_orphan_when_its_owner_has_gone() {
         assert!(owner.cluster.service("web").is_none());
         let picture = owner.picture().await;
         assert_eq!(ports(&picture), [8080]);
-        // Nothing on it says any more that it is the first cluster's, where names can tell clusters apart.
+        // Nothing on it says any more that it is the first cluster's, where names can tell clusters
+        // apart.
         let tags = &picture.balancers[0].tags;
         assert!(
             has_tag(&picture.balancers[0], "landfall_shared_by_ks-2"),

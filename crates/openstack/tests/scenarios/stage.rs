@@ -1,7 +1,7 @@
 //! Where a scenario plays: on the simulator, or in a project of a real OpenStack (`real.rs`).
 //!
-//! A row that asks for what only the simulator can do (faults, a look behind the API) ends on the real side
-//! with [`ONLY_SIMULATED`], which the run on the real side counts as not run.
+//! A row that asks for what only the simulator can do (faults, a look behind the API) ends on the
+//! real side with [`ONLY_SIMULATED`], which the run on the real side counts as not run.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -252,7 +252,8 @@ impl Stage {
         }
     }
 
-    /// Gives a load balancer or a part of one other tags or another name behind the controller's back.
+    /// Gives a load balancer or a part of one other tags or another name behind the controller's
+    /// back.
     pub fn relabel(&self, id: &str, fields: &Value) {
         match self {
             Self::Simulated(sim) => {
@@ -300,7 +301,8 @@ impl Stage {
         }
     }
 
-    /// Removes a load balancer, a part of one or a floating IP behind the controller's back. Whether there was one.
+    /// Removes a load balancer, a part of one or a floating IP behind the controller's back.
+    /// Whether there was one.
     pub fn delete(&self, id: &str) -> bool {
         match self {
             Self::Simulated(sim) => sim.delete(id),

@@ -4,7 +4,8 @@ use http::Method;
 use landfall_testkit::openstack::{Service, Sim};
 use serde_json::{Value, json};
 
-/// Puts strangers' objects into the cloud: by hand, of another cluster, and of another cluster of our name.
+/// Puts strangers' objects into the cloud: by hand, of another cluster, and of another cluster of
+/// our name.
 pub fn settle_in(sim: &Sim, node_port: Option<&str>) {
     let by_hand = balancer(sim, "by-hand", "mine", &[]);
     let other = "kube_service_c2_default_web";
@@ -49,7 +50,8 @@ pub fn settle_in(sim: &Sim, node_port: Option<&str>) {
         &body,
     );
     let rule = json!({
-        "security_group_id": group["id"], "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp",
+        "security_group_id": group["id"], "direction": "ingress", "ethertype": "IPv4",
+            "protocol": "tcp",
         "port_range_min": 30080, "port_range_max": 30080, "remote_ip_prefix": "10.0.0.0/24",
     });
     hand(
@@ -71,7 +73,8 @@ fn balancer(sim: &Sim, name: &str, description: &str, tags: &[&str]) -> Value {
     let body = json!({
         "name": name, "description": description, "tags": tags, "vip_subnet_id": sim.subnet(),
         "listeners": [{
-            "name": format!("listener_0_{name}"), "protocol": "TCP", "protocol_port": 80, "tags": tags,
+            "name": format!("listener_0_{name}"), "protocol": "TCP", "protocol_port": 80,
+                "tags": tags,
             "default_pool": {
                 "name": format!("pool_0_{name}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
                 "members": [{"address": "10.0.0.9", "protocol_port": 30080}],

@@ -15,7 +15,8 @@ use crate::rig::{Picture, Rig};
 
 pub const NOWHERE: &str = "99999999-9999-4999-8999-999999999999";
 
-/// The default world with an IPv6 subnet beside S, its id, and configuration after `[LoadBalancer]`.
+/// The default world with an IPv6 subnet beside S, its id, and configuration after
+/// `[LoadBalancer]`.
 pub fn six(conf: &str, nodes: &[(&str, &str)]) -> (Rig, String) {
     let sim = Stage::new();
     let cidr = "2001:db8::/64".parse().unwrap();

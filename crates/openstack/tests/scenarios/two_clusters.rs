@@ -1,4 +1,5 @@
-//! Two clusters in one project, one of which shares the other's load balancer: neither takes anything from the other.
+//! Two clusters in one project, one of which shares the other's load balancer: neither takes
+//! anything from the other.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::image::{self, Detail, text};
 use crate::rig::Rig;
 use crate::shapes::Shape;
 
-/// How the cloud is, and how it is after an undisturbed run of the same Services, each with a load balancer of its own.
+/// How the cloud is, and how it is after an undisturbed run of the same Services, each with a load
+/// balancer of its own.
 pub struct Verdict<'a> {
     pub rig: &'a Rig,
     pub shapes: &'a BTreeMap<String, Shape>,

@@ -1,6 +1,6 @@
 //! Taking new connections from a listening socket, and letting them in or not. Pauses while the
-//! listener's connection limit is reached, so that what is too much waits in the kernel's queue, and
-//! while the process has no descriptors left.
+//! listener's connection limit is reached, so that what is too much waits in the kernel's queue,
+//! and while the process has no descriptors left.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,6 +1,6 @@
 //! One TCP connection through a `Stream` listener: from the client's socket to a member's and back.
-//! Decides when it opens, what its failures mean and when it has lasted too long; the engine tells it
-//! what happened and carries out its end.
+//! Decides when it opens, what its failures mean and when it has lasted too long; the engine tells
+//! it what happened and carries out its end.
 //!
 //! ```text
 //!   Inspect ──(first bytes, or time)──> Connecting ──> Open ──> end
@@ -12,8 +12,9 @@
 //!
 //! Until a member is there, nothing is read: what the client says waits in the kernel.
 //!
-//! Idle times: bytes from a side, and bytes that it takes, both show that it lives. So a long download
-//! does not end because the client has nothing to say, and it does end when the client takes nothing.
+//! Idle times: bytes from a side, and bytes that it takes, both show that it lives. So a long
+//! download does not end because the client has nothing to say, and it does end when the client
+//! takes nothing.
 
 use std::io;
 use std::net::SocketAddr;

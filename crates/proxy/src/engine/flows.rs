@@ -1,16 +1,16 @@
 //! UDP: one connected socket toward a member for each flow, which is one client talking to one
 //! listener. The listener's own socket, bound to the address that clients know, sends the replies.
 //!
-//! A flow ends when nothing came from either side for the client's idle time, when its member says that
-//! nobody listens there (the next datagram then chooses anew), when it is cut, or with its listener:
-//! without the listener's socket there is no reply. Where there may be no more flows, a listener's
-//! own flow that was silent for longest makes room: a Service that has its share uses it again, and
-//! takes nothing from others. Where it has none, one of a Service above its minimum does. What
-//! fails on this side, for want of ports say, is not held against members.
+//! A flow ends when nothing came from either side for the client's idle time, when its member says
+//! that nobody listens there (the next datagram then chooses anew), when it is cut, or with its
+//! listener: without the listener's socket there is no reply. Where there may be no more flows, a
+//! listener's own flow that was silent for longest makes room: a Service that has its share uses it
+//! again, and takes nothing from others. Where it has none, one of a Service above its minimum
+//! does. What fails on this side, for want of ports say, is not held against members.
 //!
-//! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header and
-//! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
-//! client; others may, and one that names another client begins another flow.
+//! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header
+//! and others do not. From trusted peers, the first datagram of a flow must carry one, which names
+//! the client; others may, and one that names another client begins another flow.
 
 mod room;
 

@@ -1,6 +1,6 @@
-//! Connections of trusted peers before their PROXY header is complete. The header is looked at where
-//! it is, in the kernel's queue, and exactly its bytes are taken out; whoever gets the connection next
-//! finds only what the client sent.
+//! Connections of trusted peers before their PROXY header is complete. The header is looked at
+//! where it is, in the kernel's queue, and exactly its bytes are taken out; whoever gets the
+//! connection next finds only what the client sent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

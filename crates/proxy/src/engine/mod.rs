@@ -1,18 +1,19 @@
-//! The engine of one worker: a single task that serves every plain TCP connection and UDP flow of the
-//! worker, and accepts for the other modes. Owns their sockets, time and memory. Never blocks, and
-//! shares nothing with other workers but listeners' configuration, pools and counters.
+//! The engine of one worker: a single task that serves every plain TCP connection and UDP flow of
+//! the worker, and accepts for the other modes. Owns their sockets, time and memory. Never blocks,
+//! and shares nothing with other workers but listeners' configuration, pools and counters.
 //!
-//! Why not a task per connection: on short connections nearly all the time goes to the kernel, and most
-//! of the rest to what a task needs: its memory, two registrations, two deregistrations, a timer. Here a
-//! connection is a row in a table, events come in batches from an epoll instance of our own inside
-//! tokio's, deadlines are coarse and lazy, and sockets toward members are used again.
+//! Why not a task per connection: on short connections nearly all the time goes to the kernel, and
+//! most of the rest to what a task needs: its memory, two registrations, two deregistrations, a
+//! timer. Here a connection is a row in a table, events come in batches from an epoll instance of
+//! our own inside tokio's, deadlines are coarse and lazy, and sockets toward members are used
+//! again.
 //!
-//! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with 6,000
-//! of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver takes nothing
-//! holds at most 64 KiB per way here, or after its first 128 KiB a pipe in the kernel: of 1 MiB
-//! while there are such, then of 256 KiB, all workers together at most 128 MiB, and a quarter less
-//! than what a user without special rights may have. A UDP flow costs about 500 bytes and one
-//! socket.
+//! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with
+//! 6,000 of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver
+//! takes nothing holds at most 64 KiB per way here, or after its first 128 KiB a pipe in the
+//! kernel: of 1 MiB while there are such, then of 256 KiB, all workers together at most 128 MiB,
+//! and a quarter less than what a user without special rights may have. A UDP flow costs about 500
+//! bytes and one socket.
 //!
 //! ```text
 //!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections: pump, outlets
@@ -62,8 +63,8 @@ use crate::pool::{Lease, Unavailable};
 /// After this many passes without a pause, the runtime's other tasks have a turn.
 const PASSES: usize = 8;
 
-/// How much the coarse clock may be behind the timer's, in milliseconds (a tick of 100 Hz). When the
-/// timer fires, the deadline is to have passed on both.
+/// How much the coarse clock may be behind the timer's, in milliseconds (a tick of 100 Hz). When
+/// the timer fires, the deadline is to have passed on both.
 const COARSENESS: u64 = 10;
 
 /// What a worker is told.

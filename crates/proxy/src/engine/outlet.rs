@@ -1,6 +1,7 @@
-//! Sockets toward members. A socket whose connection both sides have ended in order is dissolved and
-//! used for the next member connection: that saves making a socket, its file and its registration,
-//! about a tenth of what a short connection costs. Owns spare sockets; never chooses a member.
+//! Sockets toward members. A socket whose connection both sides have ended in order is dissolved
+//! and used for the next member connection: that saves making a socket, its file and its
+//! registration, about a tenth of what a short connection costs. Owns spare sockets; never chooses
+//! a member.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,9 +1,10 @@
-//! Moving bytes one way, from one socket to another. Holds bytes only while the receiver takes none;
-//! never waits, never decides what happens to the connection.
+//! Moving bytes one way, from one socket to another. Holds bytes only while the receiver takes
+//! none; never waits, never decides what happens to the connection.
 //!
 //! Bytes are read into room that all connections of a worker share and written from there at once.
-//! What the receiver does not take is kept aside, at most [`ROOM`] bytes. A way that keeps filling the
-//! room switches to splice(2): bytes then stay in the kernel, and what is not taken waits in a pipe.
+//! What the receiver does not take is kept aside, at most [`ROOM`] bytes. A way that keeps filling
+//! the room switches to splice(2): bytes then stay in the kernel, and what is not taken waits in a
+//! pipe.
 
 use std::io;
 
@@ -142,8 +143,8 @@ impl Way {
         Ok(Rest::Share)
     }
 
-    /// Puts what can be read behind what is kept, if that is little: a PROXY header and the client's
-    /// first bytes then leave together.
+    /// Puts what can be read behind what is kept, if that is little: a PROXY header and the
+    /// client's first bytes then leave together.
     fn hold_more(&mut self, from: &Stream, room: &mut [u8]) -> Result<(), Broken> {
         let kept = if let Held::Bytes { bytes, .. } = &self.held {
             bytes.len()

@@ -1,5 +1,5 @@
-//! A table whose places are used again. Keys carry the place's generation, so that a key of something
-//! that is gone finds nothing, not its successor. Pure.
+//! A table whose places are used again. Keys carry the place's generation, so that a key of
+//! something that is gone finds nothing, not its successor. Pure.
 
 /// Where something stands in a [`Slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,11 +1,11 @@
-//! Coarse deadlines for very many things at little cost: a ring of lists, one per [`TICK`]. Setting and
-//! clearing are O(1) and touch nothing but the entry's neighbours. Pure; takes `now`.
+//! Coarse deadlines for very many things at little cost: a ring of lists, one per [`TICK`]. Setting
+//! and clearing are O(1) and touch nothing but the entry's neighbours. Pure; takes `now`.
 //!
-//! Meant for lazy use: what is due is asked about its real deadline and set again, so activity does not
-//! touch the wheel. Deadlines beyond one turn of the ring come due early, after one turn.
+//! Meant for lazy use: what is due is asked about its real deadline and set again, so activity does
+//! not touch the wheel. Deadlines beyond one turn of the ring come due early, after one turn.
 
-/// How coarse deadlines are, in milliseconds. They come due up to this much late, never early (except
-/// beyond one turn).
+/// How coarse deadlines are, in milliseconds. They come due up to this much late, never early
+/// (except beyond one turn).
 pub(crate) const TICK: u64 = 32;
 
 const SLOTS: usize = 2048;
@@ -138,8 +138,8 @@ impl Wheel {
         self.soonest = self.first_used().unwrap_or(u64::MAX);
     }
 
-    /// When to call [`Self::expire`] next, in milliseconds: never too late, but too early where what
-    /// would have been due was cleared.
+    /// When to call [`Self::expire`] next, in milliseconds: never too late, but too early where
+    /// what would have been due was cleared.
     pub(crate) fn next(&self) -> Option<u64> {
         (self.count > 0).then_some(self.soonest.saturating_mul(TICK))
     }

@@ -1,5 +1,5 @@
-//! Bytes on their way. Read buffers exist only while they hold bytes: an idle connection has none. Their
-//! storage is kept per thread and handed from connection to connection.
+//! Bytes on their way. Read buffers exist only while they hold bytes: an idle connection has none.
+//! Their storage is kept per thread and handed from connection to connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,8 +17,8 @@ const SMALL: usize = 16 * 1024;
 /// longer than this.
 const MEDIUM: usize = super::MAX_HEAD;
 
-/// Size of a buffer whose source keeps filling it: halves the system calls of large bodies twice over,
-/// and still fits the second-level cache of a core together with its twin.
+/// Size of a buffer whose source keeps filling it: halves the system calls of large bodies twice
+/// over, and still fits the second-level cache of a core together with its twin.
 const LARGE: usize = 64 * 1024;
 
 /// Storage kept for later per thread: 7 MiB at most. What is more goes back to the allocator.
@@ -100,8 +100,8 @@ impl Buffer {
         }
     }
 
-    /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and full,
-    /// which callers keep from happening by not waiting for more than [`MEDIUM`] bytes.
+    /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and
+    /// full, which callers keep from happening by not waiting for more than [`MEDIUM`] bytes.
     pub(super) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
@@ -174,7 +174,8 @@ impl Outgoing {
         self.sent = (self.sent + count).min(self.bytes.len());
     }
 
-    /// What is still to be sent, if the first part of it was sent already: then it can't be dropped.
+    /// What is still to be sent, if the first part of it was sent already: then it can't be
+    /// dropped.
     pub(super) fn take_begun(&mut self) -> Vec<u8> {
         let outgoing = std::mem::take(self);
         match outgoing.sent {

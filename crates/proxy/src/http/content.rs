@@ -1,5 +1,5 @@
-//! Bodies of messages that are HTTP/2 on at least one side: streams of frames, each made when the other
-//! side has room for it. Knows how long a client may keep silent, and nothing about members.
+//! Bodies of messages that are HTTP/2 on at least one side: streams of frames, each made when the
+//! other side has room for it. Knows how long a client may keep silent, and nothing about members.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -105,8 +105,8 @@ impl RequestContent {
         Self::new(Source::Empty)
     }
 
-    /// The body of a request that came over HTTP/2, from a client with this much time between frames.
-    /// `streams` are the tasks of its connection.
+    /// The body of a request that came over HTTP/2, from a client with this much time between
+    /// frames. `streams` are the tasks of its connection.
     pub(super) fn http2(incoming: Incoming, patience: Duration, streams: TaskTracker) -> Self {
         if incoming.is_end_stream() {
             return Self::empty();
@@ -230,8 +230,9 @@ impl Body for RequestContent {
 }
 
 impl Drop for RequestContent {
-    /// Not reading on would reset the stream as soon as the response is whole. That is good HTTP/2 (RFC
-    /// 9113 section 8.1), but widespread clients take it for a failure and throw the response away.
+    /// Not reading on would reset the stream as soon as the response is whole. That is good HTTP/2
+    /// (RFC 9113 section 8.1), but widespread clients take it for a failure and throw the response
+    /// away.
     fn drop(&mut self) {
         let Source::Http2 {
             mut incoming,

@@ -1,5 +1,5 @@
-//! Which header fields a proxy must not pass on (RFC 9110 section 7.6.1), and which ones it adds. Pure;
-//! the same rules for heads as bytes (HTTP/1) and as maps (HTTP/2).
+//! Which header fields a proxy must not pass on (RFC 9110 section 7.6.1), and which ones it adds.
+//! Pure; the same rules for heads as bytes (HTTP/1) and as maps (HTTP/2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -96,9 +96,9 @@ pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|member| !member.is_empty())
 }
 
-/// Whether a trailer field may be passed on: fields that frame, route or vouch for a message only count
-/// in its head, and some servers would take them from here as if they stood there (RFC 9110 section
-/// 6.5.1).
+/// Whether a trailer field may be passed on: fields that frame, route or vouch for a message only
+/// count in its head, and some servers would take them from here as if they stood there (RFC 9110
+/// section 6.5.1).
 pub(super) fn allowed_in_trailers(name: &[u8]) -> bool {
     matches!(Field::of(name), Field::Other)
         && ![
@@ -150,8 +150,9 @@ impl Forwarding {
         }
     }
 
-    /// Writes the added lines. `before` holds the values of the request's own `X-Forwarded-For` fields,
-    /// which stay in front of the client's address: one line for members that read only one.
+    /// Writes the added lines. `before` holds the values of the request's own `X-Forwarded-For`
+    /// fields, which stay in front of the client's address: one line for members that read only
+    /// one.
     pub(super) fn write(&self, before: &[&[u8]], out: &mut Vec<u8>) {
         if before.is_empty() && !self.lines.is_empty() {
             out.extend_from_slice(&self.lines);

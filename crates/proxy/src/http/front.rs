@@ -1,5 +1,5 @@
-//! What all HTTP connections of one listener on one worker share: idle connections to members, and the
-//! word that the listener is closing. Decides nothing about a request.
+//! What all HTTP connections of one listener on one worker share: idle connections to members, and
+//! the word that the listener is closing. Decides nothing about a request.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

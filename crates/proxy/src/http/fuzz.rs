@@ -60,9 +60,12 @@ fn requests() -> Vec<Vec<u8>> {
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET http://a.example:81/x?y HTTP/1.1\r\nHost: b\r\nAccept: */*\r\n\r\n",
         "OPTIONS * HTTP/1.0\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: y\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, x-a\r\nUpgrade: websocket\r\nX-A: 1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: \
+        a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: \
+        y\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, x-a\r\nUpgrade: websocket\r\nX-A: \
+        1\r\n\r\n",
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
@@ -173,7 +176,8 @@ fn fuzz_chunked_bodies() {
     let messages = [
         "0\r\n\r\n",
         "5\r\nhello\r\n0\r\nX: y\r\n\r\n",
-        "4;name=\"v\"\r\nWiki\r\nE\r\n in\r\n\r\nchunks.\r\n0\r\nDigest: x\r\n\r\nGET / HTTP/1.1\r\n",
+        "4;name=\"v\"\r\nWiki\r\nE\r\n in\r\n\r\nchunks.\r\n0\r\nDigest: x\r\n\r\nGET / \
+        HTTP/1.1\r\n",
     ]
     .map(|text| text.as_bytes().to_vec());
     let seeds = Seeds {

@@ -1,14 +1,14 @@
-//! HTTP/1.1 and HTTP/2 listeners: every request picks its member. Bodies stream both ways and are never
-//! held whole; connections to members are kept and shared.
+//! HTTP/1.1 and HTTP/2 listeners: every request picks its member. Bodies stream both ways and are
+//! never held whole; connections to members are kept and shared.
 //!
 //! ```text
 //!   client ── HTTP/1 ── h1: own parser, bytes pass through ──┬── HTTP/1.1 ── member
 //!          └─ HTTP/2 ── h2: hyper                          ──┴── HTTP/2 (prior knowledge)
 //! ```
 //!
-//! HTTP/1 on both sides, nearly all traffic, runs in one task per client without any hand-over: the head
-//! is read strictly and written anew, the body goes from the buffer that it was read into to the other
-//! socket. Never looks into a body and never stores one.
+//! HTTP/1 on both sides, nearly all traffic, runs in one task per client without any hand-over: the
+//! head is read strictly and written anew, the body goes from the buffer that it was read into to
+//! the other socket. Never looks into a body and never stores one.
 
 mod buffer;
 mod content;
@@ -34,8 +34,8 @@ use self::buffer::Buffer;
 pub use self::front::{ClientStream, Front};
 use crate::inbound::Inbound;
 
-/// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB) take.
-/// Buffers grow to this and no further while they wait for the rest of a head.
+/// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB)
+/// take. Buffers grow to this and no further while they wait for the rest of a head.
 const MAX_HEAD: usize = 32 * 1024;
 
 /// A member that ends a connection sooner than this after a request began gave up no client that

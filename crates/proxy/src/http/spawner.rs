@@ -1,4 +1,5 @@
-//! Tasks that hyper wants for the streams of an HTTP/2 connection, kept track of by that connection.
+//! Tasks that hyper wants for the streams of an HTTP/2 connection, kept track of by that
+//! connection.
 
 use hyper::rt::Executor;
 use tokio_util::task::TaskTracker;

@@ -1,6 +1,6 @@
 //! Connections to members: idle ones kept for the next request, and new ones. One set of idle
-//! connections per listener and worker; one per client where members are told about each client by a
-//! PROXY header, because such a connection speaks for nobody else.
+//! connections per listener and worker; one per client where members are told about each client by
+//! a PROXY header, because such a connection speaks for nobody else.
 
 mod links;
 

@@ -1,5 +1,5 @@
-//! One check of one member over the network: TCP connect, HTTP request, or a datagram on a connected
-//! UDP socket. Says what was found in plain words; what that means for the member is the
+//! One check of one member over the network: TCP connect, HTTP request, or a datagram on a
+//! connected UDP socket. Says what was found in plain words; what that means for the member is the
 //! state machine's business. Never reads more of an answer than its head, and bounds that.
 
 use std::fmt;
@@ -490,8 +490,8 @@ async fn check_udp(member: SocketAddr, limit: Duration) -> Result<Sign, Failure>
     };
     let socket = UdpSocket::bind(unspecified).await?;
     socket.connect(member).await?;
-    // An empty datagram provokes the ICMP error of a closed port like any other, and is the one thing
-    // that no protocol can mistake for a request.
+    // An empty datagram provokes the ICMP error of a closed port like any other, and is the one
+    // thing that no protocol can mistake for a request.
     socket.send(&[]).await?;
     match tokio::time::timeout(limit, socket.recv(&mut [0; 1])).await {
         Ok(answer) => answer.map(|_| Sign::Answered).map_err(Failure::from),

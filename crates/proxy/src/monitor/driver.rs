@@ -67,8 +67,8 @@ impl Monitors {
         }
     }
 
-    /// Checks the members of a listener from now on, as its configuration says at any time (which may
-    /// be not at all), until the listener closes. Call once per listener.
+    /// Checks the members of a listener from now on, as its configuration says at any time (which
+    /// may be not at all), until the listener closes. Call once per listener.
     pub fn watch(&self, listener: Arc<ListenerState>) {
         let watch = Watch {
             listener,
@@ -101,7 +101,8 @@ impl Watch {
                 .as_ref()
                 .and_then(|active| active.schedule.next_deadline());
             let pause = deadline.map(|at| tokio::time::sleep_until(Instant::from_std(at)));
-            // Each branch is cancel safe: nothing is taken from a queue before its branch is chosen.
+            // Each branch is cancel safe: nothing is taken from a queue before its branch is
+            // chosen.
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = closing.cancelled() => return,
@@ -153,8 +154,8 @@ impl Watch {
                 self.active = Some(active);
             }
             (None, Some(_)) => {
-                // The pool takes unmonitored members as up. What was found out must not come back to
-                // life when a monitor does.
+                // The pool takes unmonitored members as up. What was found out must not come back
+                // to life when a monitor does.
                 self.running.abort_all();
                 for member in members {
                     self.listener.pool().set_health(member, Health::Unknown, "");

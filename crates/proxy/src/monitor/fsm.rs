@@ -59,8 +59,8 @@ pub struct Transition {
 pub struct Order {
     /// Which member.
     pub member: SocketAddr,
-    /// Tells this check from earlier ones of a member that left and came back, and from checks begun
-    /// under other rules.
+    /// Tells this check from earlier ones of a member that left and came back, and from checks
+    /// begun under other rules.
     pub ticket: u64,
 }
 
@@ -69,8 +69,8 @@ pub struct Order {
 pub enum Change {
     /// Same question to the members, possibly asked at another pace.
     PaceOnly,
-    /// Another question (type, path, codes, port, protocol): health stays until new results overrule it, the
-    /// counting in a row begins anew and everybody is asked at once.
+    /// Another question (type, path, codes, port, protocol): health stays until new results
+    /// overrule it, the counting in a row begins anew and everybody is asked at once.
     Question,
 }
 
@@ -117,8 +117,8 @@ impl Schedule {
         schedule
     }
 
-    /// Takes over a change of members or monitor. Members that stay keep their health and their place
-    /// in time, new ones are due at once, the others are forgotten.
+    /// Takes over a change of members or monitor. Members that stay keep their health and their
+    /// place in time, new ones are due at once, the others are forgotten.
     pub fn update(
         &mut self,
         pace: Pace,
@@ -264,8 +264,9 @@ impl Checked {
     }
 }
 
-/// The pause after a member's first check: between half and all of `delay`, by a hash of its address,
-/// so that members that were all checked at once when the pool started drift apart and stay so.
+/// The pause after a member's first check: between half and all of `delay`, by a hash of its
+/// address, so that members that were all checked at once when the pool started drift apart and
+/// stay so.
 fn first_pause(member: SocketAddr, delay: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     member.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! Health checks of members: a pure state machine that says when to check and what a result means, the
-//! checks themselves, and the driver that joins them to a listener's pool. Never moves traffic.
+//! Health checks of members: a pure state machine that says when to check and what a result means,
+//! the checks themselves, and the driver that joins them to a listener's pool. Never moves traffic.
 //!
 //! ```text
 //!   listener's configuration ──> fsm::Schedule ── Order ──> check::check (bounded, concurrent)

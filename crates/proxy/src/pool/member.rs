@@ -1,5 +1,5 @@
-//! The live side of a member: health, open connections, counters, and the cut that ends what it still
-//! has when its drain time is over. Outlives changes of the pool: found again by its address.
+//! The live side of a member: health, open connections, counters, and the cut that ends what it
+//! still has when its drain time is over. Outlives changes of the pool: found again by its address.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! Choice by hash of the client (`SOURCE_IP`, `SOURCE_IP_PORT`): weighted rendezvous. Pure and stable: the
-//! same members give the same answer after a restart and in another process, and a member that comes
-//! or goes moves only the clients that it gains or had.
+//! Choice by hash of the client (`SOURCE_IP`, `SOURCE_IP_PORT`): weighted rendezvous. Pure and
+//! stable: the same members give the same answer after a restart and in another process, and a
+//! member that comes or goes moves only the clients that it gains or had.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,7 +29,8 @@ pub(super) fn attraction(client: u64, member: u64, weight: u16) -> f64 {
     -f64::from(weight) / draw.ln()
 }
 
-/// The finalizer of `SplitMix64`: every input bit changes every output bit with probability one half.
+/// The finalizer of `SplitMix64`: every input bit changes every output bit with probability one
+/// half.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

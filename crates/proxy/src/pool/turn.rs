@@ -1,8 +1,9 @@
 //! Weighted turns: who is next in `ROUND_ROBIN`. Pure.
 //!
 //! Every member has a virtual time at which it is due next; the earliest is chosen and moves on by
-//! `CYCLE / weight`. Starting at half a step spreads a member's turns evenly over the cycle, and in one
-//! cycle each member is due exactly `weight` times. One pick costs O(log n), whatever the weights.
+//! `CYCLE / weight`. Starting at half a step spreads a member's turns evenly over the cycle, and in
+//! one cycle each member is due exactly `weight` times. One pick costs O(log n), whatever the
+//! weights.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,7 +47,8 @@ impl Turns {
             .zip(0..)
             .map(|((weight, at), index)| {
                 let step = CYCLE / u64::from(weight.max(1));
-                // Never more than one step ahead: a weight that grew must not wait for its old turn.
+                // Never more than one step ahead: a weight that grew must not wait for its old
+                // turn.
                 let ahead = at.map_or(step / 2, |at| (at - start).min(step));
                 Reverse(Due {
                     at: ahead,

@@ -255,7 +255,8 @@ proptest! {
     ) {
         let version = if v1 { ProxyProtocol::V1 } else { ProxyProtocol::V2 };
         let header = Header::new(version, TCP, source, destination);
-        let other = proxy_header::ProxyHeader::parse(header.as_bytes(), proxy_header::ParseConfig::default());
+        let other = proxy_header::ProxyHeader::parse(header.as_bytes(),
+            proxy_header::ParseConfig::default());
         let (other, length) = other.unwrap();
         let other = other.proxied_address().unwrap();
         prop_assert_eq!(length, header.as_bytes().len());

@@ -10,7 +10,8 @@ use jiff::tz::TimeZone;
 /// What a certificate is for, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// Its DNS names, in lower case, `*.` for wildcards, and IP addresses; in the certificate's order.
+    /// Its DNS names, in lower case, `*.` for wildcards, and IP addresses; in the certificate's
+    /// order.
     pub names: Vec<String>,
     /// The last moment of its validity.
     pub not_after: Timestamp,
@@ -208,7 +209,8 @@ mod tests {
         }
 
         #[test]
-        fn no_damaged_certificate_makes_it_panic(at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        fn no_damaged_certificate_makes_it_panic(at in any::<prop::sample::Index>(),
+            to in any::<u8>()) {
             let mut certificate = certificate();
             let at = at.index(certificate.len());
             certificate[at] = to;

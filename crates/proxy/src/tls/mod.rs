@@ -1,8 +1,8 @@
 //! TLS that ends at the load balancer: certificates become a rustls configuration that picks one of
 //! them by the name that the client asks for. Never logs nor prints a key.
 //!
-//! A change of certificates makes a new [`Termination`]; connections that are open keep the one that
-//! they began with. Session tickets outlive the change, so clients that come back resume.
+//! A change of certificates makes a new [`Termination`]; connections that are open keep the one
+//! that they began with. Session tickets outlive the change, so clients that come back resume.
 
 mod der;
 mod load;
@@ -79,7 +79,8 @@ impl Offer {
     fn protocols(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nothing => Vec::new(),
-            // A client that offers nothing but HTTP/1.0 must be told so, or it would be turned away.
+            // A client that offers nothing but HTTP/1.0 must be told so, or it would be turned
+            // away.
             Self::Http => ["h2", "http/1.1", "http/1.0"]
                 .map(|name| name.as_bytes().to_vec())
                 .to_vec(),

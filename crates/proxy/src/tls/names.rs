@@ -1,4 +1,5 @@
-//! Choice of the certificate to present, by the name in the client's hello (SNI, RFC 6066 section 3).
+//! Choice of the certificate to present, by the name in the client's hello (SNI, RFC 6066 section
+//! 3).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ impl ByName {
         exact.chain(wildcard.into_iter().flatten())
     }
 
-    /// The certificate for a name: the first that covers it and whose key the client can verify, else
-    /// the first of all that the client can verify, else the first.
+    /// The certificate for a name: the first that covers it and whose key the client can verify,
+    /// else the first of all that the client can verify, else the first.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
         let named = name.and_then(|name| self.named(name).find(fits).cloned());

@@ -275,7 +275,8 @@ async fn a_response_that_is_none_is_a_bad_gateway() {
 
 #[tokio::test]
 async fn a_member_that_says_more_than_its_answer_is_not_asked_again_on_that_connection() {
-    let extra = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let extra = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: \
+                4\r\n\r\nevil";
     let member = Server::fixed(extra, false).await;
     let scene = Scene::start(&[member.address]).await;
     let mut client = scene.client().await;

@@ -46,7 +46,10 @@ async fn members_are_told_about_the_client() {
     let port = scene.address.port();
     let mut client = scene.client().await;
     client
-        .send("GET /x HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: https\r\n\r\n")
+        .send(
+            "GET /x HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: \
+              198.51.100.1\r\nX-Forwarded-Proto: https\r\n\r\n",
+        )
         .await;
     assert_eq!(
         client.response().await.text(),
@@ -136,15 +139,22 @@ async fn a_websocket_passes_both_ways_after_the_switch() {
     let scene = Scene::start(&[member.address]).await;
     let mut client = scene.client().await;
     client
-        .send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\nearly")
+        .send(
+            "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: \
+              websocket\r\nSec-WebSocket-Key: k\r\n\r\nearly",
+        )
         .await;
     let mut served = member.accept().await;
     assert_eq!(
         served.request().await.unwrap().head,
-        "GET /chat HTTP/1.1\nHost: a\nUpgrade: websocket\nSec-WebSocket-Key: k\nConnection: upgrade\n"
+        "GET /chat HTTP/1.1\nHost: a\nUpgrade: websocket\nSec-WebSocket-Key: k\nConnection: \
+        upgrade\n"
     );
     served
-        .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
+        .send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
+              Upgrade\r\n\r\nhello",
+        )
         .await;
     assert_eq!(
         client.head().await.head,
@@ -183,7 +193,10 @@ async fn http_2_cannot_be_tunnelled_past_the_proxy() {
     let scene = Scene::start(&[member.address]).await;
     let mut client = scene.client().await;
     client
-        .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+        .send(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: \
+              h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+        )
         .await;
     assert_eq!(
         client.response().await.text(),
@@ -353,8 +366,15 @@ async fn a_client_that_is_not_believed_is_told_by_its_address_alone() {
     let mut client = scene.client().await;
     client
         .send(
-            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n\
-             X-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\nX-Own: 1\r\n\r\n",
+            "GET / HTTP/1.1\r\n\
+            Host: a\r\n\
+            X-Forwarded-For: 6.6.6.6\r\n\
+            Forwarded: for=6.6.6.6\r\n\
+            X-Real-IP: 6.6.6.6\r\n\
+            X-Forwarded-Proto: https\r\n\
+            X-Forwarded-Host: b\r\n\
+            X-Own: 1\r\n\
+            \r\n",
         )
         .await;
     assert_eq!(

@@ -38,7 +38,8 @@ async fn a_chunked_request_arrives_with_its_trailers() {
 
 #[tokio::test]
 async fn a_chunked_response_arrives_with_its_trailers() {
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nDigest: d\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                  chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nDigest: d\r\n\r\n";
     let member = Server::fixed(chunked, false).await;
     let scene = Scene::start(&[member.address]).await;
     let mut client = scene.client().await;

@@ -154,7 +154,10 @@ async fn frames_become_chunks_and_chunks_become_frames_with_trailers() {
         ("5".to_owned(), "hello".to_owned())
     );
     served
-        .send("HTTP/1.1 103 Early\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nKeep-Alive: x\r\n\r\n3\r\nabc\r\n")
+        .send(
+            "HTTP/1.1 103 Early\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: \
+              chunked\r\nKeep-Alive: x\r\n\r\n3\r\nabc\r\n",
+        )
         .await;
     // Both directions go on at the same time.
     let (client, response) = asking.await.unwrap();

@@ -32,7 +32,10 @@ async fn a_client_of_http_1_is_served_by_members_of_http_2() {
     let mut client = scene.client().await;
     for name in ["first", "second", "first", "second"] {
         client
-            .send("GET /a?b HTTP/1.1\r\nHost: shop.example\r\nConnection: x-mine\r\nX-Mine: 1\r\nX-Own: 1\r\n\r\n")
+            .send(
+                "GET /a?b HTTP/1.1\r\nHost: shop.example\r\nConnection: x-mine\r\nX-Mine: \
+                  1\r\nX-Own: 1\r\n\r\n",
+            )
             .await;
         let response = client.response().await;
         assert_eq!(response.status, 200);
@@ -52,7 +55,10 @@ async fn bodies_and_trailers_pass_from_http_1_to_http_2_and_back() {
     let mut client = scene.client().await;
     for _ in 0..2 {
         client
-            .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nDigest: d\r\n\r\n")
+            .send(
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \
+                  chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nDigest: d\r\n\r\n",
+            )
             .await;
         let response = client.response().await;
         assert!(

@@ -1,4 +1,5 @@
-//! HTTP listeners over real sockets: raw bytes in, raw bytes out, with members that do as they are told.
+//! HTTP listeners over real sockets: raw bytes in, raw bytes out, with members that do as they are
+//! told.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A proxy with listeners on addresses of their own, and small servers as members. Everything ends with
-//! the test.
+//! A proxy with listeners on addresses of their own, and small servers as members. Everything ends
+//! with the test.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU16, NonZeroUsize};

@@ -1,4 +1,5 @@
-//! A real browser for tests and screenshots: headless Chromium, driven over its `DevTools` protocol.
+//! A real browser for tests and screenshots: headless Chromium, driven over its `DevTools`
+//! protocol.
 //!
 //! The protocol goes through a pipe, so there is no port to find, no WebSocket and no extra crate.
 //! Chromium comes from Debian's package `chromium`. Where it is missing, [`Browser::start`] fails
@@ -59,8 +60,8 @@ pub struct Browser {
     _process: Child,
 }
 
-/// Chromium reads commands from descriptor 3 and writes answers to 4: the shell puts our pipes there.
-/// It ends when they close, however the test has ended, and then its profile is removed.
+/// Chromium reads commands from descriptor 3 and writes answers to 4: the shell puts our pipes
+/// there. It ends when they close, however the test has ended, and then its profile is removed.
 const LAUNCH: &str = "profile=$1; shift; \
     \"$0\" --user-data-dir=\"$profile\" \"$@\" 3<&0 4>&1 </dev/null >&2; rm -rf \"$profile\"";
 
@@ -92,7 +93,8 @@ const FLAGS: &[&str] = &[
 /// Where the program may be, in the order in which it is looked for.
 const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
-/// The browser's program: what the environment variable CHROMIUM names, or the first that is in PATH.
+/// The browser's program: what the environment variable CHROMIUM names, or the first that is in
+/// PATH.
 ///
 /// # Errors
 /// When there is none.

@@ -202,7 +202,8 @@ fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
         return Ok(path);
     }
     tell(&format!(
-        "building {} for Kubernetes {}, for the tests, once: minutes, with some GB of downloads and build cache",
+        "building {} for Kubernetes {}, for the tests, once: minutes, with some GB of downloads \
+        and build cache",
         program.name(),
         pinned_version()
     ));

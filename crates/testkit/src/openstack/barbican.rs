@@ -23,12 +23,14 @@ pub(super) fn handle(world: &mut World, ask: &Ask<'_>) -> Handled {
     let base = world.base(Service::KeyManager);
     match (ask.method, ask.path.as_slice()) {
         (&Method::GET, ["v1", "secrets", id]) if world.secrets.contains(*id) => {
-            let body = json!({"secret_ref": format!("{base}/v1/secrets/{id}"), "name": "certificate",
+            let body = json!({"secret_ref": format!("{base}/v1/secrets/{id}"),
+                "name": "certificate",
                 "status": "ACTIVE", "secret_type": "opaque"});
             Ok(Reply::json(200, &body))
         }
         (&Method::GET, ["v1", "containers", id]) if world.containers.contains(*id) => {
-            let body = json!({"container_ref": format!("{base}/v1/containers/{id}"), "name": "certificate",
+            let body = json!({"container_ref": format!("{base}/v1/containers/{id}"),
+                "name": "certificate",
                 "status": "ACTIVE", "type": "certificate", "secret_refs": []});
             Ok(Reply::json(200, &body))
         }

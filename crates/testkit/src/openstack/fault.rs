@@ -54,7 +54,8 @@ pub enum Fault {
     NoAnswerAfter,
     /// It happens, later.
     Delay(Duration),
-    /// No answer comes, and it happens later all the same: the request waits somewhere in the cloud.
+    /// No answer comes, and it happens later all the same: the request waits somewhere in the
+    /// cloud.
     NoAnswerAndLater(Duration),
     /// Nothing happens, and the call never ends.
     HangBefore,
@@ -96,7 +97,8 @@ impl Fault {
 #[error("the connection broke before an answer came")]
 pub struct NoAnswer;
 
-/// A random schedule of faults: probabilities per call. Equal seeds and equal calls give equal faults.
+/// A random schedule of faults: probabilities per call. Equal seeds and equal calls give equal
+/// faults.
 #[derive(Debug, Clone)]
 pub struct Chaos {
     /// Seed of everything.
@@ -204,7 +206,8 @@ impl Chaos {
             });
         }
         if dice.chance(self.immutable) && call.is_write() && balancer {
-            let text = "Load Balancer 00000000-0000-4000-8000-000000000000 is immutable and cannot be updated.";
+            let text = "Load Balancer 00000000-0000-4000-8000-000000000000 is immutable and cannot \
+                       be updated.";
             return Some(Fault::status(service, 409, text));
         }
         if dice.chance(self.lost_before) {

@@ -1,4 +1,5 @@
-//! What happens behind the controller's back, and what a test wants to see: all of it without a call in the log.
+//! What happens behind the controller's back, and what a test wants to see: all of it without a
+//! call in the log.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,8 +17,9 @@ use super::world::World;
 pub type Refusal = (u16, Value);
 
 impl Sim {
-    /// Carries out a request by hand, as our project: no token, no fault, not in the log, and load balancers settle at once.
-    /// `path` is what follows the service's base, such as `/v2/lbaas/pools?loadbalancer_id=...`.
+    /// Carries out a request by hand, as our project: no token, no fault, not in the log, and load
+    /// balancers settle at once. `path` is what follows the service's base, such as
+    /// `/v2/lbaas/pools?loadbalancer_id=...`.
     pub fn hand(
         &self,
         service: Service,
@@ -111,8 +113,8 @@ impl Sim {
         })
     }
 
-    /// Changes the fields of an object of any kind but members, without any rule. Whether there is one.
-    /// Change marks (`updated_at`, `revision_number`) move as they would.
+    /// Changes the fields of an object of any kind but members, without any rule. Whether there is
+    /// one. Change marks (`updated_at`, `revision_number`) move as they would.
     pub fn edit(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> bool {
         self.world(|world| {
             let parent = world.balancer_of(id);
@@ -159,8 +161,8 @@ impl Sim {
         self.world(|world| world.next_fates.push_back(fate));
     }
 
-    /// Decides how locks end: by the write (`create`, `update`, `delete`, `listener`, `pool`, `members`, `monitor`,
-    /// `failover`) and the load balancer's id.
+    /// Decides how locks end: by the write (`create`, `update`, `delete`, `listener`, `pool`,
+    /// `members`, `monitor`, `failover`) and the load balancer's id.
     pub fn on_lock(&self, decide: impl FnMut(&str, &str) -> Fate + Send + 'static) {
         self.world(|world| world.fates = Some(Box::new(decide)));
     }
@@ -184,7 +186,8 @@ impl Sim {
             let (subnet, network) = found.last().unwrap_or_default();
             world.taken.insert((subnet.clone(), ip));
             world.insert_port(&json!({
-                "name": name, "network_id": network, "device_id": server, "device_owner": "compute:nova",
+                "name": name, "network_id": network, "device_id": server,
+                    "device_owner": "compute:nova",
                 "port_security_enabled": port_security,
                 "fixed_ips": [{"subnet_id": subnet, "ip_address": ip.to_string()}],
             }))

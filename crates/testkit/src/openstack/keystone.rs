@@ -25,7 +25,8 @@ pub(super) fn versions(world: &World, version: Option<&str>) -> Reply {
     let v3 = json!({
         "id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z",
         "links": [{"rel": "self", "href": format!("{base}/")}],
-        "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}],
+        "media-types": [{"base": "application/json",
+            "type": "application/vnd.openstack.identity-v3+json"}],
     });
     match version {
         None => Reply::json(300, &json!({"versions": {"values": [v3]}})),
@@ -170,7 +171,8 @@ fn describe(world: &World, until: Instant, project: &str) -> Value {
             let endpoint = |interface: &str| {
                 json!({
                     "id": format!("{}-{interface}", service.name()), "interface": interface,
-                    "region": settings.region, "region_id": settings.region, "url": world.base(*service),
+                    "region": settings.region, "region_id": settings.region,
+                        "url": world.base(*service),
                 })
             };
             let endpoints = ["public", "internal", "admin"].map(endpoint);
@@ -184,7 +186,8 @@ fn describe(world: &World, until: Instant, project: &str) -> Value {
         json!({"id": settings.logins.domain.to_lowercase(), "name": settings.logins.domain});
     json!({"token": {
         "methods": ["password"],
-        "user": {"id": settings.logins.user, "name": settings.logins.user, "domain": domain, "password_expires_at": null},
+        "user": {"id": settings.logins.user, "name": settings.logins.user, "domain": domain,
+            "password_expires_at": null},
         "project": {"id": project, "name": settings.logins.project, "domain": domain},
         "roles": [{"id": "member", "name": "member"}, {"id": "lb", "name": "load-balancer_member"}],
         "is_domain": false,

@@ -1,4 +1,5 @@
-//! Lists: filters by any field, tags, chosen fields and pages, as far as both services do them alike.
+//! Lists: filters by any field, tags, chosen fields and pages, as far as both services do them
+//! alike.
 
 use serde_json::{Value, json};
 
@@ -92,7 +93,8 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Compares a field with a parameter's text. A list matches if it holds the text, or an object with it as id.
+/// Compares a field with a parameter's text. A list matches if it holds the text, or an object with
+/// it as id.
 fn equal(have: Option<&Value>, want: &str) -> bool {
     match have {
         None | Some(Value::Null) => want.is_empty() || want == "None",

@@ -201,7 +201,8 @@ impl World {
         let (id, row) = self.neutron_row(
             owner,
             json!({"name": name, "subnets": [], "router:external": external, "shared": external,
-                "admin_state_up": true, "status": "ACTIVE", "port_security_enabled": true, "mtu": 1500}),
+                "admin_state_up": true, "status": "ACTIVE", "port_security_enabled": true,
+                    "mtu": 1500}),
         );
         self.networks.insert(&id, row);
         id
@@ -224,7 +225,8 @@ impl World {
         let gateway = cidr.hosts().next().map(|address| address.to_string());
         let (id, row) = self.neutron_row(
             &owner,
-            json!({"name": name, "network_id": network, "cidr": cidr.to_string(), "ip_version": version,
+            json!({"name": name, "network_id": network, "cidr": cidr.to_string(),
+                "ip_version": version,
                 "gateway_ip": gateway, "enable_dhcp": true, "tags": tags, "shared": shared}),
         );
         self.subnets.insert(&id, row);
@@ -238,7 +240,8 @@ impl World {
         id
     }
 
-    /// Takes a free address of a subnet, or that one. The error says what follows a colon in real answers.
+    /// Takes a free address of a subnet, or that one. The error says what follows a colon in real
+    /// answers.
     pub(super) fn take_address(
         &mut self,
         subnet: &str,

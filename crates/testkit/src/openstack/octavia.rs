@@ -115,7 +115,8 @@ fn quotas(world: &World) -> Reply {
     let limit = |most: Option<usize>| most.map_or(json!(-1), |most| json!(most));
     let body = json!({"quota": {
         "loadbalancer": limit(quota.load_balancers), "load_balancer": limit(quota.load_balancers),
-        "listener": limit(quota.listeners), "pool": limit(quota.pools), "member": limit(quota.members),
+        "listener": limit(quota.listeners), "pool": limit(quota.pools),
+            "member": limit(quota.members),
         "healthmonitor": limit(quota.monitors), "health_monitor": limit(quota.monitors),
         "l7policy": -1, "l7rule": -1,
     }});

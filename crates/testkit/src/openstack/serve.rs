@@ -31,7 +31,8 @@ impl Drop for Served {
 }
 
 impl Sim {
-    /// Serves on a free port of loopback. From then on the catalog names URLs there; the old ones work, too.
+    /// Serves on a free port of loopback. From then on the catalog names URLs there; the old ones
+    /// work, too.
     pub async fn serve(&self) -> std::io::Result<Served> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);

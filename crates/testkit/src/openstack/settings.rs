@@ -7,7 +7,8 @@ use super::wire::Service;
 /// How the cloud behaves; change it at any time by `Sim::configure`.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Highest minor version of the Octavia API: 27 for 2.27. What came later is unknown to the server.
+    /// Highest minor version of the Octavia API: 27 for 2.27. What came later is unknown to the
+    /// server.
     pub api_minor: u16,
     /// Objects on one page of an Octavia list.
     pub page_size: usize,

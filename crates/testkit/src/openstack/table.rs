@@ -1,4 +1,5 @@
-//! Objects by id, listed in the order in which they were made, as the real servers sort by creation.
+//! Objects by id, listed in the order in which they were made, as the real servers sort by
+//! creation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

@@ -1,4 +1,5 @@
-//! A request as the services see it, and the answers that they give: each service with the error shape of its own.
+//! A request as the services see it, and the answers that they give: each service with the error
+//! shape of its own.
 
 use bytes::Bytes;
 use http::Method;

@@ -1,4 +1,5 @@
-//! The whole simulated cloud as one value, and the way of a request through it. No sockets, no waiting.
+//! The whole simulated cloud as one value, and the way of a request through it. No sockets, no
+//! waiting.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -17,8 +18,8 @@ use super::table::Table;
 use super::wire::{Ask, Handled, Reply, Row, Service, parse_query, text};
 use super::{barbican, keystone, neutron, octavia};
 
-/// What decides how a locked load balancer ends: the write ("create", "update", "delete", "listener", ...) and
-/// the load balancer's id.
+/// What decides how a locked load balancer ends: the write ("create", "update", "delete",
+/// "listener", ...) and the load balancer's id.
 pub(super) type Fates = Box<dyn FnMut(&str, &str) -> Fate + Send>;
 
 /// All state.

@@ -146,7 +146,8 @@ impl Project {
             .create(neutron, "/v2.0/routers", "router", router)
             .await?;
         self.router_id = id_of(&router)?;
-        // The IPv4 subnet alone: floating IPs need it, and it is the dearest of all that Neutron does here.
+        // The IPv4 subnet alone: floating IPs need it, and it is the dearest of all that Neutron
+        // does here.
         let path = format!("/v2.0/routers/{}/add_router_interface", self.router_id);
         self.put(neutron, &path, json!({"subnet_id": self.subnet_id}))
             .await?;
@@ -166,9 +167,17 @@ impl Project {
     /// Text of a clouds.yaml with one cloud of this name.
     pub fn clouds_yaml(&self, cloud: &str) -> String {
         format!(
-            "clouds:\n  {cloud}:\n    region_name: {}\n    identity_api_version: 3\n    auth:\n      \
-             auth_url: {}\n      username: {}\n      password: {}\n      project_name: {}\n      \
-             user_domain_id: {}\n      project_domain_id: {}\n",
+            "clouds:\n  \
+            {cloud}:\n    \
+            region_name: {}\n    \
+            identity_api_version: 3\n    \
+            auth:\n      \
+            auth_url: {}\n      \
+            username: {}\n      \
+            password: {}\n      \
+            project_name: {}\n      \
+            user_domain_id: {}\n      \
+            project_domain_id: {}\n",
             self.region,
             self.auth_url,
             self.username,

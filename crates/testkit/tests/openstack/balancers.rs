@@ -149,7 +149,10 @@ async fn a_load_balancer_with_children_is_not_deleted_without_cascade() {
 async fn a_graph_that_is_wrong_anywhere_makes_nothing() {
     let client = Client::new(Sim::new()).await;
     let pool = |name: &str| json!({"name": name, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
-    let front = |port: u16, pool: Value| json!({"protocol": "TCP", "protocol_port": port, "default_pool": pool});
+    let front = |port: u16, pool: Value| {
+        json!({"protocol": "TCP", "protocol_port": port,
+        "default_pool": pool})
+    };
     let cases = [
         (
             json!([front(1, pool("p")), front(2, pool("p"))]),
@@ -262,7 +265,8 @@ async fn an_additional_vip_needs_version_2_26_and_lies_in_another_subnet_of_the_
         .sim
         .add_subnet(&network, "sub6", "fd00::/64".parse().unwrap(), &[]);
     let more = json!({"additional_vips": [{"subnet_id": six}],
-        "listeners": [{"protocol": "TCP", "protocol_port": 80, "allowed_cidrs": ["fd00::/8", "10.0.0.0/8"]}]});
+        "listeners": [{"protocol": "TCP", "protocol_port": 80, "allowed_cidrs": ["fd00::/8",
+            "10.0.0.0/8"]}]});
     let lb = client.balancer(more.clone()).await;
     assert_eq!(lb["additional_vips"][0]["ip_address"], "fd00::64");
     assert_eq!(

@@ -31,7 +31,8 @@ async fn two_listeners_share_a_port_only_with_different_layers_below() {
             json!({"protocol": protocol, "protocol_port": 80}),
         )
         .await;
-        let words = "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80";
+        let words = "Another Listener on this Load Balancer is already using protocol TCP and \
+                    protocol_port 80";
         assert_eq!((status, text.as_str()), (409, words));
     }
     for protocol in ["UDP", "SCTP"] {
@@ -111,7 +112,8 @@ async fn listeners_refuse_what_their_protocol_or_the_bounds_forbid() {
         assert!(text.contains(words), "{more}: {text}");
     }
     let secret = client.sim.add_secret();
-    let more = json!({"protocol": "TERMINATED_HTTPS", "default_tls_container_ref": secret, "insert_headers": header});
+    let more = json!({"protocol": "TERMINATED_HTTPS", "default_tls_container_ref": secret,
+        "insert_headers": header});
     assert_eq!(refused(&client, &lb, more).await.0, 201);
 }
 
@@ -162,19 +164,22 @@ async fn deleting_a_pool_takes_members_and_monitor_and_clears_the_listeners_defa
 async fn a_listener_has_one_default_pool_and_a_pool_one_monitor() {
     let client = Client::new(Sim::new()).await;
     let (lb, listener, pool) = client.web().await;
-    let body = json!({"pool": {"listener_id": listener, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}});
+    let body = json!({"pool": {"listener_id": listener, "protocol": "TCP",
+        "lb_algorithm": "ROUND_ROBIN"}});
     let (status, reply) = client.lb("POST", POOLS, body).await;
     assert_eq!(
         (status, fault(&reply)),
         (409, "This listener already has a default pool")
     );
-    let body = json!({"healthmonitor": {"pool_id": pool, "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1}});
+    let body = json!({"healthmonitor": {"pool_id": pool, "type": "TCP", "delay": 5, "timeout": 3,
+        "max_retries": 1}});
     let (status, reply) = client.lb("POST", MONITORS, body).await;
     assert_eq!(
         (status, fault(&reply)),
         (409, "This pool already has a health monitor")
     );
-    let spare = json!({"pool": {"loadbalancer_id": lb, "protocol": "PROXY", "lb_algorithm": "SOURCE_IP",
+    let spare = json!({"pool": {"loadbalancer_id": lb, "protocol": "PROXY",
+        "lb_algorithm": "SOURCE_IP",
         "session_persistence": {"type": "SOURCE_IP"}}});
     let (status, spare) = client.lb("POST", POOLS, spare).await;
     assert_eq!(status, 201);
@@ -228,12 +233,14 @@ async fn monitors_obey_their_bounds_and_the_pools_protocol() {
     let mut ids = Vec::new();
     let lb = client.balancer(json!({})).await;
     for protocol in ["TCP", "UDP"] {
-        let body = json!({"pool": {"loadbalancer_id": lb["id"], "protocol": protocol, "lb_algorithm": "ROUND_ROBIN"}});
+        let body = json!({"pool": {"loadbalancer_id": lb["id"], "protocol": protocol,
+            "lb_algorithm": "ROUND_ROBIN"}});
         ids.push(client.lb("POST", POOLS, body).await.1["pool"]["id"].clone());
         settle().await;
     }
     let monitor = |pool: &Value, kind: &str, delay: i64, retries: i64| {
-        let body = json!({"healthmonitor": {"pool_id": pool, "type": kind, "delay": delay, "timeout": 9, "max_retries": retries}});
+        let body = json!({"healthmonitor": {"pool_id": pool, "type": kind, "delay": delay,
+            "timeout": 9, "max_retries": retries}});
         let client = &client;
         async move { client.lb("POST", MONITORS, body).await }
     };

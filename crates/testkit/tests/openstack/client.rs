@@ -82,7 +82,8 @@ impl Client {
         json!({"loadbalancer": spec})
     }
 
-    /// One with a listener on TCP 80, a pool, two members and a monitor. Its ids: itself, listener, pool.
+    /// One with a listener on TCP 80, a pool, two members and a monitor. Its ids: itself, listener,
+    /// pool.
     pub async fn web(&self) -> (String, String, String) {
         let lb = self.balancer(json!({"listeners": [listener(80)]})).await;
         let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
@@ -96,7 +97,8 @@ pub async fn settle() {
 
 pub fn listener(port: u16) -> Value {
     json!({"name": format!("listener-{port}"), "protocol": "TCP", "protocol_port": port,
-        "default_pool": {"name": format!("pool-{port}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
+        "default_pool": {"name": format!("pool-{port}"), "protocol": "TCP",
+            "lb_algorithm": "ROUND_ROBIN",
             "members": [member("10.0.0.4"), member("10.0.0.5")],
             "healthmonitor": {"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1}}})
 }

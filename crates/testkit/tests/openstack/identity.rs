@@ -15,7 +15,8 @@ async fn every_kind_of_login_gives_a_token_that_works() {
     let trusted = json!({"OS-TRUST:trust": {"id": "simulated-trust"}});
     let credential = json!({"auth": {"identity": {"methods": ["application_credential"],
         "application_credential": {"id": "simulated-credential", "secret": "simulated-secret"}}}});
-    let token = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": client.token}}, "scope": project}});
+    let token = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": client.token}},
+        "scope": project}});
     let mut trust = password(&sim);
     trust["auth"]["scope"] = trusted;
     let mut named = password(&sim);

@@ -23,7 +23,8 @@ async fn the_batch_keeps_matches_deletes_the_rest_and_resets_what_is_not_named()
     let client = Client::new(Sim::new()).await;
     let (_, _, pool) = client.web().await;
     let kept = members(&client.sim)[0].clone();
-    let heavy = json!([{"address": "10.0.0.4", "protocol_port": 30080, "weight": 7, "backup": true, "admin_state_up": false,
+    let heavy = json!([{"address": "10.0.0.4", "protocol_port": 30080, "weight": 7, "backup": true,
+        "admin_state_up": false,
         "monitor_port": 9, "monitor_address": "10.0.0.9", "name": "a", "tags": ["t"]}]);
     assert_eq!(put(&client, &pool, heavy).await.0, 202);
     assert_eq!(
@@ -152,7 +153,10 @@ async fn a_pool_that_is_busy_names_itself() {
 async fn about_a_thousand_members_fit_into_one_batch_and_lists_are_paged() {
     let client = Client::new(Sim::new()).await;
     let (_, _, pool) = client.web().await;
-    let node = |n: u32, name: &str| json!({"address": format!("10.1.{}.{}", n / 250, n % 250 + 1), "protocol_port": 30080, "name": name});
+    let node = |n: u32, name: &str| {
+        json!({"address": format!("10.1.{}.{}", n / 250, n % 250 + 1),
+        "protocol_port": 30080, "name": name})
+    };
     let lean: Vec<Value> = (0..1000).map(|n| node(n, "")).collect();
     let fat: Vec<Value> = (0..1000).map(|n| node(n, &"x".repeat(60))).collect();
     assert_eq!(put(&client, &pool, json!(fat)).await.0, 413);

@@ -192,7 +192,8 @@ async fn rules_are_made_one_by_one_or_in_bulk_and_never_twice() {
     let group = group(&client).await;
     let rule = |port: u16| {
         json!({"security_group_id": group, "direction": "ingress", "ethertype": "IPv4",
-        "protocol": "tcp", "port_range_min": port, "port_range_max": port, "remote_ip_prefix": "10.0.0.0/24"})
+        "protocol": "tcp", "port_range_min": port, "port_range_max": port,
+            "remote_ip_prefix": "10.0.0.0/24"})
     };
     let path = "/security-group-rules";
     let one = || json!({"security_group_rule": rule(80)});

@@ -14,7 +14,10 @@ async fn refused(client: &Client, listener: Value) -> (u16, String) {
 #[tokio::test(start_paused = true)]
 async fn the_ovn_provider_refuses_what_it_cannot_do_with_501() {
     let client = Client::new(Sim::new()).await;
-    let with = |pool: Value| json!({"protocol": "TCP", "protocol_port": 80, "timeout_client_data": 7, "default_pool": pool});
+    let with = |pool: Value| {
+        json!({"protocol": "TCP", "protocol_port": 80,
+        "timeout_client_data": 7, "default_pool": pool})
+    };
     let pool = |more: Value| {
         let mut pool = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "SOURCE_IP_PORT"});
         for (key, value) in more.as_object().unwrap() {
@@ -22,7 +25,10 @@ async fn the_ovn_provider_refuses_what_it_cannot_do_with_501() {
         }
         pool
     };
-    let monitor = |kind: &str| json!({"healthmonitor": {"type": kind, "delay": 5, "timeout": 3, "max_retries": 1}});
+    let monitor = |kind: &str| {
+        json!({"healthmonitor": {"type": kind, "delay": 5, "timeout": 3,
+        "max_retries": 1}})
+    };
     let member =
         json!({"members": [{"address": "10.0.0.4", "protocol_port": 1, "monitor_port": 2}]});
     for (listener, words) in [

@@ -1,8 +1,8 @@
 //! Metrics: what Prometheus reads at `/metrics`.
 //!
-//! There is no registry that lives on. Each scrape renders one snapshot of the instance, so a series
-//! vanishes with the Service, listener, member or pool that it was about, and the numbers of one
-//! scrape belong together.
+//! There is no registry that lives on. Each scrape renders one snapshot of the instance, so a
+//! series vanishes with the Service, listener, member or pool that it was about, and the numbers of
+//! one scrape belong together.
 
 mod collect;
 mod format;

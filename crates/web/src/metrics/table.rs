@@ -53,7 +53,8 @@ metrics! {
     START = Gauge "landfall_start_time" unit "seconds" []
         "When the process started, in seconds since 1970.";
     READY = Gauge "landfall_ready" []
-        "1 once every fact that was there at the start is known and every Service was handled once.";
+        "1 once every fact that was there at the start is known and every Service was handled \
+        once.";
     HEARTBEAT = Gauge "landfall_heartbeat_age" unit "seconds" []
         "How long ago the control loop last turned.";
     PROBLEMS = Gauge "landfall_source_problems" ["code", "severity"]
@@ -76,7 +77,8 @@ metrics! {
         "1 while the listener serves.";
     LISTENER_MEMBERS = Gauge "landfall_listener_members"
         ["namespace", "service", "listener", "health"]
-        "Members of the listener's pool by health (up, unknown, unchecked, failing, down, draining).";
+        "Members of the listener's pool by health (up, unknown, unchecked, failing, down, \
+        draining).";
     LISTENER_OPEN = Gauge "landfall_listener_connections_open" ["namespace", "service", "listener"]
         "Connections (UDP: flows) that are open now.";
     LISTENER_CONNECTIONS = Counter "landfall_listener_connections"
@@ -103,7 +105,8 @@ metrics! {
         "Connections and requests that wait for a member, each of which has as much as it may.";
     LISTENER_LOCAL = Counter "landfall_listener_local_failures"
         ["namespace", "service", "listener", "cause"]
-        "What failed on this machine and not at a member, by cause: descriptors, ports, memory, size, denied.";
+        "What failed on this machine and not at a member, by cause: descriptors, ports, memory, \
+        size, denied.";
     LISTENER_CONNECT = Histogram "landfall_listener_connect_duration" unit "seconds"
         ["namespace", "service", "listener"]
         "How long connections of streams to their member took.";
@@ -141,7 +144,8 @@ metrics! {
     QUEUED = Gauge "landfall_reconcile_queue" []
         "Services that wait for a pass now.";
     EVENTS_SUPPRESSED = Counter "landfall_events_suppressed" ["how"]
-        "Events that are no Kubernetes events of their own: `aggregated` into the count of another one, or `dropped`.";
+        "Events that are no Kubernetes events of their own: `aggregated` into the count of another \
+        one, or `dropped`.";
     TURNS = Counter "landfall_reconcile_loop_turns" []
         "Turns of the control loop: about one per second while nothing happens.";
     REWRITES = Counter "landfall_status_rewrites" []
@@ -172,7 +176,8 @@ metrics! {
     OVERLOADED = Gauge "landfall_overloaded" []
         "1 while descriptors or ports run short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
-        "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
+        "Lines of the access log that were not written: too many at once, a full disk, a reader \
+        that hangs.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
 }
@@ -181,23 +186,24 @@ metrics! {
 pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
-         `/metrics` on the admin address. Each answer renders one snapshot: numbers of one scrape \
-         belong together, and a series vanishes with the Service, listener, member or address pool \
-         that it is about.\n\n\
-         The answer is OpenMetrics where the client asks for `application/openmetrics-text`, as \
-         Prometheus does, and else the text format of Prometheus (0.0.4). It is compressed where \
-         `Accept-Encoding` names `gzip`. `/metrics?members=false` leaves out the series of single \
-         members (those with the label `member`), which are most of a large answer; in Prometheus: \
-         `params: {members: [\"false\"]}`. `/metrics?histograms=false` does so with the histograms of \
-         listeners.\n\n\
-         Labels: `namespace` and `service` name a Service, `listener` is a front port with its \
-         protocol (`443/TCP`), `member` is the address and port that connections go to, `code` is \
-         a reason's stable code. Counters of a listener or member start from 0 when it is first \
-         seen. Series by `class`, `reason` or `cause`, and histograms, appear with the first event \
-         that they count. A time costs its listener two additions to memory of the worker's own, and no \
-         lock.\n\n\
-         | metric | type | labels | meaning |\n|---|---|---|---|\n",
+        <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
+        `/metrics` on the admin address. Each answer renders one snapshot: numbers of one scrape \
+        belong together, and a series vanishes with the Service, listener, member or address pool \
+        that it is about.\n\n\
+        The answer is OpenMetrics where the client asks for `application/openmetrics-text`, as \
+        Prometheus does, and else the text format of Prometheus (0.0.4). It is compressed where \
+        `Accept-Encoding` names `gzip`. `/metrics?members=false` leaves out the series of single \
+        members (those with the label `member`), which are most of a large answer; in Prometheus: \
+        `params: {members: [\"false\"]}`. `/metrics?histograms=false` does so with the histograms \
+        of listeners.\n\n\
+        Labels: `namespace` and `service` name a Service, `listener` is a front port with its \
+        protocol (`443/TCP`), `member` is the address and port that connections go to, `code` is a \
+        reason's stable code. Counters of a listener or member start from 0 when it is first seen. \
+        Series by `class`, `reason` or `cause`, and histograms, appear with the first event that \
+        they count. A time costs its listener two additions to memory of the worker's own, and no \
+        lock.\n\n\
+        | metric | type | labels | meaning |\n\
+        |---|---|---|---|\n",
     );
     for metric in ALL {
         let labels: Vec<_> = metric
@@ -216,15 +222,22 @@ pub fn reference() -> String {
         );
     }
     page.push_str(
-        "\n## Alerts to start with\n\n\
-         | when | it means |\n|---|---|\n\
-         | `landfall_service_programmed == 0` for some minutes | traffic to a Service does not flow |\n\
-         | `landfall_reasons{severity=\"error\"} > 0` | a wish can't be had; `landfall explain` and the status page say why |\n\
-         | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
-         | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a pool is down |\n\
-         | `landfall_pool_available_addresses == 0` | the next Service gets no address from this pool |\n\
-         | `landfall_overloaded == 1` | clients and Services above their share of descriptors or ports are refused |\n\
-         | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
+        "\n\
+        ## Alerts to start with\n\n\
+        | when | it means |\n\
+        |---|---|\n\
+        | `landfall_service_programmed == 0` for some minutes | traffic to a Service does not flow \
+        |\n\
+        | `landfall_reasons{severity=\"error\"} > 0` | a wish can't be had; `landfall explain` and \
+        the status page say why |\n\
+        | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
+        | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a \
+        pool is down |\n\
+        | `landfall_pool_available_addresses == 0` | the next Service gets no address from this \
+        pool |\n\
+        | `landfall_overloaded == 1` | clients and Services above their share of descriptors or \
+        ports are refused |\n\
+        | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
     );
     page
 }
@@ -240,7 +253,8 @@ impl Metric {
         }
     }
 
-    /// The name under which queries find it. A histogram's has `_bucket`, `_sum` or `_count` on top.
+    /// The name under which queries find it. A histogram's has `_bucket`, `_sum` or `_count` on
+    /// top.
     pub fn sample_name(&self) -> String {
         let name = self.family_name();
         match self.kind {

@@ -53,7 +53,11 @@ impl Reader {
     }
 
     pub async fn shown_services(&self) -> Value {
-        self.value("[...document.querySelectorAll('.card')].filter(one => !one.hidden).map(one => one.dataset.key)").await
+        self.value(
+            "[...document.querySelectorAll('.card')].filter(one => !one.hidden).map(one => \
+                   one.dataset.key)",
+        )
+        .await
     }
 
     #[track_caller]

@@ -1,5 +1,5 @@
-//! Whether the page can be read: contrast of every text with what is behind it (WCAG 2.2, 1.4.3), and
-//! what a screen reader is told.
+//! Whether the page can be read: contrast of every text with what is behind it (WCAG 2.2, 1.4.3),
+//! and what a screen reader is told.
 
 use landfall_testkit::browser::Screen;
 use serde_json::{Value, json};
@@ -123,7 +123,8 @@ async fn a_screen_reader_is_told_the_same() {
         json!({
             "language": "en", "landmarks": [1, 1, 1], "headings": [], "drawings": 0, "nameless": 0,
             "meters": [
-                ["IPv4 addresses in use", "100"], ["IPv4 addresses in use", "100"], ["IPv6 addresses in use", "0"],
+                ["IPv4 addresses in use", "100"], ["IPv4 addresses in use", "100"],
+                    ["IPv6 addresses in use", "0"],
             ],
             "doubles": [], "polite": "polite", "alarm": "alert",
         })

@@ -64,7 +64,8 @@ async fn the_filter_finds_by_name_address_member_and_reason_and_stays_in_the_add
 async fn everything_can_be_reached_with_the_keyboard() {
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     let page = &reader.page;
-    let focused = "(() => { const at = document.activeElement; return at.id || at.name || at.className || at.closest('.card')?.dataset.key || at.tagName; })()";
+    let focused = "(() => { const at = document.activeElement; return at.id || at.name || \
+                  at.className || at.closest('.card')?.dataset.key || at.tagName; })()";
     let mut order = Vec::new();
     for _ in 0..7 {
         page.press("Tab").await.unwrap();
@@ -163,7 +164,8 @@ async fn a_large_pool_shows_the_members_that_do_not_serve_and_the_rest_when_aske
     scene.services[0].listeners.truncate(1);
     scene.services[0].listeners[0].members = members;
     let reader = Reader::new(scene, Screen::DESK).await;
-    let names = "[...document.querySelectorAll('[data-key=\"shop/web\"] .member strong')].map(one => one.textContent)";
+    let names = "[...document.querySelectorAll('[data-key=\"shop/web\"] .member strong')].map(one \
+                => one.textContent)";
     let shown = reader.value(names).await;
     let shown = shown.as_array().unwrap();
     assert_eq!((shown.len(), &shown[11]), (12, &json!("web-39")));

@@ -13,7 +13,8 @@ use crate::stage::scenes;
 async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let served = Served::new(scenes::empty()).await;
     let request = format!(
-        "POST /api/v1/plan HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 9000000\r\n\r\n",
+        "POST /api/v1/plan HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: \
+        9000000\r\n\r\n",
         served.address
     );
     assert_eq!(

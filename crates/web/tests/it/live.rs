@@ -30,7 +30,8 @@ async fn changes_show_without_a_reload_and_leave_the_rest_of_the_page_alone() {
         .await
         .unwrap();
     let kept = "[mark.isConnected, member.isConnected, mark.contains(document.activeElement), \
-                mark.querySelector('details').open, document.querySelector('[data-key=\"shop/dns\"] details').open]";
+               mark.querySelector('details').open, document.querySelector('[data-key=\"shop/dns\"] \
+               details').open]";
     assert_eq!(
         reader.value(kept).await,
         json!([true, true, true, true, false])
@@ -61,12 +62,19 @@ async fn counters_become_rates() {
     let reader = Reader::new(scenes::healthy(), Screen::DESK).await;
     reader
         .page
-        .wait_for("/^[0-9.]+ (kB|MB)\\/s$/.test(document.querySelectorAll('.figure .value')[3].textContent)")
+        .wait_for(
+            "/^[0-9.]+ (kB|MB)\\/s$/.test(document.querySelectorAll('.figure \
+                  .value')[3].textContent)",
+        )
         .await
         .unwrap();
     reader
         .page
-        .wait_for("/ open · [0-9.]+\\/s · [0-9.]+ [kM]B\\/s/.test(document.querySelector('[data-key=\"shop/web\"] .member .rate').textContent)")
+        .wait_for(
+            "/ open · [0-9.]+\\/s · [0-9.]+ \
+                  [kM]B\\/s/.test(document.querySelector('[data-key=\"shop/web\"] .member \
+                  .rate').textContent)",
+        )
         .await
         .unwrap();
     reader
@@ -177,7 +185,10 @@ async fn of_five_hundred_services_a_page_is_shown_at_once_and_stays_in_place() {
         .await
         .unwrap();
     reader
-        .value("window.before = new Map([...document.querySelectorAll('.card')].map(one => [one.dataset.key, one]))")
+        .value(
+            "window.before = new Map([...document.querySelectorAll('.card')].map(one => \
+               [one.dataset.key, one]))",
+        )
         .await;
     let keys: Vec<String> = page.eval("[...before.keys()]").await.unwrap();
     let (turned, removed) = (&keys[50], &keys[60]);
@@ -198,7 +209,8 @@ async fn of_five_hundred_services_a_page_is_shown_at_once_and_stays_in_place() {
     page.wait_for(&format!("before.get('{turned}').dataset.state === 'warn'"))
         .await
         .unwrap();
-    let same = "[...document.querySelectorAll('.card')].filter(one => before.get(one.dataset.key) === one).length";
+    let same = "[...document.querySelectorAll('.card')].filter(one => before.get(one.dataset.key) \
+               === one).length";
     assert_eq!(reader.value(same).await, 99);
     let first = "[...document.querySelectorAll('.card')].slice(0, 7).map(one => one.dataset.key)";
     let first = reader.value(first).await;

@@ -243,6 +243,7 @@ fn the_reference_page_is_what_the_table_says() {
     let written = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         written == page,
-        "docs/metrics.md is behind the table; run LANDFALL_BLESS=1 cargo test -p landfall-web --test it metrics"
+        "docs/metrics.md is behind the table; run LANDFALL_BLESS=1 cargo test -p landfall-web \
+        --test it metrics"
     );
 }

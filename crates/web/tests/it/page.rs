@@ -1,4 +1,5 @@
-//! What the page shows, and how: the path of the traffic, problems, colours, small screens, hostile text.
+//! What the page shows, and how: the path of the traffic, problems, colours, small screens, hostile
+//! text.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,8 @@ async fn a_service_is_shown_as_the_path_its_traffic_takes() {
                 }})),
             }};
         }})()",
-        text(".node .first strong"), text(".pool strong"), text(".member strong"), text(".where .mono"),
+        text(".node .first strong"), text(".pool strong"), text(".member strong"),
+            text(".where .mono"),
     );
     let members = json!([
         ["web-6d4b75cb6d-hj2kd", "10.244.1.17:8080", "up"],
@@ -83,7 +85,8 @@ async fn problems_stand_first_with_their_reason_place_and_remedy() {
             "192.0.2.1 is held by shop/web AddressInUse",
             "What to do: ask for another address, or give both Services the same \
              landfall.dev/sharing-key and different ports",
-            "examples/shop/services.yaml:96  metadata.annotations[landfall.dev/addresses] = \"192.0.2.1\"",
+            "examples/shop/services.yaml:96  metadata.annotations[landfall.dev/addresses] = \
+            \"192.0.2.1\"",
         ])
     );
 }
@@ -146,7 +149,8 @@ async fn a_card_tells_next_steps_left_out_endpoints_and_conditions() {
             );
         }
     }
-    let conditions = "[...document.querySelectorAll('[data-key=\"shop/mail\"] .conditions li')].map(one => [one.querySelector('strong').textContent, one.dataset.met])";
+    let conditions = "[...document.querySelectorAll('[data-key=\"shop/mail\"] .conditions \
+                     li')].map(one => [one.querySelector('strong').textContent, one.dataset.met])";
     assert_eq!(
         reader.value(conditions).await,
         json!([
@@ -160,7 +164,9 @@ async fn a_card_tells_next_steps_left_out_endpoints_and_conditions() {
 
 #[tokio::test]
 async fn the_dark_page_is_dark_and_the_light_one_light() {
-    let brightness = "(selector => { const parts = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[0-9.]+/g).map(Number); return (parts[0] + parts[1] + parts[2]) / 765; })";
+    let brightness = "(selector => { const parts = \
+                     getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[0-9.]+/g).map(Number); \
+                     return (parts[0] + parts[1] + parts[2]) / 765; })";
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     let page = &reader.page;
     for selector in ["body", ".card", ".node", "#filter"] {
@@ -190,9 +196,10 @@ async fn nothing_is_wider_than_a_small_telephone() {
         let there = format!("document.querySelectorAll('.card').length === {marked}");
         reader.page.wait_for(&there).await.unwrap();
         reader.open_all().await;
-        let wide = "[...document.querySelectorAll('body *')].filter(one => !one.closest('.unseen, .skip, .choice input')) \
-                    .filter(one => { const box = one.getBoundingClientRect(); return box.right > 360.5 || box.left < -0.5; }) \
-                    .map(one => one.outerHTML.slice(0, 120))";
+        let wide = "[...document.querySelectorAll('body *')].filter(one => !one.closest('.unseen, \
+                   .skip, .choice input')) .filter(one => { const box = \
+                   one.getBoundingClientRect(); return box.right > 360.5 || box.left < -0.5; }) \
+                   .map(one => one.outerHTML.slice(0, 120))";
         assert_eq!(reader.value(wide).await, json!([]), "{scene}");
         assert_eq!(
             reader.value("document.documentElement.scrollWidth").await,
@@ -208,7 +215,8 @@ async fn text_of_users_stays_text() {
     let reader = Reader::new(scenes::hostile(), Screen::DESK).await;
     reader.open_all().await;
     assert_eq!(reader.value("typeof window.pwned").await, "undefined");
-    let foreign = "document.querySelectorAll('main img, main script, main iframe, [onerror], [onload], [href^=\"javascript\" i]').length";
+    let foreign = "document.querySelectorAll('main img, main script, main iframe, [onerror], \
+                  [onload], [href^=\"javascript\" i]').length";
     assert_eq!(reader.value(foreign).await, 0);
     let text: String = reader.page.eval("document.body.innerText").await.unwrap();
     assert!(

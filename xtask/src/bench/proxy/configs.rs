@@ -183,12 +183,21 @@ pub fn nginx(
     )?;
     write!(
         out,
-        "  server {{\n    listen {} backlog=4096;\n    location / {{\n      proxy_pass http://{};\n      \
-         proxy_http_version 1.1;\n      proxy_connect_timeout 30s;\n      proxy_read_timeout 10m;\n      \
-         proxy_set_header Connection \"\";\n      proxy_set_header Host $http_host;\n      \
-         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
-         proxy_set_header X-Forwarded-Proto http;\n      \
-         proxy_set_header X-Forwarded-Port $server_port;\n    }}\n  }}\n}}\n",
+        "  server {{\n    \
+        listen {} backlog=4096;\n    \
+        location / {{\n      \
+        proxy_pass http://{};\n      \
+        proxy_http_version 1.1;\n      \
+        proxy_connect_timeout 30s;\n      \
+        proxy_read_timeout 10m;\n      \
+        proxy_set_header Connection \"\";\n      \
+        proxy_set_header Host $http_host;\n      \
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
+        proxy_set_header X-Forwarded-Proto http;\n      \
+        proxy_set_header X-Forwarded-Port $server_port;\n    \
+        }}\n  \
+        }}\n\
+        }}\n",
         addresses.listener(Work::Http),
         Work::Http.name()
     )?;

@@ -228,8 +228,8 @@ async fn closed(mut stream: TcpStream, talk: Talk, end: Instant) -> anyhow::Resu
     Ok(latencies)
 }
 
-/// A request that could not be sent in time, because the last one was not answered, counts from when
-/// it should have been sent: a stall hits all who would have come meanwhile.
+/// A request that could not be sent in time, because the last one was not answered, counts from
+/// when it should have been sent: a stall hits all who would have come meanwhile.
 async fn paced(
     mut stream: TcpStream,
     talk: Talk,

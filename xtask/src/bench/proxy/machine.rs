@@ -67,8 +67,8 @@ impl Machine {
         self.load_cpus
     }
 
-    /// Does something that starts a process, such that the process runs on the proxies' CPU: a child
-    /// inherits where its parent's thread may run.
+    /// Does something that starts a process, such that the process runs on the proxies' CPU: a
+    /// child inherits where its parent's thread may run.
     pub fn on_proxy_cpu<T: Send>(
         &self,
         work: impl FnOnce() -> anyhow::Result<T> + Send,

@@ -132,8 +132,8 @@ impl Sizes {
     pub fn within(mut self, machine: &Machine) -> Self {
         if self.idle > machine.idle_limit {
             eprintln!(
-                "warning: {} idle connections instead of {}: more files can't be opened; raise the hard limit \
-                 (ulimit -Hn) and repeat",
+                "warning: {} idle connections instead of {}: more files can't be opened; raise the \
+                hard limit (ulimit -Hn) and repeat",
                 machine.idle_limit, self.idle
             );
             self.idle = machine.idle_limit;
@@ -226,7 +226,8 @@ impl Scenario {
                 )
             }
             Self::Connect => format!(
-                "TCP, new connections: {connections}, by {clients} clients, each with one exchange of 64 and 128 bytes"
+                "TCP, new connections: {connections}, by {clients} clients, each with one exchange \
+                of 64 and 128 bytes"
             ),
             Self::KeepAlive => format!(
                 "TCP, exchanges on {kept} kept connections, as fast as they go, for {seconds} s"
@@ -236,22 +237,26 @@ impl Scenario {
             ),
             Self::HttpConnect => {
                 format!(
-                    "HTTP/1.1, new connections: {connections}, by {clients} clients, each with one request"
+                    "HTTP/1.1, new connections: {connections}, by {clients} clients, each with one \
+                    request"
                 )
             }
             Self::HttpKeepAlive => {
                 format!(
-                    "HTTP/1.1, requests on {kept} kept connections, as fast as they go, for {seconds} s"
+                    "HTTP/1.1, requests on {kept} kept connections, as fast as they go, for \
+                    {seconds} s"
                 )
             }
             Self::HttpPaced => {
                 format!(
-                    "HTTP/1.1, {rate} requests per second on {kept} kept connections, for {seconds} s"
+                    "HTTP/1.1, {rate} requests per second on {kept} kept connections, for \
+                    {seconds} s"
                 )
             }
             Self::Memory => format!("fresh, and with {idle} idle TCP connections"),
             Self::Link => format!(
-                "TCP, {} new connections to one member over a link, by {clients} clients, for at most {} s",
+                "TCP, {} new connections to one member over a link, by {clients} clients, for at \
+                most {} s",
                 sizes.link_connections,
                 LINK.as_secs()
             ),

@@ -1,5 +1,5 @@
-//! What a process that starts believes of the Services that it finds, and what it leaves on them for
-//! the next one.
+//! What a process that starts believes of the Services that it finds, and what it leaves on them
+//! for the next one.
 
 use landfall_model::reach::MemberRules;
 use landfall_model::rows::{NamespaceRow, PoolOrigin};

@@ -1,4 +1,5 @@
-//! What is written on a Service: finalizer and status, whoever else writes them, and whatever becomes of an answer.
+//! What is written on a Service: finalizer and status, whoever else writes them, and whatever
+//! becomes of an answer.
 
 use super::*;
 

@@ -234,8 +234,8 @@ items:
 
 #[test]
 fn the_items_of_a_typed_list_need_no_kind() {
-    let text = "apiVersion: v1\nkind: ServiceList\nitems:\n- metadata: {name: web}\n  spec: {ports: \
-                [{port: 80}]}\n";
+    let text = "apiVersion: v1\nkind: ServiceList\nitems:\n- metadata: {name: web}\n  spec: \
+               {ports: [{port: 80}]}\n";
     assert_eq!(clean(text), ["Service default/web"]);
     assert_eq!(
         clean("apiVersion: v1\nkind: List\nitems: null\n"),
@@ -245,8 +245,12 @@ fn the_items_of_a_typed_list_need_no_kind() {
 
 #[test]
 fn json_may_be_one_object_or_several_one_after_another() {
-    let one = "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Service\",\n\t\"metadata\": {\"name\": \
-               \"web\"},\n\t\"spec\": {\"ports\": [\n\t\t{\"port\": 80, \"targetPort\": \"a\\/b\"}]}}";
+    let one = "{\n\
+              \t\"apiVersion\": \"v1\",\n\
+              \t\"kind\": \"Service\",\n\
+              \t\"metadata\": {\"name\": \"web\"},\n\
+              \t\"spec\": {\"ports\": [\n\
+              \t\t{\"port\": 80, \"targetPort\": \"a\\/b\"}]}}";
     let two = "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"shop\",\
                \"annotations\":{\"smile\":\"\\ud83d\\ude00\"}}}";
     let content = json_content(&format!("{one}\n\n{two}{two}\n"));
@@ -341,8 +345,8 @@ fn a_field_of_the_wrong_type_is_named_with_line_and_value() {
     let cases = [
         (
             "metadata: {name: web, annotations: {landfall.dev/x: true}}",
-            "web.yaml:3: metadata.annotations[landfall.dev/x]: \"true\": true or false where a text \
-             (in quotes) is needed",
+            "web.yaml:3: metadata.annotations[landfall.dev/x]: \"true\": true or false where a \
+            text (in quotes) is needed",
         ),
         (
             "metadata: {name: web, labels: {version: 1.2}}",
@@ -367,7 +371,8 @@ fn a_field_of_the_wrong_type_is_named_with_line_and_value() {
         ),
         (
             "metadata: {name: web}\nspec: {publishNotReadyAddresses: 'yes'}",
-            "web.yaml:4: spec.publishNotReadyAddresses: \"yes\": a text where true or false is needed",
+            "web.yaml:4: spec.publishNotReadyAddresses: \"yes\": a text where true or false is \
+            needed",
         ),
     ];
     for (rest, expected) in cases {
@@ -456,12 +461,14 @@ fn slips_near_our_kinds_are_pointed_out() {
         (
             "discovery.k8s.io/v1",
             "EndpointsSlice",
-            "web.yaml:2: kind: \"EndpointsSlice\": there is no such kind; did you mean EndpointSlice?",
+            "web.yaml:2: kind: \"EndpointsSlice\": there is no such kind; did you mean \
+            EndpointSlice?",
         ),
         (
             "v2",
             "Service",
-            "web.yaml:1: apiVersion: \"v2\": Service is not read in this version; write apiVersion: v1",
+            "web.yaml:1: apiVersion: \"v2\": Service is not read in this version; write \
+            apiVersion: v1",
         ),
         (
             "core/v1",
@@ -472,13 +479,14 @@ fn slips_near_our_kinds_are_pointed_out() {
         (
             "discovery.k8s.io/v1beta1",
             "EndpointSlice",
-            "web.yaml:1: apiVersion: \"discovery.k8s.io/v1beta1\": EndpointSlice is not read in this \
-             version; write apiVersion: discovery.k8s.io/v1",
+            "web.yaml:1: apiVersion: \"discovery.k8s.io/v1beta1\": EndpointSlice is not read in \
+            this version; write apiVersion: discovery.k8s.io/v1",
         ),
         (
             "v1",
             "Endpoints",
-            "web.yaml:2: kind: Endpoints are not read; write an EndpointSlice of discovery.k8s.io/v1",
+            "web.yaml:2: kind: Endpoints are not read; write an EndpointSlice of \
+            discovery.k8s.io/v1",
         ),
     ];
     for (version, kind, expected) in cases {
@@ -535,19 +543,20 @@ fn what_is_no_object_is_told() {
     let cases = [
         (
             "just a text",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, kind, \
-             metadata and spec",
+            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, \
+            kind, metadata and spec",
             true,
         ),
         (
             "- a\n- b",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, kind, \
-             metadata and spec",
+            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, \
+            kind, metadata and spec",
             true,
         ),
         (
             "kind: Service",
-            "web.yaml:1: the object has no apiVersion; every Kubernetes object says what it is: add it",
+            "web.yaml:1: the object has no apiVersion; every Kubernetes object says what it is: \
+            add it",
             true,
         ),
         (
@@ -557,8 +566,8 @@ fn what_is_no_object_is_told() {
         ),
         (
             "replicas: 3",
-            "web.yaml:1: not a Kubernetes object: it has no apiVersion and no kind; keep other files \
-             elsewhere",
+            "web.yaml:1: not a Kubernetes object: it has no apiVersion and no kind; keep other \
+            files elsewhere",
             false,
         ),
     ];

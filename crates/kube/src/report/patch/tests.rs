@@ -180,7 +180,8 @@ fn ports_that_tell_of_our_own_codes_are_ours() {
     );
     assert_eq!(
         list(&live(theirs, vec![]), &wanted),
-        json!([{"ip": "192.0.2.1", "ports": [{"error": "PortInUse", "port": 80, "protocol": "TCP"}]}])
+        json!([{"ip": "192.0.2.1", "ports": [{"error": "PortInUse", "port": 80,
+            "protocol": "TCP"}]}])
     );
 }
 
@@ -221,7 +222,8 @@ fn our_annotations_are_written_where_they_differ_and_taken_away_where_unwanted()
     let patch = status_patch("u", &there, &wanted).unwrap();
     assert_eq!(
         patch["metadata"]["annotations"],
-        json!({"state.landfall.dev/load-balancer": "new", "loadbalancer.openstack.org/load-balancer-id": null})
+        json!({"state.landfall.dev/load-balancer": "new",
+            "loadbalancer.openstack.org/load-balancer-id": null})
     );
     wanted.marks = there.marks.clone();
     there.recorded = vouch("u", &there.marks);

@@ -1,5 +1,5 @@
-//! The recommended manifests of docs/openstack.md, one after the other, by kubectl alone: what comes of them in the
-//! real OpenStack.
+//! The recommended manifests of docs/openstack.md, one after the other, by kubectl alone: what
+//! comes of them in the real OpenStack.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -157,7 +157,8 @@ async fn source_ranges(scene: &Scene, picture: &Picture) {
         scene.until(what, |it| all_have(it, &wanted)).await;
         let calls = scene.project().calls_since(&mark, "landfall/").await;
         let mut calls = calls.unwrap();
-        // One that came too early, while the first listener was still being changed, changed nothing.
+        // One that came too early, while the first listener was still being changed, changed
+        // nothing.
         calls.retain(|call| call.is_write() && call.status != 409);
         let routes: Vec<String> = calls.iter().map(Call::route).collect();
         assert_eq!(routes, ["PUT /v2/lbaas/listeners/{id}"; 2], "{what}");

@@ -1,8 +1,9 @@
-//! The controller is killed at random moments, as by `kill -9`, on the real OpenStack. Whoever starts next brings
-//! everything to the end that an undisturbed one would have come to, leaks nothing, and touches nothing of others.
+//! The controller is killed at random moments, as by `kill -9`, on the real OpenStack. Whoever
+//! starts next brings everything to the end that an undisturbed one would have come to, leaks
+//! nothing, and touches nothing of others.
 //!
-//! `LANDFALL_KILLS=100` goes on until there were that many kills. What a run is to do stands at its beginning:
-//! `LANDFALL_SEED=N` does it again, as far as real time allows.
+//! `LANDFALL_KILLS=100` goes on until there were that many kills. What a run is to do stands at its
+//! beginning: `LANDFALL_SEED=N` does it again, as far as real time allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -199,8 +200,8 @@ impl Story {
         }
     }
 
-    /// Does it, kills the controller meanwhile, perhaps its successor, too, and waits until the last one has done what
-    /// is wished for. How often it killed.
+    /// Does it, kills the controller meanwhile, perhaps its successor, too, and waits until the
+    /// last one has done what is wished for. How often it killed.
     async fn kill_during(&mut self, act: Act) -> usize {
         let mut controller = match self.controller.take() {
             Some(controller) => controller,
@@ -242,8 +243,8 @@ impl Story {
             String::new()
         };
         eprintln!(
-            "{act:?}: killed {moment:?} after step {steps}, with {writes} of {all} writes made{twice}; settled {:?} after \
-             the last start",
+            "{act:?}: killed {moment:?} after step {steps}, with {writes} of {all} writes \
+            made{twice}; settled {:?} after the last start",
             began.elapsed()
         );
         kills
@@ -381,8 +382,8 @@ impl Story {
         }
     }
 
-    /// One floating IP that leads to the load balancer, which is what is published; and none that leads nowhere but the
-    /// spare one.
+    /// One floating IP that leads to the load balancer, which is what is published; and none that
+    /// leads nowhere but the spare one.
     fn judge_floating_ips(
         &self,
         picture: &Picture,
@@ -481,7 +482,8 @@ impl Strangers {
         let name = format!("kube_service_c1_{}_web", scene.bed.namespace);
         let pool = json!({"name": "theirs", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
             "members": [{"address": "10.0.0.90", "protocol_port": 30090}]});
-        let listener = json!({"name": "theirs", "protocol": "TCP", "protocol_port": 80, "tags": [name],
+        let listener = json!({"name": "theirs", "protocol": "TCP", "protocol_port": 80,
+            "tags": [name],
             "default_pool": pool});
         let body = json!({"loadbalancer": {
             "name": name, "vip_subnet_id": project.subnet_id, "listeners": [listener],
@@ -555,8 +557,8 @@ fn service(name: &str, ports: &[u16], annotation: &str) -> String {
         .map(|port| format!("  - {{name: p{port}, port: {port}}}\n"));
     let ports: String = ports.collect();
     format!(
-        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: {{{annotation}}}\n\
-         spec:\n  type: LoadBalancer\n  ports:\n{ports}"
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: \
+        {{{annotation}}}\nspec:\n  type: LoadBalancer\n  ports:\n{ports}"
     )
 }
 

@@ -1,4 +1,5 @@
-//! What can't be had from the real OpenStack is told in words that name it, and what works is left alone.
+//! What can't be had from the real OpenStack is told in words that name it, and what works is left
+//! alone.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,15 @@ fn service(name: &str, annotations: &[(&str, &str)]) -> String {
         .map(|(key, value)| format!("    loadbalancer.openstack.org/{key}: {value:?}\n"));
     let annotations: String = annotations.collect();
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n{annotations}\
-         spec:\n  type: LoadBalancer\n  ports: [{{port: 80}}]\n"
+        "---\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata:\n  \
+        name: {name}\n  \
+        annotations:\n\
+        {annotations}spec:\n  \
+        type: LoadBalancer\n  \
+        ports: [{{port: 80}}]\n"
     )
 }
 

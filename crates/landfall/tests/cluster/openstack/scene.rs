@@ -1,4 +1,5 @@
-//! A cluster on the real OpenStack of the test bed: nodes with ports in a project, and a controller that is told of it.
+//! A cluster on the real OpenStack of the test bed: nodes with ports in a project, and a controller
+//! that is told of it.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;

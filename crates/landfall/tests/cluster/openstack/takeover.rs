@@ -1,5 +1,5 @@
-//! From cloud-provider-openstack to Landfall on the simulated cloud: `adopt`, `adopt --apply`, and `orphans` with the
-//! cluster's id.
+//! From cloud-provider-openstack to Landfall on the simulated cloud: `adopt`, `adopt --apply`, and
+//! `orphans` with the cluster's id.
 
 use std::process::Command;
 
@@ -12,8 +12,13 @@ use crate::simulated::{self, Simulated};
 
 fn service(name: &str, node_port: u16, annotations: &str) -> String {
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
-         spec:\n  type: LoadBalancer\n  ports: [{{name: web, port: 80, nodePort: {node_port}}}]\n"
+        "---\n\
+        apiVersion: v1\n\
+        kind: Service\n\
+        metadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
+        spec:\n  \
+        type: LoadBalancer\n  \
+        ports: [{{name: web, port: 80, nodePort: {node_port}}}]\n"
     )
 }
 

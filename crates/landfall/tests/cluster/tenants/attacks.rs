@@ -26,9 +26,15 @@ pub fn service(name: &str, annotations: &[(&str, String)], ports: &[u16], spec: 
 
 pub fn slice(service: &str, port: u16, addresses: &[&str]) -> String {
     let mut text = format!(
-        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
-         name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n\
-         ports: [{{name: p{port}, port: 8000}}]\nendpoints:\n"
+        "---\n\
+        apiVersion: discovery.k8s.io/v1\n\
+        kind: EndpointSlice\n\
+        addressType: IPv4\n\
+        metadata:\n  \
+        name: {service}-1\n  \
+        labels: {{kubernetes.io/service-name: {service}}}\n\
+        ports: [{{name: p{port}, port: 8000}}]\n\
+        endpoints:\n"
     );
     for address in addresses {
         let _ = writeln!(text, "- {{addresses: [{address}]}}");

@@ -54,7 +54,8 @@ fn unusual() -> ServiceRow {
                 {"name": "b", "port": 1, "protocol": "SCTP", "appProtocol": "h2c"},
             ]},
         "status": {"loadBalancer": {"ingress": [
-            {"ip": "10.0.0.1", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP", "error": "No"}]},
+            {"ip": "10.0.0.1", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP",
+                "error": "No"}]},
             {"hostname": "web.example.com"},
         ]}},
     }));
@@ -109,7 +110,8 @@ fn a_slice_unpacks_as_it_was_packed() {
     let unusual = slice(json!({
         "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv6", "ports": [{"protocol": "UDP"}],
-        "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false, "terminating": true}}],
+        "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false,
+            "terminating": true}}],
     }));
     let names = slice(json!({
         "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},

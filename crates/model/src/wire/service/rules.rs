@@ -1,8 +1,8 @@
 //! What the API server accepts in a Service's `spec`, and what it fills in.
 //!
 //! Each function judges one subject, tells everything that is wrong with it, and answers with the
-//! best reading, so that later rules still have something to go by. What the API server has admitted
-//! is read by the same functions, which then find only what can't be read.
+//! best reading, so that later rules still have something to go by. What the API server has
+//! admitted is read by the same functions, which then find only what can't be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! What can be read of a Service whose JSON has another shape than the API promises: each field by
-//! itself, so that one of them hides no other. Identity, finalizers and deletion come first: whatever
-//! else is wrong with an object, it can be let go of.
+//! itself, so that one of them hides no other. Identity, finalizers and deletion come first:
+//! whatever else is wrong with an object, it can be let go of.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,8 @@ const DECISIVE: [&str; 4] = [
 struct Losses(Vec<Reason>);
 
 impl Service {
-    /// Returns the row of a Service of which some fields have the wrong shape, with a fault for each.
+    /// Returns the row of a Service of which some fields have the wrong shape, with a fault for
+    /// each.
     ///
     /// # Errors
     /// Every fault, where the fields that tell whose the Service is are among them: what was known

@@ -26,19 +26,78 @@ fn each_refusal_of_octavia_has_its_kind() {
     use ErrorKind::*;
     let id = "8dc7e3b8-2a4e-4a3e-93c2-8f4c0e3c8b11";
     for (status, text, kind) in [
-        (409, format!("Load Balancer {id} is immutable and cannot be updated."), Busy),
-        (409, format!("Invalid state PENDING_UPDATE of loadbalancer resource {id}"), Busy),
-        (409, "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80".to_owned(), Conflict),
-        (409, "This listener already has a default pool".to_owned(), Conflict),
-        (409, format!("The VIP IP address is already in use: IP address 10.0.0.5 already allocated in subnet {id}"), Conflict),
-        (409, "The VIP IP address is already in use: Quota exceeded for resources: ['port'].".to_owned(), Quota),
-        (409, format!("The VIP IP address is already in use: No more IP addresses available on network {id}."), NoAddresses),
-        (403, "Quota has been met for resources: Load Balancer".to_owned(), Quota),
-        (403, "Policy does not allow this request to be performed.".to_owned(), Forbidden),
+        (
+            409,
+            format!("Load Balancer {id} is immutable and cannot be updated."),
+            Busy,
+        ),
+        (
+            409,
+            format!("Invalid state PENDING_UPDATE of loadbalancer resource {id}"),
+            Busy,
+        ),
+        (
+            409,
+            "Another Listener on this Load Balancer is already using protocol TCP and \
+              protocol_port 80"
+                .to_owned(),
+            Conflict,
+        ),
+        (
+            409,
+            "This listener already has a default pool".to_owned(),
+            Conflict,
+        ),
+        (
+            409,
+            format!(
+                "The VIP IP address is already in use: IP address 10.0.0.5 already allocated \
+                      in subnet {id}"
+            ),
+            Conflict,
+        ),
+        (
+            409,
+            "The VIP IP address is already in use: Quota exceeded for resources: ['port']."
+                .to_owned(),
+            Quota,
+        ),
+        (
+            409,
+            format!(
+                "The VIP IP address is already in use: No more IP addresses available on \
+                      network {id}."
+            ),
+            NoAddresses,
+        ),
+        (
+            403,
+            "Quota has been met for resources: Load Balancer".to_owned(),
+            Quota,
+        ),
+        (
+            403,
+            "Policy does not allow this request to be performed.".to_owned(),
+            Forbidden,
+        ),
         (404, format!("Load Balancer {id} not found."), NotFound),
-        (400, "Validation failure: it has children".to_owned(), Invalid),
-        (501, "Provider 'ovn' does not support a requested option: OVN provider does not support allowed_cidrs option".to_owned(), Unsupported),
-        (500, "Provider 'ovn' reports error: no".to_owned(), Unavailable),
+        (
+            400,
+            "Validation failure: it has children".to_owned(),
+            Invalid,
+        ),
+        (
+            501,
+            "Provider 'ovn' does not support a requested option: OVN provider does not support \
+              allowed_cidrs option"
+                .to_owned(),
+            Unsupported,
+        ),
+        (
+            500,
+            "Provider 'ovn' reports error: no".to_owned(),
+            Unavailable,
+        ),
         (413, "Request is too large.".to_owned(), TooLarge),
         (413, "Quota exceeded for instances".to_owned(), Quota),
     ] {

@@ -1,6 +1,6 @@
 //! Where the body of an HTTP/1 message ends (RFC 9112 sections 6 and 7). Pure and strict: what two
-//! parsers could read differently is refused, because a proxy that lets it pass becomes the first half
-//! of a request smuggling attack.
+//! parsers could read differently is refused, because a proxy that lets it pass becomes the first
+//! half of a request smuggling attack.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -9,8 +9,8 @@ use crate::http::fields::allowed_in_trailers;
 /// Most bytes of a body or a chunk. More are less than nothing to programs that know a sign.
 pub(in crate::http) const MAX_LENGTH: u64 = u64::MAX >> 1;
 
-/// Most bytes that chunk extensions may take in one body. Nobody uses them; unbounded, they are a way
-/// to make a proxy work for nothing.
+/// Most bytes that chunk extensions may take in one body. Nobody uses them; unbounded, they are a
+/// way to make a proxy work for nothing.
 const MAX_EXTENSIONS: usize = 16 * 1024;
 
 /// Most bytes that a trailer section may take.
@@ -130,8 +130,8 @@ impl Decoder {
         matches!(self.state, State::Done | State::UntilClose)
     }
 
-    /// Takes the next piece of what arrived, which must not be empty. Call until everything is taken
-    /// or the body is done; what is left then belongs to the next message.
+    /// Takes the next piece of what arrived, which must not be empty. Call until everything is
+    /// taken or the body is done; what is left then belongs to the next message.
     pub(in crate::http) fn next(&mut self, input: &[u8]) -> Result<Piece, BadBody> {
         let available = input.len() as u64;
         match self.state {

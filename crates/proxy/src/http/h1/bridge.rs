@@ -1,4 +1,5 @@
-//! Requests of HTTP/1 clients for members that speak HTTP/2: bytes become frames and frames become bytes.
+//! Requests of HTTP/1 clients for members that speak HTTP/2: bytes become frames and frames become
+//! bytes.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

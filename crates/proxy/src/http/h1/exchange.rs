@@ -1,5 +1,5 @@
-//! One request and its response over one connection to a member. Both directions move at the same time,
-//! in the task of the client. Decides nothing about other members or about the next request.
+//! One request and its response over one connection to a member. Both directions move at the same
+//! time, in the task of the client. Decides nothing about other members or about the next request.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -25,8 +25,8 @@ use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
-/// An exchange that takes longer listens for the end of its member's drain time. Most are over before
-/// and need not enter themselves in a list that all workers share.
+/// An exchange that takes longer listens for the end of its member's drain time. Most are over
+/// before and need not enter themselves in a list that all workers share.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Bytes of a long exchange are counted at least this often.
@@ -330,7 +330,8 @@ impl Exchange {
         }
     }
 
-    /// Reads the head of a response from what arrived, if it is all there, and begins to pass it on.
+    /// Reads the head of a response from what arrived, if it is all there, and begins to pass it
+    /// on.
     fn read_head(&mut self, front: &Front, record: &mut Record) -> Result<bool, Failure> {
         let bytes = self.from_member.bytes();
         if bytes.is_empty() {
@@ -370,8 +371,8 @@ impl Exchange {
             (Framing::Chunked, Version::Http10) => (Recode::Dechunk, false),
             (Framing::Empty | Framing::Length(_) | Framing::Chunked, _) => (Recode::Raw, true),
         };
-        // A client that is still sending may never come to its end: what it sends after this response
-        // could not be told from the next request.
+        // A client that is still sending may never come to its end: what it sends after this
+        // response could not be told from the next request.
         let keep_client =
             known_end && self.request.keep_alive && self.up.is_done() && !front.is_draining();
         let enchunk = recode == Recode::Enchunk;

@@ -1,5 +1,5 @@
-//! What heads of HTTP/1 requests and responses have in common (RFC 9112 sections 5 and 6): their fields,
-//! and what these say about the connection and the body. Pure and strict.
+//! What heads of HTTP/1 requests and responses have in common (RFC 9112 sections 5 and 6): their
+//! fields, and what these say about the connection and the body. Pure and strict.
 
 use std::mem::MaybeUninit;
 
@@ -233,8 +233,8 @@ impl Connection {
     }
 }
 
-/// Whether a value may stand in `Host`: a name, an address, a port; nothing that could end up as another
-/// field, path or user (RFC 3986 section 3.2.2).
+/// Whether a value may stand in `Host`: a name, an address, a port; nothing that could end up as
+/// another field, path or user (RFC 3986 section 3.2.2).
 pub(in crate::http) fn is_host(value: &[u8]) -> bool {
     value
         .iter()

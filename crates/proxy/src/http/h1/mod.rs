@@ -38,8 +38,8 @@ use crate::inbound::Inbound;
 use crate::pool::{Lease, Unavailable};
 use crate::tls::{Inside, MemberStream};
 
-/// How long a client that was refused may go on sending before the connection is closed in its face:
-/// closing with unread bytes would be a reset, which can overtake and destroy the answer.
+/// How long a client that was refused may go on sending before the connection is closed in its
+/// face: closing with unread bytes would be a reset, which can overtake and destroy the answer.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What clients begin with that know that HTTP/2 is spoken here (RFC 9113 section 3.4).
@@ -387,7 +387,8 @@ impl<S: ClientStream> Connection<S> {
                 .exchange((stream, true), lease, request, settings)
                 .await;
             match answered {
-                // The member closed the connection just when it was to be used: no failure of its own.
+                // The member closed the connection just when it was to be used: no failure of its
+                // own.
                 Err(Failure::Unanswered {
                     may_retry: true, ..
                 }) => {}

@@ -1,5 +1,5 @@
-//! Heads of HTTP/1 requests (RFC 9112 section 3): read strictly, with everything worked out that the
-//! proxy must know, and written again for the member. Pure.
+//! Heads of HTTP/1 requests (RFC 9112 section 3): read strictly, with everything worked out that
+//! the proxy must know, and written again for the member. Pure.
 
 use super::body::Framing;
 use super::head::{Fields, Room, Version, is_host, line, number};
@@ -193,8 +193,8 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             if let (Ok(name), Ok(value)) = (name, value)
                 && name != http::header::HOST
                 && name != http::header::UPGRADE
-                // Permission is given from here: what a member says ahead of its answer is not heard
-                // over HTTP/2.
+                // Permission is given from here: what a member says ahead of its answer is not
+                // heard over HTTP/2.
                 && name != http::header::EXPECT
             {
                 headers.append(name, value);
@@ -268,14 +268,15 @@ impl RequestFacts {
         }
     }
 
-    /// Whether the request can be sent again as it is: twice does no harm, and no part of it is gone.
+    /// Whether the request can be sent again as it is: twice does no harm, and no part of it is
+    /// gone.
     pub(in crate::http) fn may_be_repeated(self) -> bool {
         self.is_idempotent && self.framing == Framing::Empty
     }
 }
 
-/// Writes the head of a request that came over HTTP/2, from which hop-by-hop fields and `Host` were taken
-/// out, for an HTTP/1.1 member. Tells how its body, if any, is to be framed.
+/// Writes the head of a request that came over HTTP/2, from which hop-by-hop fields and `Host` were
+/// taken out, for an HTTP/1.1 member. Tells how its body, if any, is to be framed.
 pub(in crate::http) fn write_request(
     parts: &http::request::Parts,
     authority: &str,

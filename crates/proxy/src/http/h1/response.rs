@@ -1,5 +1,5 @@
-//! Heads of HTTP/1 responses (RFC 9112 section 4): read strictly, with everything worked out that the
-//! proxy must know, and written again for the client. Pure.
+//! Heads of HTTP/1 responses (RFC 9112 section 4): read strictly, with everything worked out that
+//! the proxy must know, and written again for the client. Pure.
 
 use super::body::Framing;
 use super::head::{Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line};
@@ -74,8 +74,8 @@ impl Interims {
 // === impl ResponseHead ===
 
 impl<'h, 'b> ResponseHead<'h, 'b> {
-    /// Reads the head at the beginning of `bytes`, an answer to the given request; `None` while it is
-    /// incomplete.
+    /// Reads the head at the beginning of `bytes`, an answer to the given request; `None` while it
+    /// is incomplete.
     pub(in crate::http) fn read(
         bytes: &'b [u8],
         room: &'h mut Room<'b>,
@@ -153,7 +153,8 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         status_line(status, self.reason, out);
         for (field, &kind) in self.fields.all.iter().zip(self.fields.kinds) {
             let passes = match kind {
-                // RFC 9110 section 8.6 forbids it in some; 304 tells of the 200 that would have been.
+                // RFC 9110 section 8.6 forbids it in some; 304 tells of the 200 that would have
+                // been.
                 Field::ContentLength => !bodiless || status == 304,
                 Field::Upgrade => status == 101 || status == 426,
                 Field::Connection | Field::TransferEncoding | Field::HopByHop => false,
@@ -179,8 +180,8 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
     }
 }
 
-/// Writes the head of a response that came over HTTP/2, from which hop-by-hop fields were taken out,
-/// for an HTTP/1 client.
+/// Writes the head of a response that came over HTTP/2, from which hop-by-hop fields were taken
+/// out, for an HTTP/1 client.
 pub(in crate::http) fn write_response(
     status: u16,
     headers: &http::HeaderMap,

@@ -1,5 +1,5 @@
-//! One direction of one message: a head that was written anew, then the body, passed on from the buffer
-//! that it was read into. Knows framing, no timers and no members.
+//! One direction of one message: a head that was written anew, then the body, passed on from the
+//! buffer that it was read into. Knows framing, no timers and no members.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,8 +20,8 @@ pub(super) enum Recode {
     Raw,
     /// Chunks are taken apart, for clients that do not know them.
     Dechunk,
-    /// A body that ends with its connection is put in chunks, so that the client can tell its end from
-    /// an accident.
+    /// A body that ends with its connection is put in chunks, so that the client can tell its end
+    /// from an accident.
     Enchunk,
 }
 
@@ -96,8 +96,8 @@ impl Transfer {
         }
     }
 
-    /// Copies a small body behind its head: a plain write of both costs less than a gathering one. The
-    /// head does not come back intact then.
+    /// Copies a small body behind its head: a plain write of both costs less than a gathering one.
+    /// The head does not come back intact then.
     pub(super) fn merging(mut self) -> Self {
         self.merges = true;
         self

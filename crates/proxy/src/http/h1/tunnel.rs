@@ -1,5 +1,6 @@
-//! A connection after its member switched protocols (RFC 9110 section 7.8): bytes pass both ways until
-//! both sides have ended, one of them breaks, or both are silent for too long. Reads none of them.
+//! A connection after its member switched protocols (RFC 9110 section 7.8): bytes pass both ways
+//! until both sides have ended, one of them breaks, or both are silent for too long. Reads none of
+//! them.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,5 +1,5 @@
-//! The way of one request of an HTTP/2 client: checked, given to a member, to another if that fails, and
-//! answered from here if nobody can.
+//! The way of one request of an HTTP/2 client: checked, given to a member, to another if that
+//! fails, and answered from here if nobody can.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -217,7 +217,8 @@ impl Errand {
             None => (lease, hold, content),
             Some(stream) => match self.exchange(lease, (stream, hold, true), content).await {
                 Ok(response) => return Ok(response),
-                // The member closed the connection just when it was to be used: no failure of its own.
+                // The member closed the connection just when it was to be used: no failure of its
+                // own.
                 Err((unanswered, lease)) => match unanswered.content {
                     Some(content) => match self.client.hold(self.alone) {
                         Ok(hold) => (lease, hold, content),

@@ -1,4 +1,5 @@
-//! HTTP/2 clients (RFC 9113): hyper carries the connection, each request goes its own way to a member.
+//! HTTP/2 clients (RFC 9113): hyper carries the connection, each request goes its own way to a
+//! member.
 
 mod answer;
 mod over_http1;
@@ -46,8 +47,8 @@ use crate::tls::MemberStream;
 /// browsers open no more than that.
 const MAX_STREAMS: u32 = 100;
 
-/// Streams that a client opened and reset before they were looked at. More in a row than anybody cancels
-/// in earnest end the connection (CVE-2023-44487, rapid reset).
+/// Streams that a client opened and reset before they were looked at. More in a row than anybody
+/// cancels in earnest end the connection (CVE-2023-44487, rapid reset).
 const MAX_PENDING_RESETS: usize = 20;
 
 /// Streams that had to be reset because of the client's own errors, after which the connection ends
@@ -58,8 +59,8 @@ const MAX_ERROR_RESETS: usize = MAX_STREAMS as usize;
 /// The same for trusted load balancers in front, which keep one connection for many clients.
 const MAX_ERROR_RESETS_IN_FRONT: usize = 1024;
 
-/// Bytes of request bodies that one client may be ahead of the members, per stream and in all: bounds
-/// the memory that slow members can cost.
+/// Bytes of request bodies that one client may be ahead of the members, per stream and in all:
+/// bounds the memory that slow members can cost.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
@@ -164,7 +165,8 @@ pub(super) async fn run<S: ClientStream>(
             loop {
                 if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                     if let Err(error) = ended {
-                        tracing::debug!(client = %inbound.client, %error, "HTTP/2 connection ended");
+                        tracing::debug!(client = %inbound.client, %error,
+                            "HTTP/2 connection ended");
                     }
                     return Poll::Ready(());
                 }

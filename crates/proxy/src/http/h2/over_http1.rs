@@ -1,5 +1,6 @@
-//! One request of an HTTP/2 client, and its response, over an HTTP/1.1 connection to a member. Is the
-//! body of the response: driven by whoever reads that, it goes on sending the request meanwhile.
+//! One request of an HTTP/2 client, and its response, over an HTTP/1.1 connection to a member. Is
+//! the body of the response: driven by whoever reads that, it goes on sending the request
+//! meanwhile.
 
 use std::future::poll_fn;
 use std::io::IoSlice;

@@ -159,7 +159,8 @@ impl Client {
         std::mem::take(&mut self.read)
     }
 
-    /// Whether the connection ends with an error rather than in order. Throws away what comes before.
+    /// Whether the connection ends with an error rather than in order. Throws away what comes
+    /// before.
     pub async fn is_reset(&mut self) -> bool {
         let read = self.stream.read_to_end(&mut self.read);
         timeout(PATIENCE, read)

@@ -1,5 +1,5 @@
-//! A proxy with one listener, members, a raw client and small servers to talk to. Everything ends with
-//! the test.
+//! A proxy with one listener, members, a raw client and small servers to talk to. Everything ends
+//! with the test.
 
 pub mod client;
 pub mod http2;

@@ -46,7 +46,8 @@ impl World {
         };
         let Some(fixed) = fixed else {
             let text = format!(
-                "Bad floatingip request: Cannot add floating IP to port {port} that has no fixed IPv4 addresses."
+                "Bad floatingip request: Cannot add floating IP to port {port} that has no fixed \
+                IPv4 addresses."
             );
             return Err(Reply::network(400, "BadRequest", text));
         };
@@ -60,7 +61,8 @@ impl World {
         });
         if busy {
             let text = format!(
-                "Cannot associate floating IP {} ({own}) with port {port} using fixed IP {fixed}, as that fixed IP already has a floating IP on external network {network}.",
+                "Cannot associate floating IP {} ({own}) with port {port} using fixed IP {fixed}, \
+                as that fixed IP already has a floating IP on external network {network}.",
                 text(row, "floating_ip_address")
             );
             return Err(Reply::network(409, "FloatingIPPortAlreadyAssociated", text));
@@ -96,7 +98,8 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         &ask.project,
         json!({"floating_network_id": network, "description": text(given, "description"),
             "port_id": null, "fixed_ip_address": given.get("fixed_ip_address"), "router_id": null,
-            "status": "DOWN", "qos_policy_id": null, "port_details": null, "dns_name": "", "dns_domain": "",
+            "status": "DOWN", "qos_policy_id": null, "port_details": null, "dns_name": "",
+                "dns_domain": "",
             "port_forwardings": []}),
     );
     if World::over(
@@ -144,7 +147,8 @@ fn floating_address(
     if !subnet.is_empty() {
         if !candidates.iter().any(|id| id == subnet) {
             let text = format!(
-                "Invalid input for operation: Failed to create port on network {network}, because fixed_ips included invalid subnet {subnet}."
+                "Invalid input for operation: Failed to create port on network {network}, because \
+                fixed_ips included invalid subnet {subnet}."
             );
             return Err(Reply::network(400, "InvalidInput", text));
         }
@@ -167,7 +171,8 @@ fn floating_address(
             400,
             "InvalidIpForNetwork",
             format!(
-                "IP address {address} is not a valid IP for any of the subnets on the specified network."
+                "IP address {address} is not a valid IP for any of the subnets on the specified \
+                network."
             ),
         )),
         None => Err(Reply::network(

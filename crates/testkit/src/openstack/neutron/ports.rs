@@ -15,8 +15,10 @@ impl World {
         let mac = format!("fa:16:3e:{:02x}:{:02x}:{:02x}", mac[0], mac[1], mac[2]);
         let (id, mut row) = self.neutron_row(&project, fields.clone());
         let defaults = json!({
-            "name": "", "device_id": "", "device_owner": "", "admin_state_up": true, "status": "ACTIVE",
-            "mac_address": mac, "security_groups": [], "port_security_enabled": true, "fixed_ips": [],
+            "name": "", "device_id": "", "device_owner": "", "admin_state_up": true,
+                "status": "ACTIVE",
+            "mac_address": mac, "security_groups": [], "port_security_enabled": true,
+                "fixed_ips": [],
             "allowed_address_pairs": [], "binding:vnic_type": "normal",
         });
         if let Value::Object(defaults) = defaults {
@@ -136,7 +138,8 @@ fn groups_fit(
         }
     }
     if !ids.is_empty() && after.get("port_security_enabled") == Some(&json!(false)) {
-        let text = "Port security must be enabled and port must have an IP address in order to use security groups.";
+        let text = "Port security must be enabled and port must have an IP address in order to use \
+                   security groups.";
         return Err(Reply::network(
             400,
             "PortSecurityAndIPRequiredForSecurityGroups",

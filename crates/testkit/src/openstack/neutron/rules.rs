@@ -81,7 +81,8 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         return Ok(Reply::json(201, &json!({"security_group_rules": made})));
     }
     let one = ask.body.get("security_group_rule").ok_or_else(|| {
-        let text = "Bad security_group_rule request: Unable to find 'security_group_rule' in request body.";
+        let text = "Bad security_group_rule request: Unable to find 'security_group_rule' in \
+                   request body.";
         Reply::network(400, "HTTPBadRequest", text)
     })?;
     let row = judge(world, ask, one)?;

@@ -21,7 +21,8 @@ pub(super) struct Graph {
     pools: Vec<(Row, Vec<Row>, Option<Row>)>,
     /// A listener and the place of its pool in `pools`.
     listeners: Vec<(Row, Option<usize>)>,
-    /// Members name a subnet that does not exist. Only a write of members looks; here it is found out at work.
+    /// Members name a subnet that does not exist. Only a write of members looks; here it is found
+    /// out at work.
     pub(super) doomed: bool,
 }
 

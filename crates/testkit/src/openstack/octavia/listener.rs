@@ -77,7 +77,8 @@ pub(super) fn layer4(protocol: &str) -> &str {
 /// 409 for a second listener on a port.
 pub(super) fn duplicate(protocol: &str, port: u64) -> Reply {
     let text = format!(
-        "Another Listener on this Load Balancer is already using protocol {protocol} and protocol_port {port}"
+        "Another Listener on this Load Balancer is already using protocol {protocol} and \
+        protocol_port {port}"
     );
     Reply::balancer(409, text)
 }
@@ -114,7 +115,8 @@ pub(super) fn judge_listener(world: &World, around: &Around, row: &Row) -> Resul
     if protocol == "TERMINATED_HTTPS" {
         if references.is_empty() {
             return Err(refuse(&format!(
-                "An SNI or default certificate container reference must be provided for {protocol} protocol listeners."
+                "An SNI or default certificate container reference must be provided for {protocol} \
+                protocol listeners."
             )));
         }
     } else if !references.is_empty() {
@@ -226,7 +228,8 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     let row = schema::create(LISTENER, given, world.settings.api_minor)?;
     let parent = text(given, "loadbalancer_id");
     if parent.is_empty() {
-        let text = "Invalid input for field/attribute loadbalancer_id. Value: 'None'. Mandatory field missing.";
+        let text = "Invalid input for field/attribute loadbalancer_id. Value: 'None'. Mandatory \
+                   field missing.";
         return Err(Reply::balancer(400, text));
     }
     let around = Around::of(world.own_balancer(parent, &ask.project)?);

@@ -21,8 +21,8 @@ pub enum Fate {
     Active,
     /// The load balancer and what was written are in ERROR.
     BalancerError,
-    /// What was written is in ERROR, the load balancer is ACTIVE again. A write on the load balancer itself
-    /// has no such child: then it is the load balancer.
+    /// What was written is in ERROR, the load balancer is ACTIVE again. A write on the load
+    /// balancer itself has no such child: then it is the load balancer.
     ChildError,
     /// It stays locked until `Sim::release`.
     Stuck,
@@ -156,7 +156,8 @@ impl Member {
             "id": self.id, "name": self.name, "address": self.address, "protocol_port": self.port,
             "subnet_id": self.subnet, "weight": self.weight, "backup": self.backup,
             "admin_state_up": self.admin, "monitor_port": self.monitor_port,
-            "monitor_address": self.monitor_address, "tags": self.tags, "project_id": project, "tenant_id": project, "vnic_type": "normal",
+            "monitor_address": self.monitor_address, "tags": self.tags, "project_id": project,
+                "tenant_id": project, "vnic_type": "normal",
             "provisioning_status": self.status, "operating_status": self.operating,
             "created_at": plain(self.created), "updated_at": self.updated.map(plain),
         });

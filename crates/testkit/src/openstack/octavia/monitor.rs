@@ -25,7 +25,8 @@ pub(super) fn judge_monitor(
         }
         if !good.contains(&kind) {
             return Err(refuse(&format!(
-                "The associated pool protocol is {protocol}, so only a {} health monitor is supported.",
+                "The associated pool protocol is {protocol}, so only a {} health monitor is \
+                supported.",
                 good.join("/")
             )));
         }
@@ -38,7 +39,8 @@ pub(super) fn judge_monitor(
     let delay = row.get("delay").and_then(Value::as_i64).unwrap_or(0);
     if kind == "UDP-CONNECT" && delay < least {
         return Err(refuse(&format!(
-            "The request delay value {delay} should be larger than {least} for {kind} health monitor type."
+            "The request delay value {delay} should be larger than {least} for {kind} health \
+            monitor type."
         )));
     }
     ovn::monitor(provider, row)

@@ -23,7 +23,8 @@ fn full(row: &Row, key: &str) -> bool {
 
 pub(super) fn balancer(provider: &str, row: &Row) -> Result<(), Reply> {
     if provider == OVN && full(row, "availability_zone") {
-        let text = "Provider 'ovn' does not support a requested action: This provider does not support availability zones.";
+        let text = "Provider 'ovn' does not support a requested action: This provider does not \
+                   support availability zones.";
         return Err(Reply::balancer(501, text));
     }
     Ok(())
@@ -78,7 +79,8 @@ pub(super) fn pool(world: &World, provider: &str, row: &Row) -> Result<(), Reply
         && text(persistence, "type") != "SOURCE_IP"
     {
         return Err(unsupported(&format!(
-            "OVN provider does not support {} session persistence. Only SOURCE_IP type is supported.",
+            "OVN provider does not support {} session persistence. Only SOURCE_IP type is \
+            supported.",
             text(persistence, "type")
         )));
     }
@@ -98,7 +100,8 @@ pub(super) fn monitor(provider: &str, row: &Row) -> Result<(), Reply> {
     let kind = text(row, "type");
     if provider == OVN && !["TCP", "UDP-CONNECT"].contains(&kind) {
         return Err(unsupported(&format!(
-            "OVN provider does not support {kind} health monitor type. Supported types: UDP-CONNECT, TCP"
+            "OVN provider does not support {kind} health monitor type. Supported types: \
+            UDP-CONNECT, TCP"
         )));
     }
     Ok(())

@@ -18,7 +18,8 @@ pub(super) fn judge_pool(world: &World, provider: &str, row: &Row) -> Result<(),
         let kind = text(persistence, "type");
         if !["SOURCE_IP", "HTTP_COOKIE", "APP_COOKIE"].contains(&kind) {
             let text = format!(
-                "Invalid input for field/attribute type. Value: '{kind}'. Value should be one of: APP_COOKIE, HTTP_COOKIE, SOURCE_IP"
+                "Invalid input for field/attribute type. Value: '{kind}'. Value should be one of: \
+                APP_COOKIE, HTTP_COOKIE, SOURCE_IP"
             );
             return Err(Reply::balancer(400, text));
         }
@@ -26,12 +27,14 @@ pub(super) fn judge_pool(world: &World, provider: &str, row: &Row) -> Result<(),
         let cookie = has("cookie_name");
         if cookie && kind != "APP_COOKIE" {
             return Err(refuse(
-                "Field \"cookie_name\" can only be specified with session persistence of type \"APP_COOKIE\".",
+                "Field \"cookie_name\" can only be specified with session persistence of type \
+                \"APP_COOKIE\".",
             ));
         }
         if kind == "APP_COOKIE" && !cookie {
             return Err(refuse(
-                "Field \"cookie_name\" must be specified when using the \"APP_COOKIE\" session persistence type.",
+                "Field \"cookie_name\" must be specified when using the \"APP_COOKIE\" session \
+                persistence type.",
             ));
         }
         if datagrams && kind != "SOURCE_IP" {
@@ -41,7 +44,8 @@ pub(super) fn judge_pool(world: &World, provider: &str, row: &Row) -> Result<(),
         }
         if !datagrams && (has("persistence_timeout") || has("persistence_granularity")) {
             return Err(refuse(
-                "persistence_timeout and persistence_granularity is only for UDP and SCTP protocol pools.",
+                "persistence_timeout and persistence_granularity is only for UDP and SCTP protocol \
+                pools.",
             ));
         }
     }

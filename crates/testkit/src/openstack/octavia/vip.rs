@@ -91,7 +91,10 @@ impl World {
             None
         };
         let (subnet, address) = found.ok_or_else(|| {
-            refuse("VIP port's subnet could not be determined. Please specify either a VIP subnet or address.")
+            refuse(
+                "VIP port's subnet could not be determined. Please specify either a VIP subnet \
+                   or address.",
+            )
         })?;
         Ok(Vip {
             network: text(port, "network_id").to_owned(),
@@ -138,8 +141,8 @@ impl World {
         })
     }
 
-    /// Makes the VIP port (or takes the user's) and writes the addresses into the row. Whether the port is
-    /// Octavia's own.
+    /// Makes the VIP port (or takes the user's) and writes the addresses into the row. Whether the
+    /// port is Octavia's own.
     pub(super) fn bind_vip(&mut self, id: &str, vip: &Vip, row: &mut Row) -> Result<bool, Reply> {
         let conflict = |why: &str| {
             Reply::balancer(409, format!("The VIP IP address is already in use: {why}"))
@@ -161,7 +164,10 @@ impl World {
             }
             return Err(conflict("Quota exceeded for resources: ['port']."));
         }
-        let shown = |(subnet, address): &(String, IpAddr)| json!({"subnet_id": subnet, "ip_address": address.to_string()});
+        let shown = |(subnet, address): &(String, IpAddr)| {
+            json!({"subnet_id": subnet,
+            "ip_address": address.to_string()})
+        };
         let fixed: Vec<Value> = addresses.iter().map(shown).collect();
         let device = format!("lb-{id}");
         let port = if let Some(port) = &vip.port {
@@ -175,7 +181,8 @@ impl World {
             let project = row.get("project_id").cloned().unwrap_or_default();
             let group = self.dice.uuid();
             self.insert_port(&json!({
-                "name": format!("octavia-lb-{id}"), "network_id": vip.network, "project_id": project,
+                "name": format!("octavia-lb-{id}"), "network_id": vip.network,
+                    "project_id": project,
                 "device_id": device, "device_owner": "Octavia", "fixed_ips": fixed,
                 "security_groups": [group],
             }))

@@ -66,9 +66,17 @@ fn a_request_passes_with_its_host_and_order_and_case() {
 fn fields_for_one_hop_do_not_reach_the_member() {
     let (_, out) = request(
         NOTHING,
-        "POST / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Once, Content-Length\r\nX-Once: 1\r\n\
-         Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\nUpgrade: foo\r\n\
-         Content-Length: 3\r\nCookie: c\r\n\r\n",
+        "POST / HTTP/1.1\r\n\
+        Host: a\r\n\
+        Connection: keep-alive, X-Once, Content-Length\r\n\
+        X-Once: 1\r\n\
+        Keep-Alive: timeout=5\r\n\
+        Proxy-Connection: keep-alive\r\n\
+        TE: trailers\r\n\
+        Upgrade: foo\r\n\
+        Content-Length: 3\r\n\
+        Cookie: c\r\n\
+        \r\n",
     )
     .unwrap();
     assert_eq!(
@@ -85,8 +93,13 @@ fn forwarding_fields_are_added_or_continued() {
         "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n\
          X-Forwarded-Port: 80\r\n\r\n"
     );
-    let lied = "GET / HTTP/1.1\r\nHost: a\r\nx-forwarded-for: 10.0.0.1\r\nX-Forwarded-Proto: https\r\n\
-                X-Forwarded-Port: 443\r\nX-Forwarded-For: 10.0.0.2\r\n\r\n";
+    let lied = "GET / HTTP/1.1\r\n\
+               Host: a\r\n\
+               x-forwarded-for: 10.0.0.1\r\n\
+               X-Forwarded-Proto: https\r\n\
+               X-Forwarded-Port: 443\r\n\
+               X-Forwarded-For: 10.0.0.2\r\n\
+               \r\n";
     let (_, out) = request(EVERYTHING, lied).unwrap();
     assert_eq!(
         out,
@@ -494,11 +507,14 @@ proptest! {
     #[test]
     fn what_is_written_reads_as_the_same_request(
         head in "(GET|POST|HEAD) (/[a-z]{0,3}|http://[a-z]{1,3}/) HTTP/1\\.[01]\r\n\
-                 ((Host: [a-z]|X-[A-Z]: [ -~]{0,4}|Connection: (close|upgrade|x-[a-z])|Upgrade: [a-z]|\
-                 Content-Length: [0-9]{0,2}|Transfer-Encoding: (chunked|gzip)|TE: trailers|[a-zA-Z:\t ]{1,6})\r?\n){0,5}\r\n",
+                ((Host: [a-z]|X-[A-Z]: [ -~]{0,4}|Connection: (close|upgrade|x-[a-z])|Upgrade: \
+                [a-z]|Content-Length: [0-9]{0,2}|Transfer-Encoding: (chunked|gzip)|TE: \
+                trailers|[a-zA-Z:\t ]{1,6})\r?\n\
+                ){0,5}\r\n",
     ) {
         if let Ok((facts, out)) = request(EVERYTHING, &head) {
-            let again = request(NOTHING, &out.replacen("\r\n", "\r\nHost: a\r\n", usize::from(!out.contains("\r\nHost: "))));
+            let again = request(NOTHING, &out.replacen("\r\n", "\r\nHost: a\r\n",
+                usize::from(!out.contains("\r\nHost: "))));
             let (again, _) = again.expect("what the proxy writes is never refused");
             prop_assert_eq!(again.framing, facts.framing);
             prop_assert_eq!(again.is_head, facts.is_head);

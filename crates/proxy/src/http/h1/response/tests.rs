@@ -202,8 +202,15 @@ fn a_member_that_was_asked_may_switch_protocols() {
 
 #[test]
 fn a_response_for_an_http2_client_has_no_fields_for_one_hop() {
-    let head = "HTTP/1.1 207 Multi\r\nConnection: X-Once\r\nX-Once: 1\r\nTransfer-Encoding: chunked\r\n\
-                Keep-Alive: x\r\nUpgrade: h2c\r\nSet-Cookie: a\r\nSet-Cookie: b\r\n\r\n";
+    let head = "HTTP/1.1 207 Multi\r\n\
+               Connection: X-Once\r\n\
+               X-Once: 1\r\n\
+               Transfer-Encoding: chunked\r\n\
+               Keep-Alive: x\r\n\
+               Upgrade: h2c\r\n\
+               Set-Cookie: a\r\n\
+               Set-Cookie: b\r\n\
+               \r\n";
     let mut room = Room::new();
     let head = ResponseHead::read(head.as_bytes(), &mut room, get())
         .unwrap()

@@ -234,7 +234,8 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (out, left) = runtime
-            .block_on(pass(Framing::Length(body.len() as u64), Recode::Raw, body.as_bytes(), (read, write)))
+            .block_on(pass(Framing::Length(body.len() as u64), Recode::Raw, body.as_bytes(), (read,
+                write)))
             .unwrap();
         prop_assert_eq!(out, format!("HEAD\r\n\r\n{}", body));
         prop_assert!(left.is_empty());
