@@ -8,30 +8,32 @@ use serde::{Deserialize, Serialize};
 /// Millionths in one.
 const MILLION: u32 = 1_000_000;
 
-/// A line for each request, connection and UDP flow that is over. The command line goes before.
+/// A line for each request, connection and UDP flow when it ends. The command line takes
+/// precedence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccessLogConfig {
-    /// The file that gets the lines; `-` is standard output. One that was moved away is made again.
+    /// The file that gets the lines; `-` is standard output. A file that was moved away is created
+    /// again.
     #[schemars(with = "String", length(min = 1))]
     pub file: PathBuf,
-    /// How lines look.
+    /// The format of lines.
     #[serde(default)]
     pub format: AccessLogFormat,
-    /// The share of lines that is written; those that tell of a failure always are.
+    /// The fraction of lines that is written; lines about failures always are.
     #[schemars(with = "f64", range(min = 0, max = 1))]
     #[serde(default)]
     pub sample: Share,
-    /// Keep the part of targets behind `?`, which may hold secrets.
+    /// Log the part of targets after `?`, which may hold secrets.
     #[serde(default)]
     pub query: bool,
 }
 
-/// How lines of the access log look.
+/// The formats of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLogFormat {
-    /// One JSON object per line, with everything.
+    /// One JSON object per line, with all fields.
     #[default]
     Json,
     /// The common log format.

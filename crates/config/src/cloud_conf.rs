@@ -126,7 +126,7 @@ fn request_timeout(metadata: &mut Keys<'_>) -> Result<Duration, ConfError> {
     let given = metadata.duration("request-timeout")?;
     if given.is_some_and(|time| time.is_zero()) {
         let holds = REQUEST_TIMEOUT.as_secs();
-        let message = format!("no call can be answered in no time; {holds}s holds instead");
+        let message = format!("a timeout of 0 is not possible; {holds}s is used instead");
         let remedy = "remove it, or write a time such as 120s";
         metadata.warn(
             "request-timeout",
@@ -182,7 +182,7 @@ fn about_sections(file: &Arc<str>, document: &Document, warnings: &mut Vec<Reaso
                 "write [LoadBalancerClass \"name\"]".to_owned(),
             ),
             (true, Some(_)) if !class => (
-                "this section has no name beside it; it is ignored",
+                "this section takes no name; it is ignored",
                 format!("write [{}]", section.name),
             ),
             (true, _) => continue,

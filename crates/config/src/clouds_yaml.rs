@@ -102,8 +102,7 @@ fn about_duplicate(file: &str, error: &serde_saphyr::Error) -> Option<Reason> {
     let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
         return None;
     };
-    let message =
-        "a key is given more than once; the last one counts, here and wherever else it is so";
+    let message = "keys are given more than once; the last one counts each time";
     let origin = Origin {
         file: file.into(),
         line: u32::try_from(location.line()).unwrap_or(u32::MAX),
@@ -132,9 +131,7 @@ pub fn choose(
             place: clouds.file.to_string(),
             key: format!("clouds.{name}.profile"),
             value: profile.clone(),
-            why:
-                "there is no such entry in clouds-public.yaml; add it, or write out what it would \
-                 say"
+            why: "there is no such entry in clouds-public.yaml; add it, or write its values here"
                 .to_owned(),
         })?;
         entry.fill(found);
@@ -237,9 +234,8 @@ impl Search {
 
     fn warnings(self) -> Vec<Reason> {
         let closed = self.closed.into_iter().map(|(folder, why)| {
-            let message =
-                format!("{folder} can't be looked into ({why}); files there are passed over");
-            let remedy = "let this user into it, or name the file";
+            let message = format!("{folder} can't be read ({why}); files there are ignored");
+            let remedy = "allow this user to enter it, or name the file";
             Reason::info(Code::OptionNotApplicable, message).remedy(remedy)
         });
         closed.collect()

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::access_log::AccessLogConfig;
 use crate::openstack::OpenStack;
 
-/// What `landfall.yaml` says.
+/// The contents of `landfall.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "landfall.yaml")]
@@ -24,41 +24,41 @@ pub struct Config {
     /// The provider instances of this process; at least one.
     #[schemars(length(min = 1))]
     pub instances: Vec<Instance>,
-    /// How much one Service or one namespace may have.
+    /// Limits of one Service or one namespace.
     #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
-    /// The access log of `up` and `controller`; none unless given.
+    /// The access log of `up` and `controller`; default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_log: Option<AccessLogConfig>,
 }
 
-/// How much one Service or one namespace may have. What is new beyond a limit is refused with
-/// `LimitReached`; what was there before stays.
+/// Limits of one Service or one namespace. New objects beyond a limit are refused with
+/// `LimitReached`; existing ones stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Ports of one Service; 1000 unless given.
+    /// Ports of one Service; default: 1000.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports_per_service: Option<u32>,
-    /// Members of one Service, those of all its ports together; 10000 unless given.
+    /// Members of one Service, of all its ports together; default: 10000.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members_per_service: Option<u32>,
-    /// Secrets with certificates that one Service names; 64 unless given.
+    /// Secrets with certificates that one Service names; default: 64.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates_per_service: Option<u32>,
-    /// Open listeners of the Services of one namespace. Unless given: with manifests any number, in
-    /// a cluster half of what the file descriptors of the process let be.
+    /// Open listeners of the Services of one namespace. Default: any number with manifests, in a
+    /// cluster half of what the file descriptors of the process allow.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports_per_namespace: Option<u32>,
-    /// Secrets that are watched for the Services of one namespace; 256 unless given.
+    /// Secrets that are watched for the Services of one namespace; default: 256.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_per_namespace: Option<u32>,
-    /// Secrets that are watched in all; 4096 unless given.
+    /// Secrets that are watched in all; default: 4096.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<u32>,
@@ -71,17 +71,17 @@ pub struct Instance {
     /// Its name: lower-case letters, digits and `-`; unique.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
     pub name: String,
-    /// What makes its load balancers.
+    /// The provider of its load balancers.
     pub provider: ProviderKind,
-    /// Whether it serves Services without a class, too. At most one instance may.
+    /// Whether it also serves Services without a class. At most one instance may.
     #[serde(default)]
     pub default: bool,
-    /// Address pools that are this instance's alone, beside the `IPAddressPool` objects that the
-    /// default instance takes.
+    /// Address pools of this instance only, besides the `IPAddressPool` objects of the default
+    /// instance.
     #[serde(default)]
     pub pools: Vec<PoolConfig>,
-    /// Which addresses may be members, where members are pods. Link-local, unspecified, multicast
-    /// and broadcast addresses, those of address pools and the admin endpoint never are.
+    /// Which addresses may be members, if members are pods. Link-local, unspecified, multicast and
+    /// broadcast addresses, those of address pools and the admin endpoint are never members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<MembersConfig>,
 }
@@ -90,12 +90,11 @@ pub struct Instance {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MembersConfig {
-    /// Prefixes that `landfall.dev/endpoints` may name. Unless given: none in a cluster, and any
-    /// with manifests. In a cluster, loopback only by a prefix within 127.0.0.0/8 or by `::1/128`.
+    /// Prefixes that `landfall.dev/endpoints` may name. Default: none in a cluster, any with
+    /// manifests. In a cluster, loopback needs a prefix within 127.0.0.0/8 or `::1/128`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Vec<String>>,
-    /// Prefixes that `EndpointSlice` objects may name. Unless given: any, in a cluster without
-    /// loopback.
+    /// Prefixes that `EndpointSlice` objects may name. Default: any, in a cluster without loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<Vec<String>>,
 }
@@ -119,26 +118,26 @@ pub struct PoolConfig {
     /// Prefixes (`192.0.2.0/28`) and ranges (`192.0.2.1-192.0.2.9`).
     #[schemars(length(min = 1))]
     pub addresses: Vec<String>,
-    /// False: only for Services that ask for the pool or an address in it.
+    /// False: only for Services that request the pool or an address in it.
     #[serde(default = "yes")]
     pub auto_assign: bool,
-    /// Leave out IPv4 addresses that end in .0 or .255.
+    /// Exclude IPv4 addresses that end in .0 or .255.
     #[serde(rename = "avoidBuggyIPs", default)]
     pub avoid_buggy_ips: bool,
     /// Whether Services of different namespaces may share an address, by equal sharing keys. On an
-    /// `IPAddressPool` the annotation `landfall.dev/share-across-namespaces: "true"` says the same.
+    /// `IPAddressPool`: the annotation `landfall.dev/share-across-namespaces: "true"`.
     #[serde(default)]
     pub share_across_namespaces: bool,
-    /// Whom it serves, and how eagerly.
+    /// The Services that it serves, and its priority.
     #[serde(default)]
     pub service_allocation: Option<AllocationConfig>,
 }
 
-/// Whom a pool serves.
+/// The Services that a pool serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AllocationConfig {
-    /// Lower goes first; 0 is last.
+    /// Lower is first; 0 is last.
     pub priority: i64,
     /// Exact names.
     pub namespaces: Vec<String>,
@@ -152,13 +151,13 @@ pub struct AllocationConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SelectorConfig {
-    /// Labels that must be there with these values.
+    /// Labels that must have these values.
     pub match_labels: std::collections::BTreeMap<String, String>,
-    /// Demands on single labels.
+    /// Requirements for single labels.
     pub match_expressions: Vec<ExpressionConfig>,
 }
 
-/// One demand on a label.
+/// One requirement for a label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExpressionConfig {
@@ -179,7 +178,7 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         file: String,
-        /// The line, where one can be told.
+        /// The line, if it is known.
         line: Option<u64>,
         /// What is wrong.
         why: String,
@@ -241,7 +240,7 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
             );
         }
         if let (true, Some(other)) = (instance.default, default) {
-            let why = format!("{other} is the default already; only one can be");
+            let why = format!("{other} is already the default; only one can be");
             return refuse(at("default"), "true", &why);
         }
         if instance.default {

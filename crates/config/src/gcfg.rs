@@ -62,7 +62,10 @@ pub struct Entry {
 
 /// A text that is not of the dialect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}{what}; {remedy}", key = key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+#[error(
+    "{key}{what}; {remedy}",
+    key = key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default()
+)]
 pub struct SyntaxError {
     /// Line, counted from 1.
     pub line: u32,

@@ -12,7 +12,7 @@ use crate::cloud_conf::{self, CloudConf, ConfError};
 use crate::clouds_yaml::{self, Surroundings};
 use crate::file::ProviderKind;
 
-/// An instance that makes load balancers with OpenStack's Octavia.
+/// An instance that creates load balancers with OpenStack's Octavia.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenStack {
@@ -22,16 +22,15 @@ pub struct OpenStack {
     /// An entry of `clouds.yaml`. Give this or `cloudConf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clouds: Option<CloudsChoice>,
-    /// Part of the names of everything in the cloud: what cloud-provider-openstack is told by
-    /// `--cluster-name`.
+    /// Part of all names in the cloud: the `--cluster-name` of cloud-provider-openstack.
     #[serde(default = "cluster_name")]
     #[schemars(length(min = 1))]
     pub cluster_name: String,
-    /// Whether a Service that restricts its clients is refused where the cloud can't hold others
-    /// off. False: it is exposed to everybody, and that is told.
+    /// Whether a Service with source ranges is refused if the cloud can't enforce them. False: it
+    /// is exposed to all clients, with a warning.
     #[serde(default = "yes")]
     pub strict_source_ranges: bool,
-    /// Which security groups are made, where `cloud.conf` asks for them at all.
+    /// The layout of security groups, if `cloud.conf` enables their management.
     #[serde(default)]
     pub security_groups: SecurityGroups,
 }
@@ -40,23 +39,23 @@ pub struct OpenStack {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CloudsChoice {
-    /// The file; else `OS_CLIENT_CONFIG_FILE`, `clouds.yaml` in the current directory, in
+    /// The file; default: `OS_CLIENT_CONFIG_FILE`, `clouds.yaml` in the current directory, in
     /// `~/.config/openstack` or in `/etc/openstack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The entry; else `OS_CLOUD`, or the only one.
+    /// The entry; default: `OS_CLOUD`, or the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud: Option<String>,
 }
 
-/// How many security groups there are.
+/// The layouts of security groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SecurityGroups {
-    /// One for the cluster: a port of a node gets it once.
+    /// One for the cluster: each port of a node gets it once.
     #[default]
     PerCluster,
-    /// One per Service, as cloud-provider-openstack has it.
+    /// One per Service, as with cloud-provider-openstack.
     PerService,
 }
 
@@ -99,7 +98,7 @@ impl OpenStack {
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
-        let why = "everything in the cloud is named after it; leave it out for \"kubernetes\"";
+        let why = "it is part of all names in the cloud; leave it out for \"kubernetes\"";
         let empty = self.cluster_name.is_empty();
         empty.then(|| ("clusterName", String::new(), why))
     }
@@ -139,7 +138,7 @@ impl Map {
                 ];
                 match given.iter().find(|(_, given)| *given) {
                     Some((key, _)) => Err(E::custom(format_args!(
-                        "{key} means nothing to the provider local; remove it"
+                        "{key} has no meaning for the provider local; remove it"
                     ))),
                     None => Ok(ProviderKind::Local),
                 }
@@ -170,8 +169,7 @@ impl<'de> Deserialize<'de> for ProviderKind {
                 match Name::deserialize(StrDeserializer::<E>::new(name))? {
                     Name::Local => Ok(ProviderKind::Local),
                     Name::OpenStack => Err(E::custom(
-                        "openstack needs to know its cloud; write {kind: openstack, cloudConf: \
-                        PATH}",
+                        "openstack needs a cloud; write {kind: openstack, cloudConf: PATH}",
                     )),
                 }
             }

@@ -179,7 +179,7 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
         Reason::warning(
             Code::InvalidAddress,
             format!(
-                "{word:?} is not an IP address, so the record of what this Service holds is \
+                "{word:?} is not an IP address, so the record of this Service's claims is \
                     incomplete"
             ),
         )
@@ -297,13 +297,10 @@ impl Forfeited {
         };
         Reason::warning(
             Code::AddressInUse,
-            format!(
-                "{address} stood in the status of this Service and of {holder}, which holds \
-                    it"
-            ),
+            format!("{address} was in the status of this Service and of {holder}, which keeps it"),
         )
         .remedy(format!(
-            "nothing needs doing unless clients use {address} for this Service: it gets another \
+            "no action is needed unless clients use {address} for this Service: it gets another \
             address"
         ))
     }

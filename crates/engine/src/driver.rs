@@ -292,7 +292,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         };
         if tokio::time::timeout(LAST_CALL, ended).await.is_err() {
-            tracing::warn!("passes that did not end are broken off; the next start takes them up");
+            tracing::warn!(
+                "reconciles that did not end are cancelled; the next start repeats \
+                           them"
+            );
         }
     }
 

@@ -198,7 +198,7 @@ impl Times {
         } = *self;
         if lease.subsec_nanos() != 0 || lease < Duration::from_secs(2) || lease > LONGEST_LEASE {
             return Err(format!(
-                "a Lease lasts whole seconds, from 2 to {}, not {}",
+                "the lease duration must be a whole number of seconds from 2 to {}, not {}",
                 LONGEST_LEASE.as_secs(),
                 seconds(lease)
             ));
@@ -206,8 +206,8 @@ impl Times {
         // Clocks may run unevenly by a tenth each way.
         if renew_deadline > lease * 4 / 5 {
             return Err(format!(
-                "a renew deadline of {} s is more than four fifths of the Lease's {} s: clocks \
-                that run unevenly could make two replicas write",
+                "a renew deadline of {} s is more than four fifths of the lease duration of {} s: \
+                with clock drift two replicas could write",
                 seconds(renew_deadline),
                 seconds(lease)
             ));
@@ -220,8 +220,8 @@ impl Times {
         }
         if retry * 2 > renew_deadline {
             return Err(format!(
-                "a retry period of {} s is more than half of the renew deadline of {} s: one lost \
-                 answer would cost the lead",
+                "a retry period of {} s is more than half of the renew deadline of {} s: a single \
+                lost answer would end the leadership",
                 seconds(retry),
                 seconds(renew_deadline)
             ));

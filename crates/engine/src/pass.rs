@@ -194,12 +194,12 @@ impl PassEnd {
         let minutes = limit.as_secs() / 60;
         let reason = Reason::error(
             Code::ProviderFailed,
-            format!("no answer came within {minutes} minutes, so the attempt was broken off"),
+            format!("timed out after {minutes} minutes"),
         );
         tracing::error!(
             service = job.row.as_ref().map(|row| row.key.to_string()),
             %reason,
-            "the Service is not as wanted"
+            "sync failed"
         );
         Self {
             outcome: Outcome::Failed,
@@ -419,7 +419,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             if let Some(after) = carried.busy {
                 end.outcome = Outcome::Busy(after);
                 end.reasons
-                    .push(Reason::info(Code::Progressing, "changes are under way"));
+                    .push(Reason::info(Code::Progressing, "changes are in progress"));
                 self.report_busy(job, end, &standing).await?;
                 return Ok(());
             }
@@ -741,7 +741,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     .await;
             }
             Some(Announced::Change | Announced::Removal) => {
-                tracing::debug!(service, at, "serves again as before");
+                tracing::debug!(service, at, "serves as before again");
             }
             Some(Announced::Members) => tracing::info!(service, "the members are up to date"),
             None => {}
@@ -780,7 +780,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             tracing::warn!(
                 service = job.row.as_ref().map(|row| row.key.to_string()),
                 error = failure,
-                "the Service is not as wanted"
+                "sync failed"
             );
             if !job.telling.looked && is_on_record(&job.status, failure) {
                 return;
@@ -854,7 +854,7 @@ fn progress(before: &ServiceStatus, standing: &Standing) -> Vec<Reason> {
     }
     vec![Reason::info(
         Code::Progressing,
-        "the load balancer is being made",
+        "the load balancer is being created",
     )]
 }
 

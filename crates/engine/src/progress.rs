@@ -86,11 +86,11 @@ impl Progress {
             steps = format!("{steps} (and {more} more)");
         }
         let message = format!(
-            "the same changes were made {REPEATS} times and are needed again, so they are left \
-            alone for now: {steps}"
+            "the same changes were applied {REPEATS} times without converging, so they are \
+            suspended: {steps}"
         );
-        let remedy = "see whether another program changes the same objects, or whether two ports \
-                     of the Service contradict each other; a change of the Service is followed at \
+        let remedy = "check whether another program changes the same objects, or whether two ports \
+                     of the Service contradict each other; a change of the Service is applied at \
                      once";
         Some(Reason::error(Code::NotConverging, message).remedy(remedy))
     }

@@ -253,21 +253,21 @@ fn judge_capability(capabilities: &Capabilities, option: &str) -> Option<Reason>
         Capability::Supported => None,
         Capability::Emulated { how } => Some(Reason::info(
             Code::OptionNotSupported,
-            format!("the provider {provider} reaches this in another way: {how}"),
+            format!("the provider {provider} implements this differently: {how}"),
         )),
         Capability::LeftOut { why, remedy } => Some(
             Reason::warning(
                 Code::OptionNotSupported,
-                format!("the provider {provider} does without: {why}"),
+                format!("the provider {provider} ignores this: {why}"),
             )
             .remedy(remedy),
         ),
         Capability::Refused { why } => Some(
             Reason::error(
                 Code::OptionNotSupported,
-                format!("the provider {provider} can't do this: {why}"),
+                format!("the provider {provider} does not support this: {why}"),
             )
-            .remedy("remove it, or use a load balancer class whose provider can"),
+            .remedy("remove it, or use a load balancer class whose provider supports it"),
         ),
     }
 }

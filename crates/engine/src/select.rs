@@ -165,7 +165,7 @@ impl Classes {
                 Code::UnknownClass,
                 format!(
                     "no provider of this process serves the class {class}, which the Namespace {} \
-                     gives to Services without one",
+                    sets for Services without one",
                     service.key.namespace()
                 ),
             )
@@ -194,13 +194,13 @@ impl Classes {
         let reason = Reason::error(
             Code::UnknownClass,
             format!(
-                "the instance {instance}, which serves this Service, is not one of this process"
+                "the instance {instance}, which serves this Service, is not configured in this \
+                process"
             ),
         );
         let remedy = format!(
-            "bring {instance} back into the configuration; or write one of {} into the annotation, \
-            which moves the Service there; or remove the annotation: then the default instance \
-            serves it",
+            "configure {instance} again; or write one of {} into the annotation, which moves the \
+            Service there; or remove the annotation: then the default instance serves it",
             self.names.join(", ")
         );
         Some(
@@ -230,7 +230,8 @@ impl Classes {
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
         if let Some(reason) = self.unknown_instance(service) {
             let remedy = format!(
-                "{}; or, if nothing of it is left, take the finalizer {FINALIZER} off the Service",
+                "{}; or, if nothing of it is left, remove the finalizer {FINALIZER} from the \
+                Service",
                 reason.remedy
             );
             let message = format!("it can't be deleted: {}", reason.message);
@@ -253,15 +254,15 @@ impl Classes {
         Reason::error(
             Code::UnknownClass,
             format!(
-                "it can't be deleted: no provider of this process serves {whose}, so what was made \
-                for it stays where it is"
+                "it can't be deleted: no provider of this process serves {whose}, so its load \
+                balancer stays"
             ),
         )
         .at("spec.loadBalancerClass")
         .value(class.unwrap_or_default())
         .remedy(format!(
-            "bring {missing} back into the configuration; or, if nothing of it is left, take the \
-            finalizer {FINALIZER} off the Service"
+            "configure {missing} again; or, if nothing of it is left, remove the finalizer \
+            {FINALIZER} from the Service"
         ))
     }
 
@@ -374,7 +375,7 @@ mod tests {
         };
         let reason = classes.unknown(&service, Some(&namespace));
         assert_eq!(reason.value.as_deref(), Some("x"));
-        assert!(reason.message.contains("the Namespace default gives"));
+        assert!(reason.message.contains("the Namespace default sets"));
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub fn addresses(ingress: &[IngressAddress]) -> String {
 
 fn unmet_or_progressing(kind: ConditionType, why: &[Reason], now: Timestamp) -> Condition {
     if why.is_empty() {
-        let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+        let reason = Reason::info(Code::Progressing, "the load balancer is being created");
         Condition::unmet(kind, &reason, now)
     } else {
         unmet(kind, why, now)

@@ -331,7 +331,7 @@ fn duplicate(found: &Found, first: &Origin) -> Reason {
     Reason::error(
         Code::DuplicateObject,
         format!(
-            "{} stands in {first} already; this one is ignored",
+            "{} is already defined in {first}; this one is ignored",
             found.key
         ),
     )
@@ -363,7 +363,7 @@ impl Part {
                     Vec::new()
                 } else {
                     let reason = still_served(&name, &former, "the file is empty").remedy(
-                        "delete the file, or write a comment into it, to withdraw what it held",
+                        "to remove its objects, delete the file or write a comment into it",
                     );
                     vec![reason]
                 };

@@ -335,7 +335,7 @@ impl Look {
             Code::InvalidManifest,
             format!("can't be read: it is {what}, not a file"),
         )
-        .remedy("put the file back; to withdraw what was in it, remove what is there")
+        .remedy("restore the file; to remove its objects, delete what is there")
         .origin(Some(beginning(&name)));
         let finding = Finding::Unreadable(reason);
         self.survey.files.push(File { name, finding });

@@ -106,7 +106,10 @@ fn is_pool(row: &PoolRow, pool: &Pool) -> bool {
 }
 
 fn refusal(row: &PoolRow, error: &PoolError) -> Reason {
-    let message = format!("{error}; IPAddressPool {} stays as it was", row.name);
+    let message = format!(
+        "{error}; the last valid version of IPAddressPool {} is used",
+        row.name
+    );
     let origin = row.source.as_ref().map(|source| source.document.clone());
     Reason::error(Code::InvalidPool, message)
         .remedy(error.remedy())

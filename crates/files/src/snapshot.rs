@@ -114,7 +114,7 @@ impl Snapshot {
         let (body, seal) = bytes.split_at(end.ok_or("it has one line only")? + 1);
         let seal: Seal = serde_json::from_slice(seal).map_err(|error| error.to_string())?;
         if seal.sha256 != digest(body) {
-            return Err("it is not as it was written".to_owned());
+            return Err("its checksum does not match".to_owned());
         }
         let mut lines = body.split(|byte| *byte == b'\n');
         let header: Header = serde_json::from_slice(lines.next().unwrap_or_default())
@@ -179,7 +179,8 @@ impl Line {
             })),
             Self::Slice(object) => {
                 let row = object.into_admitted_row();
-                let (row, _) = row.map_err(|_| "a slice belongs to no Service".to_owned())?;
+                let (row, _) =
+                    row.map_err(|_| "an EndpointSlice belongs to no Service".to_owned())?;
                 Fact::Slice(Arc::new(row))
             }
             Self::Node(object) => Fact::Node(Arc::new(object.into_admitted_row().0)),
@@ -315,7 +316,7 @@ impl SnapshotFile {
         match Snapshot::decode(&bytes) {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(why) => {
-                tracing::warn!(file = %path.display(), why, "what was served last can't be read");
+                tracing::warn!(file = %path.display(), why, "the last known state can't be read");
                 Ok(None)
             }
         }

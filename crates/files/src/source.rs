@@ -402,12 +402,12 @@ impl Manifests {
         if let Some(error) = self.store.flush(has_looked).await {
             problems.push(
                 Reason::error(Code::StateNotWritten, error.to_string())
-                    .remedy("make room or mend the permissions; it is tried again"),
+                    .remedy("make room or correct the permissions; it is retried"),
             );
         }
         problems.extend(self.not_held.as_ref().map(|why| {
             Reason::error(Code::StateNotWritten, why.clone())
-                .remedy("what is served goes on; the directory is taken again once it is free")
+                .remedy("traffic continues; the directory is locked again once it is free")
         }));
         let pools = self.doubtful_pools.iter();
         let mut doubtful: Vec<String> = pools.map(|name| format!("IPAddressPool {name}")).collect();
@@ -466,13 +466,13 @@ fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
     Reason::warning(
         Code::ServingPreviousVersion,
         format!(
-            "in no readable file, and kept as remembered: {}",
+            "in no readable file, and kept as recorded: {}",
             named.join(", ")
         ),
     )
     .remedy(
-        "mend the files that can't be read and delete empty ones; then they are served or \
-        withdrawn",
+        "fix the files that can't be read and delete empty ones; then these objects are served or \
+        removed",
     )
 }
 

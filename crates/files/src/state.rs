@@ -94,8 +94,8 @@ pub enum StateError {
         source: io::Error,
     },
     /// Another process holds it.
-    #[error("the state directory {} is in use by {holder}; stop that one, or give this one a \
-             directory of its own with --state", folder.display())]
+    #[error("the state directory {} is in use by {holder}; stop that process, or use another \
+            directory with --state", folder.display())]
     InUse {
         /// The directory.
         folder: PathBuf,
@@ -103,9 +103,9 @@ pub enum StateError {
         holder: String,
     },
     /// The file was written by something newer.
-    #[error("{} has format {found}, and this version of Landfall knows only format {known}; use \
-             the version that wrote it, or move the file away: then Services may get other \
-             addresses than they had", path.display())]
+    #[error("{} has format {found}, and this version of Landfall supports only format {known}; use \
+            the version that wrote it, or move the file away: then Services may get other \
+            addresses", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -115,8 +115,8 @@ pub enum StateError {
         known: u64,
     },
     /// The file makes no sense.
-    #[error("{} can't be understood: {why}; restore it from a backup, or move it away: then \
-             Services may get other addresses than they had", path.display())]
+    #[error("{} can't be parsed: {why}; restore it from a backup, or move it away: then Services \
+            may get other addresses", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -124,8 +124,8 @@ pub enum StateError {
         why: String,
     },
     /// There is a state of an earlier version that was not taken over.
-    #[error("{} is there beside {}, and is not what that one took over; move away the one that \
-             is not to be used", former.display(), journal.display())]
+    #[error("both {} and {} exist, and the second was not migrated from the first; move the unused \
+            one away", former.display(), journal.display())]
     TwoStates {
         /// `state.json`.
         former: PathBuf,
@@ -175,9 +175,9 @@ impl StateDir {
             .recursive(true)
             .mode(FOLDER_MODE)
             .create(folder)
-            .map_err(io_error(folder, "can't be made"))?;
+            .map_err(io_error(folder, "can't be created"))?;
         let lock = lock::take(folder, LOCK, wait)?;
-        close_to_others(folder).map_err(io_error(folder, "can't be closed to others"))?;
+        close_to_others(folder).map_err(io_error(folder, "can't be restricted to its owner"))?;
         Ok(lock)
     }
 
@@ -201,7 +201,7 @@ impl StateDir {
                     tracing::warn!(
                         file = %path.display(),
                         bytes = reading.interrupted,
-                        "a write was interrupted before it counted, and is dropped"
+                        "an interrupted write was dropped"
                     );
                 }
                 if let Some(former) = former
@@ -241,7 +241,7 @@ impl StateDir {
             let put_aside = journal.folder().rename(FORMER, MIGRATED);
             put_aside
                 .and_then(|()| journal.folder().sync())
-                .map_err(io_error(&folder.join(FORMER), "can't be put aside"))?;
+                .map_err(io_error(&folder.join(FORMER), "can't be moved aside"))?;
         }
         let state = Self {
             folder: folder.to_owned(),
@@ -283,7 +283,7 @@ impl StateDir {
         self.owes_journal = false;
         tracing::warn!(
             state = %self.folder.display(),
-            "the state directory was removed or replaced; all that is remembered is in it again"
+            "the state directory was removed or replaced; its content was written again"
         );
         Ok(true)
     }

@@ -25,7 +25,7 @@ pub struct ManifestStore {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The Service is gone, or another one has its name now.
-    #[error("the Service {key} is not there any more")]
+    #[error("the Service {key} does not exist any more")]
     Outdated {
         /// Which one.
         key: ServiceKey,

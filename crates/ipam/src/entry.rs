@@ -66,7 +66,7 @@ pub enum EntryError {
         last: IpAddr,
     },
     /// The first end lies above the last.
-    #[error("the range begins with {first}, which lies after its end {last}")]
+    #[error("the range begins with {first}, which is after its end {last}")]
     Backwards {
         /// First end.
         first: IpAddr,
@@ -74,7 +74,7 @@ pub enum EntryError {
         last: IpAddr,
     },
     /// No Service can be reached at some of its addresses.
-    #[error("{block} has {kind} addresses, which no load balancer can have")]
+    #[error("{block} has {kind} addresses, which can't be assigned")]
     Unusable {
         /// The block of such addresses that it reaches into.
         block: IpNet,
@@ -236,7 +236,7 @@ impl EntryError {
                 "write two ranges, one with both ends IPv4 and one with both ends IPv6".to_owned()
             }
             Self::Backwards { first, last } => format!("write {last}-{first}"),
-            Self::Unusable { block, .. } => format!("leave out the addresses of {block}"),
+            Self::Unusable { block, .. } => format!("exclude the addresses of {block}"),
             Self::Mapped { v4, .. } => format!("write it as IPv4: {v4}"),
         }
     }

@@ -112,8 +112,8 @@ impl PoolError {
                 other_pool,
                 other_entry,
             } => format!(
-                "take the common addresses out of {entry:?} of pool {pool} or out of \
-                 {other_entry:?} of pool {other_pool}"
+                "remove the common addresses from {entry:?} of pool {pool} or from {other_entry:?} \
+                of pool {other_pool}"
             ),
             Self::DuplicatePool { .. } => "rename one of the two".to_owned(),
             Self::DuplicateNamespace { namespace, .. } => format!("list {namespace:?} once"),

@@ -120,7 +120,7 @@ impl Run {
         let Ok(proposal) = proposal else {
             assert!(
                 held.is_empty(),
-                "who holds something is never answered with an error"
+                "a holder of something is never answered with an error"
             );
             return;
         };
@@ -162,7 +162,7 @@ impl Run {
             let expected = proposal.pool.as_ref();
             assert!(
                 self.naive.pools.is_empty() || pools.iter().all(|pool| *pool == expected),
-                "all addresses are in the pool that is told: {proposal:?}"
+                "all addresses are in the pool that is named: {proposal:?}"
             );
         }
         let addresses = self.allocator.settle(request).unwrap().addresses;

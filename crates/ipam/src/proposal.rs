@@ -173,7 +173,7 @@ impl fmt::Display for Why {
             Self::FamilyNotWanted { address } => {
                 write!(
                     f,
-                    "{} is not a family of the Service, so {address} goes",
+                    "{} is not a family of the Service, so {address} is released",
                     Family::of(*address)
                 )
             }
@@ -183,13 +183,12 @@ impl fmt::Display for Why {
                 home,
             } => write!(
                 f,
-                "{address} has come to lie in pool {pool}, apart from the other address in pool \
-                 {home}"
+                "{address} is now in pool {pool}, unlike the other address in pool {home}"
             ),
             Self::NeedsBothFamilies { pool, missing } => {
                 write!(
                     f,
-                    "both families are wanted, and pool {pool} has no {missing} to give"
+                    "both families are required, and pool {pool} has no free {missing}"
                 )
             }
             Self::PoolRequested { from, to } => {

@@ -18,7 +18,7 @@ pub enum Refusal {
     #[error("no address pool is configured")]
     NoPools,
     /// The pool of a held address is not known, and pools may be missing.
-    #[error("the address is in no known pool and stays: there may be pools that can't be read")]
+    #[error("the address is in no known pool and stays: some pools can't be read")]
     PoolsInDoubt,
     /// The named pool does not exist.
     #[error("there is no address pool named {pool}")]
@@ -105,7 +105,7 @@ pub enum Refusal {
     /// A Service of another namespace shares the address by the same key, and the two don't fit.
     #[error(
         "{address} is held by a Service of another namespace with the same sharing key, and its \
-         ports or its traffic policy do not go together with those here"
+        ports or its traffic policy conflict with those here"
     )]
     SharingWithOthersClashes {
         /// The address.
@@ -144,8 +144,8 @@ pub enum Refusal {
     },
     /// Both Services are `Local` without a selector.
     #[error(
-        "{address} is held by {holder} with the same sharing key, and neither Service with traffic \
-         policy Local has a selector to prove that their backends are the same"
+        "{address} is held by {holder} with the same sharing key, and with traffic policy Local \
+        both Services need the same selector"
     )]
     SharingNeedsSelector {
         /// The address.
@@ -183,7 +183,10 @@ pub enum Refusal {
         family: Family,
     },
     /// No pool gives itself to this Service.
-    #[error("no address pool serves {service} by itself: {}", list(passed_over))]
+    #[error(
+        "no address pool serves {service} automatically: {}",
+        list(passed_over)
+    )]
     NoPoolForService {
         /// The Service.
         service: ServiceKey,
@@ -333,8 +336,8 @@ impl Refusal {
                 format!("request another address, or turn avoidBuggyIPs off in pool {pool}")
             }
             Self::AddressTaken { holder, .. } => format!(
-                "request another address, delete {holder}, or give both Services one sharing key \
-                 and different ports"
+                "request another address, delete {holder}, or give both Services the same sharing \
+                key and different ports"
             ),
             Self::AddressOfOthers { .. } => {
                 "request another address, or none to get a free one".to_owned()
@@ -351,8 +354,8 @@ impl Refusal {
                 )
             }
             Self::SharingBackendDiffers { holder, .. } => format!(
-                "give both Services one external traffic policy and, with Local, one selector, or \
-                 take the sharing key of {holder} away here"
+                "give both Services the same external traffic policy and, with Local, the same \
+                selector, or remove the sharing key of {holder} here"
             ),
             Self::SharingNeedsSelector { .. } => {
                 "set the external traffic policy of both Services to Cluster, or use another \

@@ -67,7 +67,7 @@ pub enum SelectorError {
     #[error("a label key is empty")]
     EmptyKey,
     /// No such operator.
-    #[error("operator {operator:?} of key {key:?} is not known")]
+    #[error("operator {operator:?} of key {key:?} is unknown")]
     UnknownOperator {
         /// Key of the expression.
         key: String,
@@ -93,7 +93,7 @@ pub enum SelectorError {
         values: Vec<String>,
     },
     /// A value stands twice in one expression.
-    #[error("value {value:?} of key {key:?} stands twice")]
+    #[error("value {value:?} of key {key:?} is listed twice")]
     DuplicateValue {
         /// Key of the expression.
         key: String,
@@ -101,7 +101,7 @@ pub enum SelectorError {
         value: String,
     },
     /// Two expressions say the same.
-    #[error("the expression \"{expression}\" stands twice")]
+    #[error("the expression \"{expression}\" is listed twice")]
     DuplicateExpression {
         /// The expression.
         expression: Expression,

@@ -34,7 +34,7 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pool = &self.pool;
         match self.verdict {
-            Verdict::NotAutomatic => write!(f, "{pool} serves only those who name it"),
+            Verdict::NotAutomatic => write!(f, "{pool} serves only Services that name it"),
             Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
             Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
             Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),

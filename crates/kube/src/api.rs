@@ -29,7 +29,7 @@ pub(crate) const MERGE: &str = "application/merge-patch+json";
 
 /// Why a certificate is not taken that has no extensions.
 const OF_VERSION_1: &str = "the client certificate is of X.509 version 1; issue it again as \
-                            version 3, which takes an extension (openssl x509 -req -extfile)";
+                           version 3, which needs an extension (openssl x509 -req -extfile)";
 
 /// A request that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -297,7 +297,7 @@ pub(crate) fn of_client(error: &kube::Error) -> ApiError {
                 )
             }
             AuthError::AuthExecParse(_) => {
-                "what the credential command of the kubeconfig printed is no ExecCredential"
+                "the output of the credential command of the kubeconfig is not an ExecCredential"
                     .to_owned()
             }
             other => chain(other),

@@ -85,7 +85,10 @@ struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig is missing or wrong.
-    #[error("the kubeconfig{} can't be used: {why}", .path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default())]
+    #[error(
+        "the kubeconfig{} can't be used: {why}",
+        .path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default()
+    )]
     Kubeconfig {
         /// Which one, if it was named.
         path: Option<PathBuf>,

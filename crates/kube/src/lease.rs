@@ -340,14 +340,14 @@ impl Candidate {
                 }
                 Decision::StepDown => {
                     tracing::warn!(
-                        "the Lease could not be renewed in time, or another replica took it; \
-                         nothing is written, and traffic is carried on"
+                        "the Lease could not be renewed in time, or another replica got it; \
+                        nothing is written, and traffic continues"
                     );
                     self.step_down();
                     self.look().await;
                 }
                 Decision::GiveUp => {
-                    tracing::warn!("this replica can't work; another one may lead");
+                    tracing::warn!("this replica can't work; it leaves the Lease to another one");
                     self.give_up().await;
                     self.look().await;
                 }
@@ -377,7 +377,7 @@ impl Candidate {
         while self.course.role() == Role::Carrying {
             let (record, identity) = (self.record(), &self.config.identity);
             if !awaits_successor(record, identity, released_at, &times, Instant::now()) {
-                tracing::info!("no other replica is seen to serve");
+                tracing::info!("no other replica serves yet");
                 return;
             }
             self.pause(times.retry / 4).await;
@@ -570,8 +570,8 @@ impl Candidate {
     fn complain(&mut self, error: &ApiError) {
         let text = error.to_string();
         if self.complaint.as_ref() != Some(&text) {
-            tracing::warn!(lease = self.config.name, %error,
-                "the election goes on without an answer");
+            tracing::warn!(lease = self.config.name, %error, "an answer for the election is \
+                                                             missing");
             self.complaint = Some(text);
         }
     }
@@ -617,8 +617,8 @@ impl Candidate {
             lease_transitions: lease.spec.lease_transitions,
         };
         match self.put(&spec, false).await {
-            Ok(_) => tracing::info!(holder = self.config.identity, "the Lease was given up"),
-            Err(error) => tracing::warn!(%error, "the Lease could not be given up; it runs out"),
+            Ok(_) => tracing::info!(holder = self.config.identity, "the Lease was released"),
+            Err(error) => tracing::warn!(%error, "the Lease could not be released; it will expire"),
         }
     }
 }

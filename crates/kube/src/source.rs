@@ -194,7 +194,7 @@ async fn renew(
                         return;
                     }
                     let took_ms = began.elapsed().as_millis();
-                    tracing::info!(took_ms, "listed everything anew");
+                    tracing::info!(took_ms, "listed all objects again");
                     told = Some(term);
                 }
                 changed = role.changed() => if changed.is_err() {

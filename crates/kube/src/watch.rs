@@ -262,7 +262,7 @@ impl Watcher {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => return self.broken(listing, &api::chain(&error)),
                 Ok(None) => return self.broken(listing, "it ended"),
-                Err(_) => return self.broken(listing, "nothing came any more"),
+                Err(_) => return self.broken(listing, "timed out"),
             };
             let Some(bytes) = frame.data_ref() else {
                 continue;
@@ -298,9 +298,9 @@ impl Watcher {
     /// What it means that no more comes: to a watch little, to a list that it came to nothing.
     fn broken(&self, listing: bool, why: &str) -> End {
         if listing {
-            return End::Failed(self.unreadable(format!("not all was listed: {why}")));
+            return End::Failed(self.unreadable(format!("the list is incomplete: {why}")));
         }
-        tracing::debug!(kind = self.known.kind().resource(), why, "a watch broke");
+        tracing::debug!(kind = self.known.kind().resource(), why, "a watch failed");
         End::Over
     }
 
@@ -415,10 +415,10 @@ impl Watcher {
         }
         let text = error.to_string();
         if self.complaint.as_ref() == Some(&text) {
-            tracing::debug!(kind = kind.resource(), %error, "still not followed");
+            tracing::debug!(kind = kind.resource(), %error, "still not watched");
         } else {
-            tracing::warn!(kind = kind.resource(), %error,
-                "not followed at the moment; what is known stands");
+            tracing::warn!(kind = kind.resource(), %error, "can't be watched at present; the last \
+                                                           known objects are used");
             self.complaint = Some(text.clone());
         }
         let denied = matches!(error, ApiError::Denied { .. });
@@ -507,7 +507,7 @@ impl Watcher {
         {
             tracing::warn!(
                 kind = kind.resource(),
-                "can't be listed; what was known before stands, and the rest goes on"
+                "can't be listed; the last known objects are used, and other kinds are not affected"
             );
         }
     }

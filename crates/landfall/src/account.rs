@@ -38,7 +38,7 @@ pub struct Account {
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// Nobody answered, or with a failure that time may heal.
-    #[error("the cloud at {auth_url} does not answer as it should: {error}")]
+    #[error("the cloud at {auth_url} does not answer correctly: {error}")]
     NoAnswer {
         /// Keystone.
         auth_url: String,

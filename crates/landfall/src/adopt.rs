@@ -28,7 +28,7 @@ mod apply;
 /// Said on standard error, whatever is printed.
 const WARNING: &str = "two controllers must never work on the same Services: stop \
                       cloud-provider-openstack's first (enabled = false in [LoadBalancer] of its \
-                      cloud.conf); whether it still runs can't be seen from here";
+                      cloud.conf); this command can't detect whether it still runs";
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -260,10 +260,7 @@ fn describe(survey: &Survey) -> String {
     );
     let unclear = services.len() - free - others;
     if unclear > 0 {
-        let _ = write!(
-            text,
-            "; of {unclear} it can't be said, for the reasons above"
-        );
+        let _ = write!(text, "; {unclear} are undetermined, for the reasons above");
     }
     text.push('\n');
     text

@@ -13,7 +13,7 @@ pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use cloud::{AdoptArgs, OrphansArgs};
 pub use serve::{AccessLogArgs, ControllerArgs, DemoArgs, LeaseArgs, ServeClusterArgs, UpArgs};
 
-/// Where a running instance answers unless told otherwise.
+/// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
 
 /// Gives Kubernetes Services of type LoadBalancer an address that works.
@@ -24,7 +24,8 @@ pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
     propagate_version = true,
     max_term_width = 100,
     after_help = "Start with `landfall demo`: it serves a few Services on this machine and shows \
-                  what to try.\nThen `landfall up -f FOLDER` serves your own manifests."
+                 what to try.\n\
+                 Then `landfall up -f FOLDER` serves your own manifests."
 )]
 pub struct Cli {
     /// What to do.
@@ -35,40 +36,38 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve a few bundled Services with backends inside this process, to look around
+    /// Serve a few bundled Services with members inside this process, to try Landfall
     Demo(DemoArgs),
     /// Serve the LoadBalancer Services of manifests on this machine
     Up(UpArgs),
     /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
     Controller(ControllerArgs),
-    /// List what a running instance holds
+    /// List the objects of a running instance
     Get(GetArgs),
-    /// Walk through one Service: wish, address, listeners, members, and why each is as it is
+    /// Explain one Service: spec, address, listeners and members, each with its reason
     Explain(ExplainArgs),
-    /// Print the steps that manifests would cause, without doing them
+    /// Print the steps that manifests would cause, as a dry run
     Plan(PlanArgs),
-    /// Judge manifests and annotations, with file and line
+    /// Validate manifests and annotations, with file and line
     Check(CheckArgs),
     /// Show what would be taken over from cloud-provider-openstack, and take it over
     Adopt(AdoptArgs),
-    /// List what is in the cloud and belongs to no Service any more, and delete it
+    /// List objects in the cloud that no Service owns any more, and delete them
     Orphans(OrphansArgs),
     /// Print a completion script for a shell
-    #[command(
-        after_help = "Examples:\n  landfall completion bash > /etc/bash_completion.d/landfall\n  \
-                      landfall completion fish > ~/.config/fish/completions/landfall.fish"
-    )]
+    #[command(after_help = "Examples:\n  \
+                     landfall completion bash > /etc/bash_completion.d/landfall\n  \
+                     landfall completion fish > ~/.config/fish/completions/landfall.fish")]
     Completion {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Write man pages, one per command
-    #[command(
-        after_help = "Examples:\n  landfall man | man -l -\n  landfall man --dir \
-                      /usr/local/share/man/man1"
-    )]
+    #[command(after_help = "Examples:\n  \
+                     landfall man | man -l -\n  \
+                     landfall man --dir /usr/local/share/man/man1")]
     Man {
-        /// Folder to write them to; without it the page of landfall itself goes to standard output
+        /// Folder to write them to; without it the page of landfall itself is printed
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -80,20 +79,19 @@ pub struct InstancesArgs {
     /// Provider instances and their pools: landfall.yaml
     #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// In place of landfall.yaml: one instance on OpenStack for everything, as
-    /// cloud-provider-openstack makes it of its cloud.conf
+    /// Instead of landfall.yaml: one instance on OpenStack for all Services, configured by the
+    /// cloud.conf of cloud-provider-openstack
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub cloud_config: Option<PathBuf>,
-    /// Part of the names of everything on OpenStack, before what landfall.yaml says; kubernetes
-    /// unless given
+    /// Part of the names of all objects on OpenStack, overrides landfall.yaml; default: kubernetes
     #[arg(
         long,
         value_name = "NAME",
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub cluster_name: Option<String>,
-    /// What stands before landfall/VERSION in the User-Agent of requests to OpenStack; may be
-    /// repeated, and each goes before those so far
+    /// Text before landfall/VERSION in the User-Agent of requests to OpenStack; may be repeated,
+    /// each is put before the previous ones
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub user_agent: Vec<String>,
 }
@@ -107,21 +105,21 @@ fn header_text(text: &str) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// Which running instance is asked.
+/// The running instance to connect to.
 #[derive(Debug, Args)]
 pub struct AdminArgs {
     /// The admin address of the running instance
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: String,
-    /// A file with the token that the instance asks for, if it asks for one
+    /// A file with the token of the instance, if it requires one
     #[arg(long, value_name = "FILE", env = "LANDFALL_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 }
 
-/// Asking the API server of a cluster instead of a running instance.
+/// The API server of a cluster instead of a running instance.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClusterArgs {
-    /// Ask the API server that this kubeconfig names, instead of a running instance
+    /// Read from the API server that this kubeconfig names, instead of from a running instance
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig, instead of its current one
@@ -129,7 +127,7 @@ pub struct ClusterArgs {
     pub context: Option<String>,
 }
 
-/// How other commands print.
+/// Output formats of other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TextOutput {
     /// For people
@@ -139,10 +137,10 @@ pub enum TextOutput {
     Json,
 }
 
-/// How lines of the access log look.
+/// Formats of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccessLogFormat {
-    /// One JSON object per line, with everything
+    /// One JSON object per line, with all fields
     Json,
     /// The common log format
     Common,
@@ -150,7 +148,7 @@ pub enum AccessLogFormat {
     Combined,
 }
 
-/// How log lines look.
+/// Formats of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people

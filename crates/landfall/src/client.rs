@@ -55,7 +55,7 @@ pub enum AskError {
         message: String,
     },
     /// It answered with something else than was expected.
-    #[error("{address} answered something that is not Landfall's: {why}")]
+    #[error("{address} did not answer like Landfall: {why}")]
     Foreign {
         /// The admin address.
         address: String,

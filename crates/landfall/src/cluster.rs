@@ -198,7 +198,7 @@ async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     anyhow::ensure!(
         missing.is_empty(),
-        "this identity may not: {}; ask for a role that lets it",
+        "this identity may not: {}; request a role that permits it",
         missing.join(", ")
     );
     Ok(())
@@ -223,7 +223,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             reasons.push(
                 Reason::warning(
                     Code::UnknownClass,
-                    "no instance that is known here serves it",
+                    "no instance of this configuration serves it",
                 )
                 .at("spec.loadBalancerClass")
                 .value(class)

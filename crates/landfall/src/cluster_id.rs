@@ -50,8 +50,8 @@ pub async fn read(connection: &Connection, origin: &Origin) -> anyhow::Result<Op
     };
     if let Some(right) = missing.first() {
         tracing::warn!(
-            "this identity may not {right}: objects in the cloud are told from those of other \
-             clusters by their names alone; bind it to the roles of deploy/rbac.yaml"
+            "this identity may not {right}: only names distinguish objects in the cloud from those \
+            of other clusters; bind it to the roles of deploy/rbac.yaml"
         );
         return Ok(None);
     }
@@ -90,7 +90,7 @@ async fn ask(origin: &Origin) -> anyhow::Result<String> {
     // Making a client runs the credential command, where there is one, and waits for it. What that
     // says may be secret, so its errors are not repeated; the rights were asked for the same way.
     let client = tokio::task::spawn_blocking(move || Client::try_from(config)).await?;
-    let client = client.map_err(|_| anyhow::anyhow!("no client can be made"))?;
+    let client = client.map_err(|_| anyhow::anyhow!("no client can be created"))?;
     let request = http::Request::get(format!("/api/v1/namespaces/{NAMESPACE}"));
     let request = request.body(Vec::new())?;
     let answer = client.request::<Namespace>(request).await;

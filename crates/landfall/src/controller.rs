@@ -169,7 +169,7 @@ struct On {
 /// Why a process ends whose control loop or data plane has ended by itself.
 pub fn loop_ended() -> anyhow::Error {
     anyhow::anyhow!(
-        "the control loop or the data plane ended unexpectedly; the log says why, and this is a bug"
+        "the control loop or the data plane ended unexpectedly; this is a bug, see the log"
     )
 }
 
@@ -263,9 +263,9 @@ async fn tell_health(
             .map(|(what, why)| {
                 Reason::warning(
                     Code::ChangesNoticedLate,
-                    format!("{what} can't be followed: {why}"),
+                    format!("{what} can't be watched: {why}"),
                 )
-                .remedy("what is known goes on being served; changes are seen once it is back")
+                .remedy("the last known state is served; changes are applied once it is back")
             })
             .collect();
         let told = Fact::SourceProblems {
@@ -297,7 +297,8 @@ async fn judge_rights(connection: &Connection, rights: Vec<access::Right>) -> an
             )
         }
         Err(error) => {
-            tracing::warn!(%error, server = connection.server(), "rights could not be checked yet");
+            tracing::warn!(%error, server = connection.server(), "permissions could not be checked \
+                yet");
             Ok(())
         }
     }
@@ -316,7 +317,7 @@ impl LeaseArgs {
         };
         match times.judge() {
             Ok(()) => Ok(times),
-            Err(why) => anyhow::bail!("the election's times: {why}"),
+            Err(why) => anyhow::bail!("invalid times of the election: {why}"),
         }
     }
 }

@@ -68,7 +68,7 @@ impl landfall_web::Instance for Desk {
         if self.leaving.is_cancelled() {
             view.ready = false;
             view.waiting
-                .push("it is stopping, or another process takes its place".to_owned());
+                .push("it is stopping, or another process takes over".to_owned());
         }
         Arc::new(view)
     }

@@ -47,7 +47,7 @@ pub fn explain(service: &ServiceView) -> String {
         self::listener(&mut text, listener);
     }
     if !service.left_out.is_empty() {
-        text.push_str("\nEndpoints in no pool\n");
+        text.push_str("\nEndpoints left out\n");
         for endpoint in &service.left_out {
             let name = endpoint.name.as_deref().map(|name| format!(" ({name})"));
             let _ = writeln!(
@@ -60,7 +60,7 @@ pub fn explain(service: &ServiceView) -> String {
         }
     }
     if !service.pending.is_empty() {
-        text.push_str("\nSteps still to be done\n");
+        text.push_str("\nPending steps\n");
         for step in &service.pending {
             let _ = writeln!(text, "  {} because {}", step.step, step.because);
         }
@@ -69,7 +69,7 @@ pub fn explain(service: &ServiceView) -> String {
 }
 
 fn wish(text: &mut String, service: &ServiceView) {
-    text.push_str("\nWish\n");
+    text.push_str("\nConditions\n");
     for condition in &service.status.conditions {
         let mark = if condition.status { "yes" } else { "NO " };
         let short = condition.kind.as_str().trim_start_matches("landfall.dev/");
@@ -163,7 +163,7 @@ fn listener(text: &mut String, listener: &ListenerView) {
         }
         if measured.waiting > 0 {
             let waiting = measured.waiting;
-            let _ = writeln!(text, "  {waiting} wait for a member below its limit");
+            let _ = writeln!(text, "  {waiting} waiting for a member below its limit");
         }
     }
     if let AllowedSources::Only(prefixes) = &listener.allowed {
@@ -183,7 +183,7 @@ fn listener(text: &mut String, listener: &ListenerView) {
         "WEIGHT",
         "OPEN",
         "SERVED",
-        "WHY",
+        "DETAIL",
     ];
     let _ = writeln!(text, "{}", table::render(&header, rows));
 }
@@ -198,7 +198,7 @@ fn pool(listener: &ListenerView) -> String {
         );
     }
     if let Some(version) = listener.proxy_protocol {
-        let _ = write!(text, ", PROXY {version:?} toward members");
+        let _ = write!(text, ", PROXY {version:?} to members");
     }
     match &listener.monitor {
         Some(monitor) => {
@@ -223,14 +223,14 @@ fn monitor(monitor: &Monitor) -> String {
             let body = monitor.body.as_ref();
             let body = body.map_or_else(String::new, |body| format!(" and {body:?} in the body"));
             let method = method.as_str();
-            format!("{scheme} {method} {path}{host}, wanted {codes}{body}")
+            format!("{scheme} {method} {path}{host}, expects {codes}{body}")
         }
         Check::Grpc { service } if service.is_empty() => "gRPC health".to_owned(),
         Check::Grpc { service } => format!("gRPC health of {service}"),
         Check::UdpConnect => "UDP datagram".to_owned(),
     };
     format!(
-        "checked every {} by {what}; up after {} good, down after {} failed",
+        "checked every {} by {what}; up after {} successful, down after {} failed",
         span(monitor.delay),
         monitor.max_retries,
         monitor.max_retries_down

@@ -202,8 +202,8 @@ impl Fleet {
             "no instance on OpenStack is configured; name its files with --cloud-config or --config"
         );
         anyhow::bail!(
-            "{}; give Landfall a copy of the file without that line: it is meant for \
-            cloud-provider-openstack alone",
+            "{}; give Landfall a copy of the file without that line, which is meant for \
+            cloud-provider-openstack only",
             off.join(", ")
         )
     }
@@ -387,8 +387,8 @@ mod tests {
             fleet.ensure_active().unwrap_err().to_string(),
             format!(
                 "[LoadBalancer] enabled = false in {} switches the instance openstack off; give \
-                Landfall a copy of the file without that line: it is meant for \
-                cloud-provider-openstack alone",
+                Landfall a copy of the file without that line, which is meant for \
+                cloud-provider-openstack only",
                 path.display()
             )
         );

@@ -169,8 +169,8 @@ impl Instance {
             Some(token) => drop(token.read().await.context("--admin-token-file")?),
             None if !options.admin.ip().is_loopback() => tracing::warn!(
                 admin = %options.admin,
-                "whoever reaches the admin endpoint can see every Service and make plans; \
-                 --admin-token-file makes it ask for a token"
+                "every client of the admin endpoint can read all Services and make plans; \
+                --admin-token-file makes it require a token"
             ),
             None => {}
         }
@@ -474,7 +474,7 @@ impl Ground {
         let listener = admin.map(|admin| TcpListener::from_std(admin.try_clone()?));
         match (listener, self.last_words.clone()) {
             (Some(Ok(listener)), Some(words)) => words.answer(listener, cancel).await,
-            (Some(Err(error)), _) => tracing::warn!(%error, "the admin endpoint can't be answered"),
+            (Some(Err(error)), _) => tracing::warn!(%error, "the admin endpoint can't be served"),
             _ => {}
         }
         std::future::pending().await

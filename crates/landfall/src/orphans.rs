@@ -81,8 +81,7 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
     let by_terminal = std::io::stdin().is_terminal();
     anyhow::ensure!(
         !args.delete || args.yes || by_terminal,
-        "--delete asks before it deletes, and there is no terminal to ask at; --yes answers for \
-        scripts"
+        "--delete asks for confirmation, and there is no terminal; --yes confirms for scripts"
     );
     let mut fleet = Fleet::read(&args.instances).await?;
     fleet.ensure_active()?;
@@ -146,8 +145,8 @@ impl Source {
             .collect();
         anyhow::ensure!(
             !owners.is_empty() || matches!(self, Self::Cluster(_)),
-            "no Service of type LoadBalancer is in these manifests, so that everything would look \
-            like an orphan"
+            "no Service of type LoadBalancer is in these manifests, so every object would be an \
+            orphan"
         );
         Ok(owners)
     }
@@ -162,7 +161,7 @@ fn complete(loaded: &Loaded) -> anyhow::Result<()> {
         .peekable();
     anyhow::ensure!(
         unread.peek().is_none(),
-        "what can't be read may own something:\n{}",
+        "objects that can't be read may be owners:\n{}",
         unread.collect::<Vec<_>>().join("\n")
     );
     Ok(())
@@ -194,7 +193,7 @@ async fn look(fleet: &Fleet, source: &Source, args: &OrphansArgs) -> anyhow::Res
             let Account {
                 instance, auth_url, ..
             } = account;
-            format!("instance {instance}: asking the cloud at {auth_url}")
+            format!("instance {instance}: reading the cloud at {auth_url}")
         })?;
         look.looked_at.load_balancers += found.load_balancers;
         look.looked_at.floating_ips += found.floating_ips;
@@ -288,7 +287,7 @@ async fn delete(
             match &outcome {
                 Outcome::Deleted => writeln!(out, "deleted {orphan}")?,
                 Outcome::NoOrphanAnyMore => {
-                    writeln!(out, "left {orphan}: it is no orphan any more")?;
+                    writeln!(out, "kept {orphan}: it is no orphan any more")?;
                 }
                 Outcome::Failed(error) => writeln!(out, "not deleted: {orphan}: {error}")?,
             }
@@ -347,8 +346,8 @@ fn describe(look: &Look) -> String {
     } = look.looked_at;
     let _ = writeln!(
         text,
-        "{} orphans; looked at {load_balancers} load balancers, {floating_ips} floating IPs and \
-         {security_groups} security groups for {} Services",
+        "{} orphans among {load_balancers} load balancers, {floating_ips} floating IPs and \
+        {security_groups} security groups; {} Services",
         look.orphans.len(),
         look.services
     );

@@ -52,7 +52,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             text.place(&mut outlook);
             outlook
         }
-        Err(error) => return Err(error).context("asking the running instance"),
+        Err(error) => return Err(error).context("connecting to the running instance"),
     };
     print(&outlook, args.output)
 }

@@ -77,7 +77,7 @@ impl Memory {
         let snapshot = match self.blocking(SnapshotFile::read).await {
             Ok(snapshot) => snapshot?,
             Err(error) => {
-                tracing::warn!(%error, "what was served last is not known");
+                tracing::warn!(%error, "the last known state is missing");
                 return None;
             }
         };
@@ -85,11 +85,11 @@ impl Memory {
         let why = if about.cluster != self.cluster {
             "it is of another cluster"
         } else if about.configuration != self.configuration {
-            "the configuration is another one"
+            "it is of another configuration"
         } else {
             return Some(snapshot);
         };
-        tracing::warn!(why, written = %about.written, "what was served last is of no use");
+        tracing::warn!(why, written = %about.written, "the last known state is not usable");
         None
     }
 
@@ -144,7 +144,7 @@ impl Memory {
             if let Err(error) = &outcome {
                 served = true;
                 kept = None;
-                tracing::debug!(%error, "what is served is not remembered");
+                tracing::debug!(%error, "the last known state is not stored");
             }
             if (outcome.is_err() || failing)
                 && facts.send(problem(outcome.as_ref().err())).await.is_err()
@@ -228,7 +228,7 @@ async fn role_changed(role: Option<&mut watch::Receiver<Role>>) {
 fn problem(error: Option<&StateError>) -> Fact {
     let reason = |error: &StateError| {
         Reason::warning(Code::StateNotWritten, error.to_string())
-            .remedy("make room or mend the permissions; it is tried again")
+            .remedy("make room or correct the permissions; it is retried")
     };
     Fact::SourceProblems {
         part: "state directory".into(),
@@ -293,16 +293,17 @@ impl Carried {
             server,
             written = %about.written,
             age_seconds = age.as_secs(),
-            "what was served last is served until everything is known of the API server"
+            "the last known state is served until all objects were read from the API server"
         );
         let written = about.written;
         let reason = Reason::warning(
             Code::LastKnownState,
             format!(
-                "{server} has not told everything since the start; the state of {written} is served"
+                "{server} has not answered completely since the start; the state of {written} is \
+                served"
             ),
         )
-        .remedy("what changed since then is seen once it has; ports that end TLS are closed");
+        .remedy("later changes are applied once it has; ports that terminate TLS are closed");
         let told = Fact::SourceProblems {
             part: API_SERVER.into(),
             reasons: vec![reason],
@@ -417,7 +418,7 @@ pub async fn until_done<T, F: Future<Output = anyhow::Result<T>>>(work: impl Fn(
                 let error = format!("{error:#}");
                 tracing::error!(
                     error,
-                    "only what was served last is served; tried again soon"
+                    "only the last known state is served; the start is retried soon"
                 );
             }
         }

@@ -72,10 +72,10 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "It worked."),
     (
         "1",
-        "It did not, and one line on standard error says why; check and plan: something in the \
-         manifests is wrong.",
+        "Failure; one line on standard error gives the cause. check and plan: something in the \
+        manifests is invalid.",
     ),
-    ("2", "The command line itself was wrong."),
+    ("2", "The command line is invalid."),
     ("130", "Ended by a second SIGINT or SIGTERM."),
 ];
 
@@ -87,10 +87,7 @@ const ENVIRONMENT: [(&str, &str); 5] = [
         "LANDFALL_NAMESPACE",
         "The namespace of the Lease, for --namespace.",
     ),
-    (
-        "KUBECONFIG",
-        "Where a cluster is described, where no kubeconfig is named.",
-    ),
+    ("KUBECONFIG", "The cluster, if no kubeconfig is named."),
 ];
 
 const FILES: [(&str, &str); 3] = [
@@ -104,6 +101,6 @@ const FILES: [(&str, &str); 3] = [
     ),
     (
         "$XDG_STATE_HOME/landfall, /var/lib/landfall",
-        "What up remembers over restarts, for users and for root.",
+        "The state of up, for users and for root.",
     ),
 ];

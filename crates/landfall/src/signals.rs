@@ -124,7 +124,7 @@ impl Stop {
         loop {
             let request = tokio::select! {
                 () = &mut overdue => {
-                    tracing::error!("the stop is not over in time; the process ends");
+                    tracing::error!("the shutdown timed out; the process ends");
                     return OVERDUE;
                 }
                 Some(request) = requests.recv() => request,
@@ -137,14 +137,14 @@ impl Stop {
                 Effect::End => return AT_ONCE,
                 Effect::Reload => {
                     tracing::info!(
-                        "SIGHUP: manifests are looked at now; options and files of --config and \
-                         --cloud-config are read at a start"
+                        "SIGHUP: manifests are read now; options and files of --config and \
+                        --cloud-config are read only at start"
                     );
                     self.reload.notify_one();
                 }
                 Effect::Successor => {
                     tracing::info!(
-                        "SIGUSR2: what serves manifests is started again and takes over"
+                        "SIGUSR2: an instance that serves manifests is started again and takes over"
                     );
                     self.successor.notify_one();
                 }
@@ -169,7 +169,7 @@ fn receive() -> io::Result<mpsc::Receiver<Request>> {
     let (sender, requests) = mpsc::channel(1);
     let with_meaning = [
         (SignalKind::interrupt(), Request::Stop("interrupted")),
-        (SignalKind::terminate(), Request::Stop("asked to terminate")),
+        (SignalKind::terminate(), Request::Stop("shutting down")),
         (SignalKind::hangup(), Request::Reload),
         (SignalKind::user_defined2(), Request::Successor),
     ];

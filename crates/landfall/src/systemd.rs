@@ -22,7 +22,7 @@ fn tell(state: &str) {
         return;
     };
     if let Err(error) = send(&path, state) {
-        tracing::warn!(%error, "systemd can't be told how this process is doing");
+        tracing::warn!(%error, "systemd can't be notified");
     }
 }
 

@@ -157,7 +157,7 @@ impl Door {
         let peer = stream.peer_cred()?;
         let mine = limits::user();
         if peer.uid() != mine && peer.uid() != 0 {
-            bail!("user {} asked, and only user {mine} may", peer.uid());
+            bail!("user {} requested it, and only user {mine} may", peer.uid());
         }
         let mut line = Line::of(stream);
         match timeout(ANSWER, line.receive()).await?? {
@@ -166,11 +166,11 @@ impl Door {
                 Ok(Handing(line))
             }
             Some(Message::Ask { version }) => {
-                let why = format!("it speaks version {VERSION} of this, not {version}");
+                let why = format!("it uses version {VERSION} of the protocol, not {version}");
                 line.send(&Message::Stay { why: why.clone() }, &[]).await?;
                 bail!(why)
             }
-            _ => bail!("no question came"),
+            _ => bail!("no request was received"),
         }
     }
 }
@@ -184,7 +184,7 @@ impl Handing {
             Ok(Ok(())) => Outcome::Served,
             Ok(Err(error)) => Outcome::Failed(format!("{error:#}")),
             Err(_) => Outcome::Failed(format!(
-                "the new process does not serve after {} s",
+                "the new process did not serve within {} s",
                 SERVING.as_secs()
             )),
         }
@@ -220,10 +220,10 @@ impl Handing {
             let sent = self.0.send(&message, &descriptors).await;
             sent.context("sending sockets")?;
         }
-        tracing::info!(sockets = all.len(), "sockets are handed over");
+        tracing::info!(sockets = all.len(), "sockets were handed over");
         match self.0.receive().await? {
             Some(Message::Serving) => Ok(()),
-            Some(_) => bail!("the new process said something unexpected"),
+            Some(_) => bail!("the new process sent an unexpected message"),
             None => bail!("the new process ended before it served"),
         }
     }
@@ -263,7 +263,7 @@ impl Taking {
                 return Ok(None);
             }
             Err(error) => {
-                return Err(error).with_context(|| format!("asking at {}", path.display()));
+                return Err(error).with_context(|| format!("connecting to {}", path.display()));
             }
         };
         // As many as listeners have.
@@ -273,7 +273,7 @@ impl Taking {
         let estate = timeout(SOCKETS, line.receive_estate());
         let estate = estate
             .await
-            .context("the running process hands nothing over")?;
+            .context("the running process refused to hand over")?;
         Ok(Some((Self(line), estate.context("taking over")?)))
     }
 
@@ -290,10 +290,10 @@ impl Taking {
     pub async fn serving(mut self) -> anyhow::Result<()> {
         if self.0.send(&Message::Serving, &[]).await.is_err() {
             // What it still had to say is read below.
-            tracing::debug!("the process that was to be succeeded is gone");
+            tracing::debug!("the process to take over from is gone");
         }
         match timeout(ANSWER, self.0.receive()).await {
-            Ok(Ok(Some(Message::Stay { why }))) => bail!("the running process goes on: {why}"),
+            Ok(Ok(Some(Message::Stay { why }))) => bail!("the running process continues: {why}"),
             // It may as well have ended by now: this process holds the state directory.
             _ => Ok(()),
         }
@@ -365,8 +365,8 @@ impl Line {
         loop {
             let (entries, last) = match self.receive().await? {
                 Some(Message::Sockets { entries, last }) => (entries, last),
-                Some(Message::Stay { why }) => bail!("the running process goes on: {why}"),
-                Some(_) => bail!("the running process said something unexpected"),
+                Some(Message::Stay { why }) => bail!("the running process continues: {why}"),
+                Some(_) => bail!("the running process sent an unexpected message"),
                 None => bail!("the running process ended"),
             };
             for entry in entries {
@@ -492,7 +492,7 @@ mod tests {
             taking.serving().await.unwrap_err().to_string()
         };
         let ((), error) = tokio::join!(running, new);
-        assert_eq!(error, "the running process goes on: it took too long");
+        assert_eq!(error, "the running process continues: it took too long");
     }
 
     #[tokio::test]
@@ -527,7 +527,7 @@ mod tests {
             .write_all(b"{\"type\":\"ask\",\"version\":99}\n")
             .unwrap();
         let refused = door.answer().await.unwrap_err().to_string();
-        assert_eq!(refused, "it speaks version 1 of this, not 99");
+        assert_eq!(refused, "it uses version 1 of the protocol, not 99");
         other = std::os::unix::net::UnixStream::connect(&path).unwrap();
         other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert!(door.answer().await.is_err());

@@ -161,14 +161,14 @@ impl Serving {
                 None | Some(Outcome::Served) => {
                     handing.done().await;
                     if let Some(proxy) = &ground.proxy {
-                        tracing::info!("another process serves; connections have time to end");
+                        tracing::info!("another process serves; open connections have time to end");
                         proxy.retire(self.grace).await;
                     }
                     return Ok(());
                 }
                 Some(Outcome::Failed(why)) => why,
             };
-            tracing::warn!(error = why, "the take-over failed; this process goes on");
+            tracing::warn!(error = why, "the take-over failed; this process continues");
             handing.stay(why).await;
             drop(handing);
             let resumed = async {
@@ -202,17 +202,14 @@ impl Serving {
             self.stop.successor().await;
             match successor() {
                 Ok(mut child) => {
-                    tracing::info!(
-                        process = child.id(),
-                        "started a process that is to take over"
-                    );
+                    tracing::info!(process = child.id(), "started a process to take over");
                     // If it does take over, this wait is given up, and it lives on.
                     let status = child.wait().await.map(|status| status.to_string());
-                    tracing::warn!(?status, "the process that was to take over ended");
+                    tracing::warn!(?status, "the process that should take over ended");
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::error!(error, "a process that takes over can't be started");
+                    tracing::error!(error, "a process to take over can't be started");
                 }
             }
         }
@@ -239,7 +236,7 @@ impl Serving {
                 },
                 Err(error) => {
                     if !std::mem::replace(&mut failed, true) {
-                        tracing::warn!(%error, "no other process can take over at the moment");
+                        tracing::warn!(%error, "no other process can take over at present");
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -262,10 +259,7 @@ impl Serving {
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::error!(
-                        error,
-                        "only traffic goes on; the rest is started again soon"
-                    );
+                    tracing::error!(error, "only traffic continues; the rest is restarted soon");
                 }
             }
             tokio::time::sleep(AGAIN).await;
@@ -284,7 +278,7 @@ async fn unless_revoked<T>(
     tokio::select! {
         biased;
         done = work => Ok(done),
-        why = taking.revoked() => anyhow::bail!("the running process goes on: {why}"),
+        why = taking.revoked() => anyhow::bail!("the running process continues: {why}"),
     }
 }
 
@@ -354,7 +348,7 @@ async fn announce(instance: &Instance) {
             "no Services of type LoadBalancer in these manifests yet".to_owned()
         }
         Ok(view) => get::list(&view.services, false),
-        Err(_) => "still starting; `landfall get services` shows how far it is".to_owned(),
+        Err(_) => "still starting; `landfall get services` shows the progress".to_owned(),
     };
     let printed = instance.admin().and_then(|admin| {
         logging::print(&format!(
@@ -394,7 +388,7 @@ pub async fn on_files(
 fn hint(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(OpenError::State(StateError::InUse { .. })) => {
-            anyhow::anyhow!("{error}; --take-over takes its place without a refused connection")
+            anyhow::anyhow!("{error}; --take-over replaces it without a refused connection")
         }
         _ => error,
     }
@@ -404,7 +398,7 @@ fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let is_root = landfall_sys::limits::is_root();
     given
         .or_else(|| dirs::state_dir(is_root, |name| std::env::var(name).ok()))
-        .context("no place to remember addresses in: name one with --state DIR")
+        .context("no state directory: name one with --state DIR")
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
             .records
             .iter()
             .filter(|(_, record)| !record.handled)
-            .map(|(key, _)| format!("{key} has not been handled yet"))
+            .map(|(key, _)| format!("{key} has not been reconciled yet"))
             .collect();
         let mut waiting = unhandled;
         if !pages.synced {
@@ -57,7 +57,7 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
 /// Returns where a Service stands once more, which the files tell as their own problem. What is
 /// served is right, so that it is no error of the Service.
 fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item = Reason> {
-    let begins = format!("Service {service} stands in ");
+    let begins = format!("Service {service} is already defined in ");
     let about = problems.iter().filter(move |problem| {
         problem.code == Code::DuplicateObject && problem.message.starts_with(&begins)
     });
@@ -66,7 +66,7 @@ fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item =
         Reason::warning(
             problem.code,
             format!(
-                "this Service stands in {} once more, which is ignored",
+                "this Service is also defined in {}, which is ignored",
                 place.unwrap_or_else(|| "another place".to_owned())
             ),
         )

@@ -20,7 +20,7 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
     );
     compare("TLS options", before.tls != after.tls);
     compare("redirect", before.redirect != after.redirect);
-    compare("TLS toward members", before.pool.tls != after.pool.tls);
+    compare("TLS to members", before.pool.tls != after.pool.tls);
     compare("HTTP options", before.mode.http() != after.mode.http());
     compare("allowed sources", before.allowed != after.allowed);
     compare(

@@ -194,15 +194,15 @@ fn health(status: &MemberStatus) -> Health {
 
 fn detail(status: &MemberStatus, terminating: bool) -> String {
     if terminating {
-        "terminating: finishes what it has".to_owned()
+        "terminating: existing connections continue".to_owned()
     } else if status.leaving && status.weight == 0 {
-        "leaving: finishes what it has".to_owned()
+        "being removed: existing connections continue".to_owned()
     } else if let Some(left_out) = status.left_out.as_ref().filter(|_| status.serves) {
         left_out.to_string()
     } else if let Some(failure) = status.failing.as_ref().filter(|_| status.serves) {
         format!("connections fail: {failure}")
     } else if status.backup && !status.serves {
-        "waits until every other member is down".to_owned()
+        "backup: waits until every other member is down".to_owned()
     } else {
         status.cause.to_string()
     }

@@ -75,7 +75,7 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
                     uid: want.uid.clone(),
                     id: *id,
                 },
-                "the Service wants none",
+                "the Service needs none",
             );
         }
         if !have.held.is_empty() {
@@ -83,7 +83,7 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
                 uid: want.uid.clone(),
                 addresses: have.held.clone(),
             };
-            plan.push(step, "the Service wants none");
+            plan.push(step, "the Service needs none");
         }
         return Ok(plan);
     };
@@ -127,7 +127,7 @@ fn plan_addresses(
             publish: standing::published(wish, &addresses),
             addresses: addresses.clone(),
         };
-        let because = "it was claimed and may not be on record yet";
+        let because = "it was claimed and may not be recorded yet";
         let step = have.unrecorded.then(|| planned(step, because.to_owned()));
         Ok((addresses, step))
     };
@@ -148,7 +148,7 @@ fn plan_addresses(
         Decision::Keep if !answer.retold => return record(addresses),
         Decision::Keep => "its ports or its sharing key changed".to_owned(),
         Decision::Claim => "it has no address yet".to_owned(),
-        Decision::Gain { .. } => "it gains the family that it lacks".to_owned(),
+        Decision::Gain { .. } => "it gets the missing family".to_owned(),
         Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
         Decision::GiveUp { why, .. } => {
             let step = Step::Withdraw {
@@ -250,14 +250,14 @@ fn plan_listeners(
                     id,
                     listener,
                 },
-                "the Service has this port and nothing listens there",
+                "the Service has this port and no listener is open",
             ),
         }
     }
     let keys: Vec<ListenerKey> = wish.listeners.iter().map(|listener| listener.key).collect();
     for id in have.listeners.keys() {
         let because = if !addresses.contains(&id.address) {
-            "the Service does not hold this address any more"
+            "the Service has released this address"
         } else if !keys.contains(&id.key) {
             "the Service has no such port any more"
         } else {

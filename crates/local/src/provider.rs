@@ -51,25 +51,24 @@ const EXCEPTIONS: [(&str, Capability); 5] = [
     (
         "protocol-sctp",
         Capability::Refused {
-            why: "the data plane carries TCP and UDP only",
+            why: "the data plane supports TCP and UDP only",
         },
     ),
     (
         "external-traffic-policy",
         // A machine that has no member of its own would serve nothing.
         Capability::LeftOut {
-            why: "members on all nodes get traffic, and they see this machine's address in place \
-                  of the client's",
-            remedy: "members learn the client's address by the PROXY protocol \
-                     (landfall.dev/proxy-protocol) or by X-Forwarded-For; else write Cluster",
+            why: "members on all nodes get traffic, and they see this machine's address instead of \
+                 the client's",
+            remedy: "members get the client's address by the PROXY protocol \
+                    (landfall.dev/proxy-protocol) or by X-Forwarded-For; otherwise write Cluster",
         },
     ),
     (
         "externalIPs",
         Capability::LeftOut {
-            why: "no listener is opened on these addresses; where nodes run kube-proxy, it serves \
-                  them",
-            remedy: "ask for addresses with the annotation landfall.dev/addresses",
+            why: "no listener is opened on these addresses; kube-proxy on the nodes serves them",
+            remedy: "request addresses with the annotation landfall.dev/addresses",
         },
     ),
     (
@@ -81,7 +80,7 @@ const EXCEPTIONS: [(&str, Capability); 5] = [
     (
         "internalTrafficPolicy",
         Capability::Emulated {
-            how: "it is about traffic to the cluster IP, which nodes deliver",
+            how: "it applies to traffic to the cluster IP, which nodes serve",
         },
     ),
 ];
@@ -106,7 +105,7 @@ impl Local {
         for (id, owner) in proxy.owners() {
             quota.opened(id, &owner.service);
             let listener = Arc::new(Listener::new(id.key.protocol, id.key.port));
-            let message = format!("{id} is open from before, and was not looked at since");
+            let message = format!("{id} is still open, and was not checked since the take-over");
             let problem = Some(Reason::warning(Code::ListenFailed, message));
             state.note(&owner.uid, id, listener, problem);
         }
@@ -202,8 +201,8 @@ impl Local {
         let pressure = self.proxy()?.pressure();
         pressure.overloaded.then(|| {
             let message = format!(
-                "connections use {} of {} file descriptors that they may have, and {} of {} UDP \
-                 flows are open: what exceeds the share of its Service or client is refused",
+                "connections use {} of {} file descriptors, and {} of {} UDP flows are open: what \
+                exceeds the share of its Service or client is refused",
                 pressure.used, pressure.limit, pressure.flows, pressure.flow_limit
             );
             Reason::warning(Code::Overloaded, message)
@@ -523,7 +522,7 @@ impl Provider for Local {
             tracing::warn!(
                 service = %claimant.service,
                 %refusal,
-                "an address on record could not be restored"
+                "a recorded address could not be restored"
             );
         }
     }

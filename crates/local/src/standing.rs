@@ -60,9 +60,8 @@ fn shared_by_exception(address: &IpAddr) -> Reason {
     Reason::warning(
         Code::AddressNotShareable,
         format!(
-            "{address} is shared with a Service of another namespace from before; it stays so, and \
-             is lost when it is given up, because the address pool lets only Services of one \
-             namespace share"
+            "{address} is already shared with a Service of another namespace; it stays so until it \
+            is released, because the address pool now allows sharing within one namespace only"
         ),
     )
     .remedy(
@@ -135,7 +134,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
                 } else {
                     (
                         Code::NoReadyEndpoints,
-                        format!("{key} has no endpoint that is ready"),
+                        format!("{key} has no ready endpoint"),
                     )
                 };
                 let remedy = "add an EndpointSlice for the Service, or the annotation \

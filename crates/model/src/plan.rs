@@ -104,12 +104,12 @@ mod tests {
     fn a_step_that_only_follows_the_members_says_so() {
         let mut plan = Plan::default();
         assert!(plan.is_empty());
-        plan.push_members("add n2", "a node came");
+        plan.push_members("add n2", "a node was added");
         plan.push("open 80", "it is wanted");
         let told: Vec<bool> = plan.steps.iter().map(|step| step.members_only).collect();
         assert_eq!(told, [true, false]);
         let described = plan.describe();
         assert_eq!(described[0].step, "add n2");
-        assert_eq!(described[0].because, "a node came");
+        assert_eq!(described[0].because, "a node was added");
     }
 }

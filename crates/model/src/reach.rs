@@ -241,22 +241,23 @@ impl Barred {
     /// Why, as the end of a sentence about the address.
     pub fn why(self) -> String {
         match self {
-            Self::Kind(kind) => format!("is {kind}, which no member may have"),
+            Self::Kind(kind) => format!("is {kind}, which is not allowed for members"),
             Self::Admin => "is the admin endpoint of this process".to_owned(),
             Self::AdminChecked => {
                 "would be checked at the admin endpoint of this process".to_owned()
             }
             Self::Pool => {
-                "is in an address pool, and traffic of a load balancer must not come back to one"
+                "is in an address pool, and a load balancer must not forward traffic to a load \
+                balancer"
                     .to_owned()
             }
             Self::AnnotationsOff => {
-                "is named by an annotation, and annotations of a cluster name no members unless \
-                 its operator lets them"
+                "comes from an annotation, and in a cluster annotations name no members unless the \
+                operator allows it"
                     .to_owned()
             }
             Self::NotListed => {
-                "is in none of the prefixes that the operator lets be members".to_owned()
+                "is in none of the prefixes that the operator allows for members".to_owned()
             }
         }
     }
@@ -264,18 +265,16 @@ impl Barred {
     /// What to do about it.
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Kind(_) => "name the address of a pod, or of a host that clients may reach",
-            Self::Admin | Self::Pool => {
-                "name the members behind it themselves, by their own addresses"
-            }
-            Self::AdminChecked => "let the monitor ask another port",
+            Self::Kind(_) => "use the address of a pod, or of a host that clients may reach",
+            Self::Admin | Self::Pool => "name the members behind it by their own addresses",
+            Self::AdminChecked => "use another port for the monitor",
             Self::AnnotationsOff => {
-                "use a selector or EndpointSlices, or ask the operator for members.annotations of \
-                 the instance in landfall.yaml"
+                "use a selector or EndpointSlices, or ask the operator to set members.annotations \
+                of the instance in landfall.yaml"
             }
             Self::NotListed => {
-                "name a member within them, or ask the operator for members of the instance in \
-                 landfall.yaml"
+                "use a member within them, or ask the operator to extend members of the instance \
+                in landfall.yaml"
             }
         }
     }

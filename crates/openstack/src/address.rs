@@ -51,12 +51,12 @@ pub(crate) fn foresee(intent: &Intent, target: &Target, plan: &mut Plan<Step>) {
     }
     let requested = intent.load_balancer.as_ref().and_then(requested);
     let what = match (requested, &target.choice.floating.network) {
-        (Some(address), _) => format!("then lead floating IP {address} to it"),
-        (None, Some(network)) => format!("then lead a floating IP of network {network} to it"),
-        (None, None) => "then lead a floating IP of the external network to it".to_owned(),
+        (Some(address), _) => format!("then attach floating IP {address} to it"),
+        (None, Some(network)) => format!("then attach a floating IP of network {network} to it"),
+        (None, None) => "then attach a floating IP of the external network to it".to_owned(),
     };
     let step = Step::Foresee { what };
-    plan.push(step, "the Service is to be reached from outside");
+    plan.push(step, "the Service is external");
 }
 
 /// Appends what makes the right floating IP lead to the load balancer.
@@ -77,7 +77,7 @@ pub(crate) fn plan(
             let because = if target.choice.internal {
                 "the Service is internal"
             } else {
-                "the Service wants no IPv4 address"
+                "the Service needs no IPv4 address"
             };
             if is_made(attached) && !target.choice.keep_floating_ip {
                 plan.push(delete(attached), because);
@@ -91,7 +91,7 @@ pub(crate) fn plan(
             owner && made_for_it && !view.spare_is_kept && !target.choice.keep_floating_ip
         });
         if let Some(spare) = spare {
-            plan.push(delete(spare), "the Service wants no floating IP");
+            plan.push(delete(spare), "the Service needs no floating IP");
         }
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(crate) fn plan(
         }
         if as_asked {
             // Another address was asked for, and has taken its place.
-            let because = "another address has taken its place";
+            let because = "another address has replaced it";
             if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_some()) {
                 let kept = view.spare_is_kept || target.choice.keep_floating_ip;
                 if is_made(spare) && !kept {
@@ -118,7 +118,7 @@ pub(crate) fn plan(
             // Asked for is an address that is not there; what works goes on working.
             return Err(vec![not_there(intent)]);
         };
-        let because = format!("{} asks for another address", field(intent));
+        let because = format!("{} requests another address", field(intent));
         // What serves is given back only once the other leads here. Neutron lets one of each
         // network do so.
         let in_its_place = other.floating_network_id == attached.floating_network_id;
@@ -196,10 +196,7 @@ pub(crate) fn plan(
             .map(|subnet| body(Some(subnet)))
             .collect()
     };
-    plan.push(
-        Step::CreateFloatingIp { bodies },
-        "the Service is to be reached from outside",
-    );
+    plan.push(Step::CreateFloatingIp { bodies }, "the Service is external");
     Ok(())
 }
 
@@ -244,7 +241,7 @@ fn attach(
         port: port.clone(),
         instead_of: instead_of.map(|it| it.id.clone()),
     };
-    plan.push(step, "it is the Service's, and leads nowhere");
+    plan.push(step, "it is the Service's, and not attached");
 }
 
 fn delete(floating_ip: &FloatingIp) -> Step {
@@ -275,14 +272,14 @@ fn unattachable(intent: &Intent, view: &Addressing, floating_ip: &FloatingIp) ->
     let why = view.refused.as_ref()?;
     let reason = Reason::error(
         Code::ProviderFailed,
-        format!("the floating IP can't be attached, and is tried again within the hour: {why}"),
+        format!("the floating IP can't be attached, and is retried within the hour: {why}"),
     );
     let address = floating_ip.floating_ip_address.to_string();
     Some(
         reason
             .at(field(intent))
             .value(address)
-            .remedy("ask for another address, or mend what the cloud names"),
+            .remedy("request another address, or correct what the cloud reports"),
     )
 }
 
@@ -296,7 +293,7 @@ fn in_use(intent: &Intent, floating_ip: &FloatingIp) -> Reason {
     )
     .at(field(intent))
     .value(floating_ip.floating_ip_address.to_string())
-    .remedy("free it, or ask for another address")
+    .remedy("free it, or request another address")
 }
 
 fn not_there(intent: &Intent) -> Reason {
@@ -304,9 +301,9 @@ fn not_there(intent: &Intent) -> Reason {
     let address = address.map(|it| it.to_string()).unwrap_or_default();
     Reason::error(
         Code::CloudObjectNotFound,
-        "the project has no floating IP of this address; the one that is there goes on serving",
+        "the project has no floating IP of this address; the existing one stays in service",
     )
     .at(field(intent))
     .value(address)
-    .remedy("make the floating IP in the project, or ask for another address")
+    .remedy("create the floating IP in the project, or request another address")
 }

@@ -156,9 +156,9 @@ impl OpenStack {
         plan.push_members(
             Step::Await {
                 load_balancer: Id::new("new"),
-                doing: "perhaps being made".to_owned(),
+                doing: "possibly being created".to_owned(),
             },
-            "the answer to the request for it was lost, and it may yet be carried out",
+            "the answer to the request was lost, and it may still be executed",
         );
         // The next look must tell.
         memory.attempts.insert(want.uid.clone(), afterwards());
@@ -498,9 +498,9 @@ pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
         "LoadBalancerLbMethodUnknown",
         Reason::warning(
             Code::OptionNotSupported,
-            format!("Octavia does not take the algorithm: {message}"),
+            format!("Octavia does not accept the algorithm: {message}"),
         )
-        .remedy("choose one that the provider of the load balancer knows"),
+        .remedy("choose one that the provider of the load balancer supports"),
     )
 }
 

@@ -66,7 +66,7 @@ impl Why<'_> {
                 },
             ),
             Self::Unseen(id) => (
-                format!("Barbican has none of the id {id}, or does not let us see it"),
+                format!("Barbican has none with the id {id}, or does not permit reading it"),
                 "put the certificate into Barbican, and let Octavia's user read it",
             ),
             Self::Neither => (

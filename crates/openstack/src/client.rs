@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  Cloud::listeners()                 octavia, neutron, barbican: addresses, bodies, types
-//!    call: envelope, pages, 401       ── session (one token for all) ── identity (Keystone) ── catalog
-//!      exchange: gate, time-out, trace, count, errors
+//!    call: envelope, pages, 401       ── session (one token) ── identity (Keystone) ── catalog
+//!      exchange: gate, timeout, trace, count, errors
 //!        transport: the network, or a function in this process
 //! ```
 //!

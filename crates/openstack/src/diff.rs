@@ -227,7 +227,7 @@ impl Diff<'_> {
         let mut tags = other.tags.iter();
         let whose = tags.find(|tag| tag.starts_with(SERVICE_PREFIX));
         let whose = whose.map_or_else(
-            || format!("a listener that nobody marked ({})", other.id),
+            || format!("a listener without an owner ({})", other.id),
             |tag| format!("the Service of the tag {tag}"),
         );
         Some(
@@ -321,7 +321,7 @@ impl Diff<'_> {
                 },
             };
             let because = format!(
-                "the {} listener at port {} stays until it is known that the next one is accepted",
+                "the {} listener at port {} stays until the next one is accepted",
                 old.protocol, wanted.port
             );
             plan.push(step, because);
@@ -437,7 +437,7 @@ impl Diff<'_> {
             let because = if failed {
                 "Octavia failed to apply the last change"
             } else {
-                "it is not as the Service says"
+                "it differs from the Service"
             };
             plan.push(self.update(listener, changes), because);
         }

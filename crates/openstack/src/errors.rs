@@ -31,12 +31,12 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ),
         ErrorKind::Invalid | ErrorKind::Unsupported => (
             Code::OptionNotSupported,
-            "the cloud does not take it: change what the Service asks for",
+            "the cloud refuses it: change the Service",
         ),
         ErrorKind::TooLarge => (
             Code::ProviderFailed,
-            "let the cloud read larger requests (max_request_body_size, or a proxy before it), or \
-            ask for less: fewer source ranges, nodes or ports",
+            "allow larger requests in the cloud (max_request_body_size, or a proxy in front of \
+            it), or use fewer source ranges, nodes or ports",
         ),
         ErrorKind::Moved => (
             Code::ProviderFailed,

@@ -76,7 +76,7 @@ pub(crate) fn find(
         )
         .at_annotation(LOAD_BALANCER_ID)
         .value(id.as_str())
-        .remedy("name one that is there, or remove the annotation to get a new one"),
+        .remedy("name an existing one, or remove the annotation to get a new one"),
     )
 }
 
@@ -162,15 +162,15 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
             Reason::error(
                 Code::NotOurs,
                 format!(
-                    "{} load balancers are called {}: {}",
+                    "{} load balancers are named {}: {}",
                     ids.len(),
                     names.load_balancer,
                     ids.join(", ")
                 ),
             )
             .remedy(
-                "delete or rename those that are not the Service's, or name the right one in \
-                 loadbalancer.openstack.org/load-balancer-id",
+                "delete or rename those that are not the Service's, or set \
+                loadbalancer.openstack.org/load-balancer-id",
             ),
         );
     }

@@ -35,7 +35,7 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
             description: view.description.clone(),
             rules: rules.collect(),
         };
-        plan.push(step, "nodes let nobody in without it");
+        plan.push(step, "nodes accept no traffic without it");
         return;
     };
     let there: Vec<&Rule> = group
@@ -100,7 +100,7 @@ pub(crate) fn leave(have: &Observed, plan: &mut Plan<Step>) {
 fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     let rules = view.shared.iter().flat_map(|group| &group.rules);
     for rule in rules.filter(|rule| have.names.is_of_rule(&rule.description)) {
-        plan.push(delete_rule(rule), "the Service needs it no more");
+        plan.push(delete_rule(rule), "the Service does not need it any more");
     }
 }
 

@@ -126,7 +126,7 @@ impl Wish {
         if listener.provisioning_status == Provisioning::Error {
             let reason = Reason::error(
                 Code::LoadBalancerFailed,
-                format!("Octavia could not make listener {} as asked", listener.id),
+                format!("Octavia could not configure listener {}", listener.id),
             );
             view.problem = Some(reason);
         }
@@ -191,11 +191,11 @@ fn problem(balancer: &LoadBalancer) -> Option<Reason> {
         Reason::warning(
             Code::NoHealthyMembers,
             format!(
-                "Octavia says that load balancer {} reaches no member",
+                "Octavia reports that load balancer {} reaches no member",
                 balancer.id
             ),
         )
-        .remedy("`openstack loadbalancer status show` tells of each member")
+        .remedy("`openstack loadbalancer status show` shows each member")
     })
 }
 

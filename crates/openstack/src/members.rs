@@ -182,7 +182,7 @@ fn one_by_one(
                     port: member.port,
                     changes: weighing(member),
                 };
-                plan.push_members(step, "the Service says what the member's share is");
+                plan.push_members(step, "the Service sets the member's weight");
             }
             continue;
         }
@@ -194,7 +194,7 @@ fn one_by_one(
             pool: pool.clone(),
             member: body,
         };
-        plan.push_members(step, "a node came");
+        plan.push_members(step, "a node was added");
     }
     for (address, port) in there.iter().filter_map(key_of) {
         let member = wanted.members.get(&address);
@@ -211,7 +211,7 @@ fn one_by_one(
                 address,
                 port,
             };
-            plan.push_members(step, "it is no member any more, or another one");
+            plan.push_members(step, "it is no member any more, or was replaced");
         }
     }
 }
@@ -223,9 +223,9 @@ fn stays(there: &Member, wanted: &WantedMember) -> bool {
 
 fn reason(added: usize, gone: usize, moved: usize) -> String {
     match (added, gone, moved) {
-        (0, 0, 0) => "members are not as the nodes are".to_owned(),
+        (0, 0, 0) => "members differ from the nodes".to_owned(),
         (0, 0, moved) => format!("{moved} members have another subnet"),
-        (added, gone, _) => format!("{added} nodes came, {gone} went"),
+        (added, gone, _) => format!("{added} nodes were added, {gone} removed"),
     }
 }
 
@@ -269,7 +269,7 @@ impl Batch<'_, '_> {
                 additive: true,
                 leaves: leaves.values().cloned().collect(),
             };
-            plan.push_members(step, format!("{total} nodes came"));
+            plan.push_members(step, format!("{total} nodes were added"));
         }
     }
 }

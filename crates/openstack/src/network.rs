@@ -257,7 +257,7 @@ impl OpenStack {
         if view.subnets.is_empty() {
             return Ok(Err(Reason::error(
                 Code::InvalidCloudOption,
-                format!("no subnet of network {network} is called or tagged so"),
+                format!("no subnet of network {network} has this name or these tags"),
             )
             .remedy("check floating-subnet and floating-subnet-tags")));
         }
@@ -505,10 +505,10 @@ fn lost_address(
         Reason::warning(
             Code::AddressMoved,
             format!(
-                "the floating IP {lost} is gone, or leads elsewhere; another one takes its place"
+                "the floating IP {lost} is gone, or attached elsewhere; another one replaces it"
             ),
         )
-        .remedy("ask for a certain address in landfall.dev/addresses, and lock it in the project"),
+        .remedy("request a fixed address in landfall.dev/addresses, and lock it in the project"),
     ))
 }
 

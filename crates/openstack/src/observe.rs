@@ -322,7 +322,7 @@ impl From<Vec<Reason>> for Trouble {
 /// them.
 fn lasting(reasons: Vec<Reason>) -> ProviderError {
     let worst = reasons.into_iter().max_by_key(|reason| reason.severity);
-    let reason = worst.unwrap_or_else(|| Reason::error(Code::ProviderFailed, "nobody said why"));
+    let reason = worst.unwrap_or_else(|| Reason::error(Code::ProviderFailed, "no cause was given"));
     ProviderError {
         retry: landfall_model::Retry::Backoff,
         ..ProviderError::lasting(reason)

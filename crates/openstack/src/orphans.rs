@@ -349,7 +349,7 @@ fn service_in(description: &str) -> Option<ServiceKey> {
 /// `of default/web`, from a description.
 fn whose(description: &str) -> String {
     service_in(description).map_or_else(
-        || "of a Service that is not named".to_owned(),
+        || "of an unknown Service".to_owned(),
         |service| format!("of {service}"),
     )
 }
@@ -383,7 +383,8 @@ mod tests {
     use crate::objects::Rule;
 
     fn settings() -> Settings {
-        let conf = "[Global]\nauth-url=http://127.0.0.1\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n";
+        let conf = "[Global]\nauth-url=http://127.0.0.1\nusername=u\npassword=p\n\
+                    tenant-id=t\ndomain-id=d\n";
         let conf = cloud_conf::parse("cloud.conf", conf).unwrap();
         let mut settings = Settings::new(&conf, "c1");
         settings.cluster_id = Some("ks".to_owned());

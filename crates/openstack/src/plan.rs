@@ -217,7 +217,10 @@ fn wish(
             load_balancer: holder.clone(),
             doing: "being deleted".to_owned(),
         };
-        plan.push_members(step, "the Service's floating IP leads there until then");
+        plan.push_members(
+            step,
+            "the Service's floating IP is attached there until then",
+        );
     }
     // An address that can't be had keeps nothing else from being done.
     if plan.is_empty() && !have.assumed {
@@ -380,8 +383,8 @@ fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result
     if !have.features.tags() {
         return refuse(
             format!(
-                "sharing a load balancer needs tags, from version 2.5 of Octavia's API on, which \
-                here is {}",
+                "sharing a load balancer needs tags, from version 2.5 of Octavia's API; this one \
+                has {}",
                 have.features.version()
             ),
             "remove the annotation",
@@ -409,7 +412,7 @@ fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result
 pub(crate) fn no_nodes() -> Reason {
     Reason::error(
         Code::NoEligibleNodes,
-        "no node may be a member, so there is nothing to send traffic to",
+        "no node is eligible as a member, so no traffic can be forwarded",
     )
-    .remedy("see which nodes are excluded by labels, by the node selector, or by their addresses")
+    .remedy("check which nodes are excluded by labels, by the node selector, or by their addresses")
 }

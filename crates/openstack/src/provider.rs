@@ -103,7 +103,7 @@ impl OpenStack {
         if let Some(wakes) = self.wakes.get()
             && let Err(error) = wakes.try_send(service)
         {
-            tracing::debug!(%error, "a Service is not woken");
+            tracing::debug!(%error, "a Service can't be queued");
         }
     }
 
@@ -349,7 +349,8 @@ impl OpenStack {
                     load_balancer,
                     cascade: true,
                 },
-                "Octavia says that it serves nobody, and no failover mends it; it is made anew",
+                "Octavia reports that it serves no traffic, and a failover did not help; it is \
+                recreated",
             );
         }
         if plan.is_empty() && !held.is_empty() {

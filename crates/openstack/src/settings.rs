@@ -77,11 +77,11 @@ impl Settings {
                 ),
                 (
                     "drain",
-                    refused("Octavia cuts connections of members that leave"),
+                    refused("Octavia closes connections of removed members"),
                 ),
                 (
                     "accept-proxy-protocol-from",
-                    refused("Octavia's listeners take no PROXY headers"),
+                    refused("Octavia's listeners accept no PROXY headers"),
                 ),
                 ("endpoints", refused("members are the nodes of the cluster")),
                 (
@@ -90,7 +90,7 @@ impl Settings {
                 ),
                 (
                     "tls-minimum-version",
-                    refused("landfall leaves the versions of TLS to Octavia's configuration"),
+                    refused("versions of TLS are part of Octavia's configuration"),
                 ),
                 (
                     "tls-strict-names",
@@ -98,19 +98,19 @@ impl Settings {
                 ),
                 (
                     "https-redirect",
-                    refused("landfall makes no L7 policies in Octavia"),
+                    refused("Landfall creates no L7 policies in Octavia"),
                 ),
                 (
                     "member-tls",
-                    refused("Octavia takes the authorities of members from Barbican only"),
+                    refused("Octavia reads the authorities of members from Barbican only"),
                 ),
                 (
                     "member-ca-secret",
-                    refused("Octavia takes the authorities of members from Barbican only"),
+                    refused("Octavia reads the authorities of members from Barbican only"),
                 ),
                 (
                     "member-server-name",
-                    refused("landfall makes no pools with TLS in Octavia"),
+                    refused("Landfall creates no pools with TLS in Octavia"),
                 ),
                 (
                     "member-client-secret",
@@ -118,35 +118,35 @@ impl Settings {
                 ),
                 (
                     "monitor-host",
-                    refused("not every Octavia has it, and landfall does not ask for it"),
+                    refused("not every Octavia supports it, and Landfall does not use it"),
                 ),
                 (
                     "monitor-body",
-                    refused("Octavia looks at the status of an answer only"),
+                    refused("Octavia checks only the status of an answer"),
                 ),
                 (
                     "monitor-grpc-service",
-                    refused("Octavia does not speak gRPC"),
+                    refused("Octavia has no gRPC monitors"),
                 ),
                 (
                     "trusted-hops",
-                    refused("Octavia adds to what clients write into X-Forwarded-For"),
+                    refused("Octavia appends to the X-Forwarded-For of clients"),
                 ),
                 (
                     "source-connection-limit",
-                    refused("Octavia limits connections of a whole listener only"),
+                    refused("Octavia limits only connections of a whole listener"),
                 ),
                 (
                     "source-connection-rate",
-                    refused("Octavia limits no rates of single clients"),
+                    refused("Octavia has no rate limits per client"),
                 ),
                 (
                     "source-request-rate",
-                    refused("Octavia limits no rates of single clients"),
+                    refused("Octavia has no rate limits per client"),
                 ),
                 (
                     "member-connection-limit",
-                    refused("Octavia limits connections of a whole listener only"),
+                    refused("Octavia limits only connections of a whole listener"),
                 ),
                 ("member-queue", refused("Octavia has no setting for it")),
                 (
@@ -156,7 +156,7 @@ impl Settings {
                 ("slow-start", refused("Octavia has no setting for it")),
                 (
                     "outlier-detection",
-                    refused("Octavia's monitors alone take members out"),
+                    refused("in Octavia only monitors eject members"),
                 ),
                 ("retry-budget", refused("Octavia has no setting for it")),
                 (
@@ -166,7 +166,7 @@ impl Settings {
                 (
                     "sharing-key",
                     refused(
-                        "Services share a load balancer by \
+                        "Services share a load balancer with \
                         loadbalancer.openstack.org/load-balancer-id",
                     ),
                 ),

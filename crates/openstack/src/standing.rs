@@ -93,7 +93,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
         Provisioning::PendingCreate => {
             standing.waiting.push(Reason::info(
                 Code::Progressing,
-                format!("Octavia is making load balancer {}", balancer.id),
+                format!("Octavia is creating load balancer {}", balancer.id),
             ));
         }
         Provisioning::Error => standing.waiting.push(in_error(&balancer.id, *owner)),

@@ -344,7 +344,7 @@ impl fmt::Display for Step {
                 write!(f, "delete load balancer {load_balancer}")
             }
             Self::TryListener { listener, .. } => {
-                write!(f, "try listener {}, out of use", listener.protocol)
+                write!(f, "try listener {}, disabled", listener.protocol)
             }
             Self::CreateListener { listener, .. } => {
                 write!(f, "create listener {}/{}", listener.port, listener.protocol)

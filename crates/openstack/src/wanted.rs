@@ -319,11 +319,11 @@ impl Scene<'_> {
                 Reason::warning(
                     Code::OptionNotSupported,
                     format!(
-                        "the provider {} does not know {word}, so SOURCE_IP holds instead",
+                        "the provider {} does not support {word}, so SOURCE_IP is used instead",
                         self.choice.provider
                     ),
                 )
-                .remedy("ask for SOURCE_IP, or for another provider"),
+                .remedy("write SOURCE_IP, or use another provider"),
             );
             return "SOURCE_IP".to_owned();
         }
@@ -335,10 +335,11 @@ impl Scene<'_> {
                 Reason::warning(
                     Code::OptionNotSupported,
                     format!(
-                        "the provider ovn does not know {word}, so SOURCE_IP_PORT holds instead"
+                        "the provider ovn does not support {word}, so SOURCE_IP_PORT is used \
+                        instead"
                     ),
                 )
-                .remedy("ask for SOURCE_IP_PORT, or for another provider"),
+                .remedy("write SOURCE_IP_PORT, or use another provider"),
             );
         }
         "SOURCE_IP_PORT".to_owned()

@@ -65,7 +65,7 @@ pub enum ListenError {
         id: ListenerId,
     },
     /// SCTP is not carried.
-    #[error("{id} cannot be served: this data plane does not carry SCTP")]
+    #[error("{id} cannot be served: this data plane does not support SCTP")]
     Sctp {
         /// What was to be opened.
         id: ListenerId,

@@ -55,7 +55,7 @@ pub(crate) async fn announce(
                 flows,
                 flow_limit,
                 shortages,
-                "descriptors or ports run short: Services and clients above their share are refused"
+                "short of descriptors or ports: Services and clients above their share are refused"
             );
         } else {
             tracing::info!(
@@ -64,7 +64,7 @@ pub(crate) async fn announce(
                 flows,
                 flow_limit,
                 shortages,
-                "descriptors and ports suffice again"
+                "no longer short of descriptors or ports"
             );
         }
         changes.send_modify(|version| *version += 1);

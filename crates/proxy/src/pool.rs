@@ -586,7 +586,7 @@ impl Lease {
     /// The member took a request and gave no answer.
     pub fn unanswered(&self) {
         if self.member.counts_outliers() {
-            let why = || "it gives no answer".to_owned();
+            let why = || "it does not answer".to_owned();
             self.member.note_outlier(Instant::now(), why);
         }
     }

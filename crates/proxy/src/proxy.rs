@@ -291,7 +291,7 @@ impl Proxy {
                 .all(|joined| joined.is_ok())
         });
         if !joined.await.unwrap_or(false) {
-            tracing::error!("a worker had panicked");
+            tracing::error!("a worker panicked");
         }
     }
 

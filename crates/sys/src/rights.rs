@@ -50,7 +50,7 @@ pub fn receive(
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(io::Error::other(
-            "descriptors were lost on the way; is the limit of open files too low?",
+            "descriptors were lost in transfer; is the limit of open files too low?",
         ));
     }
     Ok(received.bytes)

@@ -2,9 +2,9 @@
 //! kube-controller-manager, on free loopback ports, with RBAC, a client CA and an audit log.
 //!
 //! ```text
-//!  Programs::find ──> Cluster::start ──> identity(user, groups) ──> kubeconfig for the code under test
+//!  Programs::find ──> Cluster::start ──> identity(user, groups) ──> kubeconfig of the code
 //!   (or builds)             │       ├──> kubectl(args)               the user's hands
-//!                           │       └──> audit()                     who wrote what
+//!                           │       └──> audit()                     the writers
 //!                           └── drop, panic or death of the test: every program of it is gone
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Stack::shared ──> project(name) ──> clouds_yaml(), cloud_conf()   for the code under test
-//!   (or starts it)     │    ├──> nodes(..)                           servers' ports, without servers
+//!   (or starts it)     │    ├──> nodes(..)                           ports of servers
 //!                      │    ├──> get, post, put, delete              the test's own hands
 //!                      │    └──> delete()                            nothing is left of it
 //!                      └──> mark(), calls_since(..)                  which API calls were made

@@ -6,7 +6,7 @@ import { card, fill, held, reason, reasonKey, serving } from "/assets/card.js";
 import * as words from "/assets/words.js";
 
 const PAUSE = 2000;
-const PATIENCE = 8000;
+const TIMEOUT = 8000;
 const STREAM_AGAIN = 30000;
 /** A rate over a shorter time says more about the clock than about the traffic. */
 const SHORTEST_RATE = 1000;
@@ -44,7 +44,7 @@ async function load() {
   clearTimeout(timer);
   const began = performance.now();
   try {
-    const answer = await fetch("/api/v1/instance", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    const answer = await fetch("/api/v1/instance", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const next = await answer.json();
     rate(next, performance.now());
@@ -55,14 +55,14 @@ async function load() {
     connected(false);
   }
   loading = false;
-  // A view that takes long to get or show is asked for less often.
+  // A view that takes long to get or show is requested less often.
   const pause = Math.max(PAUSE, 10 * (performance.now() - began));
   const soon = again;
   again = false;
   if (!document.hidden) timer = setTimeout(load, soon ? 100 : pause);
 }
 
-/** Only pages that are looked at hold a stream: browsers allow few connections to one place. */
+/** Only visible pages hold a stream: browsers allow few connections to one place. */
 function listen() {
   if (document.hidden || stream) return;
   stream = new EventSource("/api/v1/events");
@@ -95,7 +95,7 @@ function connected(live) {
   set(page.link, "data-state", live ? "live" : "lost");
   put(page.link, live ? "Live" : "Connection lost");
   const seen = lastGood ? `The connection to this instance is lost: this was true at ${words.clock(lastGood)}.` : "This instance does not answer.";
-  put(page.lost, live ? "" : `${seen} Trying again every two seconds.`);
+  put(page.lost, live ? "" : `${seen} Retrying every two seconds.`);
   show(page.lost, !live);
 }
 
@@ -171,7 +171,7 @@ function render(next) {
   sift();
 }
 
-/** A Service that is deleted and made anew is another one. */
+/** A Service that is deleted and created again is another one. */
 const keyOf = (service) => service.uid + service.key;
 
 /** Says aloud which Services turned. */
@@ -289,7 +289,7 @@ function pool() {
 
 // --- finding ---
 
-/** Everything of a Service that the filter looks at. */
+/** All text of a Service that the filter searches. */
 function hay(service) {
   const members = service.listeners.flatMap((listener) => listener.members);
   return [

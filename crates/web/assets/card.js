@@ -132,7 +132,7 @@ function condition() {
       set(el, "data-met", found && (met ? "yes" : "no"));
       draw(mark, found ? (met ? "ok" : "bad") : "unknown");
       const since = found ? ` · ${words.since(found.lastTransitionTime)}` : "";
-      put(text, found ? (met ? kind.means : found.reason) + since : "not judged yet");
+      put(text, found ? (met ? kind.means : found.reason) + since : "not known yet");
       set(el, "title", found ? `${found.message} (since ${found.lastTransitionTime})` : null);
     },
   };
@@ -199,7 +199,7 @@ function tree() {
     const found = held(service);
     texts(addresses, found.length ? found : ["none yet"]);
     set(node, "data-tone", found.length ? null : "bad");
-    put(note, found.length || !service.address ? "" : `asked for: ${words.wish(service.address)}`);
+    put(note, found.length || !service.address ? "" : `requests: ${words.request(service.address)}`);
     show(note, note.textContent !== "");
     const { listeners } = service;
     const most = Math.max(0, ...listeners.map((one) => one.addresses.length));

@@ -57,7 +57,7 @@ export function sparkline() {
   return { el, update };
 }
 
-/** Characters that nobody sees but that change how the others look. */
+/** Invisible characters that change how the others look. */
 const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
 /** Sets an element's text, with hidden characters spelled out. */

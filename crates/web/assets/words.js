@@ -1,4 +1,4 @@
-// Facts as words: numbers, times, options and states as people say them. No document, no state.
+// Facts as text: numbers, times, options and states for people. No document, no state.
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
@@ -25,7 +25,7 @@ export const SEVERITY = {
 };
 
 export const CONDITIONS = [
-  { type: "landfall.dev/Accepted", word: "Accepted", means: "the wish is valid" },
+  { type: "landfall.dev/Accepted", word: "Accepted", means: "the newest version is valid" },
   { type: "landfall.dev/Addressed", word: "Addressed", means: "it has an address" },
   { type: "landfall.dev/Programmed", word: "Programmed", means: "traffic flows" },
 ];
@@ -103,7 +103,7 @@ export function monitor(monitor) {
     http: `${check.method} ${check.path} gives ${check.codes}`,
     udpConnect: "UDP, no ICMP error",
   }[check.kind] ?? check.kind;
-  return `${what}${port}, every ${duration(monitor.delay)}; out after ${monitor.maxRetriesDown} failed, back after ${monitor.maxRetries} good`;
+  return `${what}${port}, every ${duration(monitor.delay)}; down after ${monitor.maxRetriesDown} failed, up after ${monitor.maxRetries} successful`;
 }
 
 /** What is special about a listener: one short text each. */
@@ -112,7 +112,7 @@ export function limits(listener) {
   const only = listener.allowed?.only;
   if (only) {
     const more = only.length > 2 ? ` and ${only.length - 2} more` : "";
-    found.push(only.length ? `only from ${only.slice(0, 2).join(", ")}${more}` : "from nobody");
+    found.push(only.length ? `only from ${only.slice(0, 2).join(", ")}${more}` : "from no client");
   }
   if (listener.connectionLimit) found.push(`at most ${whole(listener.connectionLimit)} open`);
   return found;
@@ -148,7 +148,7 @@ function named(counts) {
   return all.map(([name, number]) => `${whole(number)} ${name.replaceAll("_", " ")}`).join(", ");
 }
 
-/** What a listener turned away, and what fell short here: nothing where nothing did. */
+/** What a listener refused, and shortages of this machine; empty if there are none. */
 export function failures({ traffic, measured }) {
   const refused = named(measured?.refused);
   const here = named(measured?.localFailures);
@@ -157,7 +157,7 @@ export function failures({ traffic, measured }) {
   return [why, here && `short of ${here}`].filter(Boolean).join(" · ");
 }
 
-/** How many wait for a member that may have no more. */
+/** How many wait for a member that is at its limit. */
 export function waiting({ measured }) {
   return measured?.waiting ? ` · ${whole(measured.waiting)} waiting` : "";
 }
@@ -168,8 +168,8 @@ export function totals(traffic) {
     `${bytes(traffic.bytesIn)} in, ${bytes(traffic.bytesOut)} out`;
 }
 
-/** Which address was asked for. */
-export function wish(address) {
+/** The requested address. */
+export function request(address) {
   const what = address.requested.length
     ? address.requested.join(", ")
     : `any ${address.families.join(" and ")} address`;
@@ -178,13 +178,13 @@ export function wish(address) {
   return what + from + shared;
 }
 
-/** Where it comes from and what it asked for. */
+/** Origin, class and requested address of a Service. */
 export function facts(service) {
   const { origin, address } = service;
   return [
     origin && `from ${origin.file}:${origin.line}`,
     service.class && `class ${service.class}`,
-    address && `asked for ${wish(address)}`,
+    address && `requests ${request(address)}`,
   ].filter(Boolean).join(" · ");
 }
 
@@ -219,7 +219,7 @@ function isIll(member) {
   return member.health === "down" || member.health === "failing";
 }
 
-/** The sentence that says why a Service is as it is, where it is not well. */
+/** The sentence that explains the state of a Service that has a problem. */
 export function why(service, state) {
   if (state === "ok") return "";
   const { reasons, listeners, pending } = service;

@@ -102,7 +102,7 @@ fn judge(names: &Names, request: &Request) -> Result<(), ApiError> {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "CrossSite",
-            "requests that pages of other sites send are refused",
+            "cross-site requests are refused",
         ));
     }
     Ok(())

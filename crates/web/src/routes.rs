@@ -84,9 +84,13 @@ const INDEX: &[Entry] = &[
     entry(
         "GET",
         "/healthz",
-        "200 while the control loop turns; /livez is the same",
+        "200 while the control loop works; /livez is the same",
     ),
-    entry("GET", "/readyz", "200 once every Service was handled once"),
+    entry(
+        "GET",
+        "/readyz",
+        "200 once every Service was reconciled once",
+    ),
     entry(
         "GET",
         "/metrics",
@@ -94,7 +98,7 @@ const INDEX: &[Entry] = &[
         the series of single members",
     ),
     entry("GET", "/api/v1/", "this list"),
-    entry("GET", "/api/v1/instance", "everything the instance knows"),
+    entry("GET", "/api/v1/instance", "all of the instance's data"),
     entry(
         "GET",
         "/api/v1/services",
@@ -103,18 +107,18 @@ const INDEX: &[Entry] = &[
     entry(
         "GET",
         "/api/v1/services/{namespace}/{name}",
-        "one Service: wish, address, listeners, members and reasons",
+        "one Service: spec, address, listeners, members and reasons",
     ),
     entry(
         "POST",
         "/api/v1/plan",
-        "the steps that the manifests in the body would cause; changes nothing; ?prune=true takes \
-         Services that are not among them as deleted",
+        "the steps that the manifests in the body would cause; changes nothing; ?prune=true treats \
+        Services that are not among them as deleted",
     ),
     entry(
         "GET",
         "/api/v1/events",
-        "a stream (text/event-stream) that tells when to look again",
+        "a stream (text/event-stream) that notifies of changes",
     ),
 ];
 
@@ -181,7 +185,7 @@ async fn healthz<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> (StatusCo
         return (StatusCode::OK, "ok\n".to_owned());
     }
     let text = format!(
-        "the control loop has not turned for {} s; more than {} s means that it is stuck\n",
+        "the control loop has not run for {} s; more than {} s means that it is stuck\n",
         heartbeat.age.as_secs(),
         heartbeat.limit.as_secs()
     );
@@ -359,13 +363,13 @@ fn is_length_limit(error: &axum::Error) -> bool {
 }
 
 async fn nowhere(uri: Uri) -> ApiError {
-    ApiError::not_found(format!("there is nothing at {}; see /api/v1/", uri.path()))
+    ApiError::not_found(format!("{} does not exist; see /api/v1/", uri.path()))
 }
 
 async fn wrong_method() -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "MethodNotAllowed",
-        "this path does not take that method; see /api/v1/",
+        "this path does not support that method; see /api/v1/",
     )
 }

@@ -88,7 +88,7 @@ pub async fn serve<I: Instance>(
         .await
         .is_err()
     {
-        tracing::debug!(open = tasks.len(), "admin connections cut");
+        tracing::debug!(open = tasks.len(), "admin connections closed");
     }
 }
 

@@ -88,10 +88,10 @@ pub(crate) async fn ask(State(file): State<TokenFile>, request: Request, next: N
         Ok(token) if bool::from(token.as_bytes().ct_eq(shown.as_bytes())) => {
             next.run(request).await
         }
-        Ok(_) => refused("the token is another one"),
+        Ok(_) => refused("the token does not match"),
         Err(error) => {
-            tracing::error!(%error, "the admin endpoint answers nobody who needs a token");
-            let text = "the token can't be read; the log says why";
+            tracing::error!(%error, "the admin endpoint refuses all requests that need a token");
+            let text = "the token can't be read; the log has the cause";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NoToken", text).into_response()
         }
     }

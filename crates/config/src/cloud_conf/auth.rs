@@ -145,8 +145,8 @@ impl Global {
                 scope,
             });
         }
-        let why = "a trust needs the password of the one who acts under it; \
-                   an application credential can't be used with it";
+        let why = "a trust needs the password of the trustee; an application credential can't be \
+                  used with it";
         Err(self.incomplete(&["trust-id", "trustee-password", "password"], why))
     }
 
@@ -188,8 +188,7 @@ impl Global {
             "application-credential-secret",
             "token",
         ];
-        let why = "nothing to authenticate with; give a user and password, an application \
-                   credential, or a token";
+        let why = "no credentials; give a user and password, an application credential, or a token";
         self.incomplete(&keys, why)
     }
 

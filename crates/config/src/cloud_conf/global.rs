@@ -282,7 +282,7 @@ impl Global {
     /// Keystone's URL as given, without a `/` at its end. It may or may not end in `/v3`.
     pub fn identity_url(&self) -> Result<String, ConfError> {
         let Some(url) = &self.auth_url else {
-            let why = "where Keystone is has to be given, such as https://keystone.example.org/v3";
+            let why = "the URL of Keystone is missing, such as https://keystone.example.org/v3";
             return Err(self.incomplete(&["auth-url"], why));
         };
         let url = url.trim_end_matches('/');
@@ -295,7 +295,10 @@ impl Global {
             // A trust is a thing of version 3, whatever the URL says.
             Some(base) if self.trust_id.is_some() => Ok(format!("{base}/v3")),
             Some(base) => {
-                let why = format!("version 2.0 of Keystone's API is gone; write {base}/v3");
+                let why = format!(
+                    "version 2.0 of Keystone's API is not supported; write \
+                                  {base}/v3"
+                );
                 Err(self.incomplete(&["auth-url"], &why))
             }
             None => Ok(url.to_owned()),

@@ -182,7 +182,7 @@ impl LoadBalancerConf {
             keys.warn(
                 "lb-provider",
                 Code::OptionNotSupported,
-                "a driver that nobody has tried; it is taken for one that can all that amphora can",
+                "an unknown driver; it is treated like amphora",
                 "known are amphora, octavia, ovn, f5 and amphorav2",
             );
         }
@@ -279,7 +279,7 @@ fn about_method(keys: &mut Keys<'_>, method: Option<&str>) {
         return;
     };
     let holds = LoadBalancerConf::DEFAULT_METHOD;
-    let message = format!("no such algorithm; {holds} holds instead");
+    let message = format!("no such algorithm; {holds} is used instead");
     let near = closest(&method.to_ascii_uppercase(), METHODS);
     let remedy = match near {
         Some(near) => format!("did you mean {near}"),
@@ -301,7 +301,7 @@ fn seconds(keys: &mut Keys<'_>, key: &'static str) -> Result<Option<Duration>, C
         && given != Some(whole)
     {
         let holds = whole.as_secs();
-        let message = format!("Octavia counts in whole seconds; {holds}s holds instead");
+        let message = format!("Octavia counts in whole seconds; {holds}s is used instead");
         let remedy = format!("write {holds}s or {}s", holds.saturating_add(1));
         keys.warn(key, Code::OptionNotSupported, &message, &remedy);
     }

@@ -321,8 +321,8 @@ fn unknown_keys_and_sections_are_told_and_ignored() {
     assert_eq!(
         warnings("[LoadBalancer \"x\"]\nenabled = 7\n[LoadBalancerClass]\n"),
         [
-            "cloud.conf:1: [LoadBalancer \"x\"]: this section has no name beside it; it is \
-            ignored; write [LoadBalancer]",
+            "cloud.conf:1: [LoadBalancer \"x\"]: this section takes no name; it is ignored; write \
+            [LoadBalancer]",
             "cloud.conf:3: [LoadBalancerClass]: a class without a name; it is ignored; write \
             [LoadBalancerClass \"name\"]",
         ]
@@ -331,7 +331,8 @@ fn unknown_keys_and_sections_are_told_and_ignored() {
 
 #[test]
 fn what_belongs_to_others_is_silently_fine() {
-    let text = "[BlockStorage]\nx=1\n[Route]\nrouter-id=r\n[metadata]\nsearch-order=configDrive\n[KeyManager]\n";
+    let text = "[BlockStorage]\nx=1\n[Route]\nrouter-id=r\n[metadata]\nsearch-order=configDrive\n\
+                [KeyManager]\n";
     assert_eq!(warnings(text), Vec::<String>::new());
 }
 
@@ -344,34 +345,33 @@ fn what_is_not_what_it_seems_is_told() {
         ),
         (
             "[LoadBalancer]\nlb-provider = acme",
-            "cloud.conf:2: [LoadBalancer] lb-provider: \"acme\": a driver that nobody has tried; \
-            it is taken for one that can all that amphora can; known are amphora, octavia, ovn, f5 \
-            and amphorav2",
+            "cloud.conf:2: [LoadBalancer] lb-provider: \"acme\": an unknown driver; it is treated \
+            like amphora; known are amphora, octavia, ovn, f5 and amphorav2",
         ),
         (
             "[LoadBalancer]\nlb-method = LEAST_CONECTIONS",
             "cloud.conf:2: [LoadBalancer] lb-method: \"LEAST_CONECTIONS\": no such algorithm; \
-            ROUND_ROBIN holds instead; did you mean LEAST_CONNECTIONS",
+            ROUND_ROBIN is used instead; did you mean LEAST_CONNECTIONS",
         ),
         (
             "[LoadBalancer]\nlb-method = source_ip",
             "cloud.conf:2: [LoadBalancer] lb-method: \"source_ip\": no such algorithm; ROUND_ROBIN \
-            holds instead; did you mean SOURCE_IP",
+            is used instead; did you mean SOURCE_IP",
         ),
         (
             "[LoadBalancer]\nlb-method = best",
-            "cloud.conf:2: [LoadBalancer] lb-method: \"best\": no such algorithm; ROUND_ROBIN \
-            holds instead; write one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT",
+            "cloud.conf:2: [LoadBalancer] lb-method: \"best\": no such algorithm; ROUND_ROBIN is \
+            used instead; write one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT",
         ),
         (
             "[LoadBalancer]\nmonitor-delay = 1m1.9s",
             "cloud.conf:2: [LoadBalancer] monitor-delay: \"1m1.9s\": Octavia counts in whole \
-            seconds; 61s holds instead; write 61s or 62s",
+            seconds; 61s is used instead; write 61s or 62s",
         ),
         (
             "[Metadata]\nrequest-timeout = 0s",
-            "cloud.conf:2: [Metadata] request-timeout: \"0s\": no call can be answered in no time; \
-            60s holds instead; remove it, or write a time such as 120s",
+            "cloud.conf:2: [Metadata] request-timeout: \"0s\": a timeout of 0 is not possible; 60s \
+            is used instead; remove it, or write a time such as 120s",
         ),
         (
             "[Global]\nauth-url = x\ntoken =\nabcDEF12",
@@ -406,7 +406,8 @@ fn what_is_not_what_it_seems_is_told() {
 
 #[test]
 fn no_secret_is_shown() {
-    let text = "[Global]\nauth-url=x\npassword=hunter2\ntoken=hunter2\napplication-credential-secret=hunter2\ntrustee-password=hunter2\ntrust-id=t";
+    let text = "[Global]\nauth-url=x\npassword=hunter2\ntoken=hunter2\n\
+                application-credential-secret=hunter2\ntrustee-password=hunter2\ntrust-id=t";
     let conf = conf(text);
     assert!(!format!("{conf:?}").contains("hunter2"));
     assert!(!format!("{:?}", conf.global.auth()).contains("hunter2"));
@@ -496,8 +497,8 @@ fn missing_keys_are_named() {
         (
             "",
             "cloud.conf: [Global] username, [Global] user-id, [Global] password, [Global] \
-            application-credential-secret, [Global] token: nothing to authenticate with; give a \
-            user and password, an application credential, or a token",
+            application-credential-secret, [Global] token: no credentials; give a user and \
+            password, an application credential, or a token",
         ),
         (
             "password=p",
@@ -555,7 +556,7 @@ fn keystone_has_a_url() {
     assert!(
         url("auth-url=http://k/v2.0/")
             .unwrap_err()
-            .ends_with("is gone; write http://k/v3")
+            .ends_with("is not supported; write http://k/v3")
     );
     assert!(
         url("auth-url=keystone")
@@ -566,7 +567,7 @@ fn keystone_has_a_url() {
     assert!(
         url("")
             .unwrap_err()
-            .starts_with("cloud.conf: [Global] auth-url: where Keystone is")
+            .starts_with("cloud.conf: [Global] auth-url: the URL of Keystone is")
     );
 }
 
@@ -617,7 +618,8 @@ fn what_is_missing_is_filled_and_what_is_there_stays() {
 #[test]
 fn a_way_to_authenticate_is_not_overruled_by_what_fills() {
     let mut global = conf("[Global]\nuser-id=u\npassword=p").global;
-    let other = "[Global]\ntoken=t\napplication-credential-id=a\napplication-credential-secret=s\ntenant-id=x";
+    let other = "[Global]\ntoken=t\napplication-credential-id=a\n\
+                 application-credential-secret=s\ntenant-id=x";
     global.fill(&conf(other).global);
     assert_eq!(
         shown(&global.auth().unwrap()),

@@ -88,7 +88,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         let Some((_, unit)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Err(unreadable());
         };
-        let too_long = || "too long a time; 292 years is the end".to_owned();
+        let too_long = || "too long a time; the maximum is 292 years".to_owned();
         let number = |digits: &str| match digits {
             "" => Ok(0),
             // So many digits that none of these products can overflow.

@@ -183,12 +183,14 @@ impl Credentials {
             "v3applicationcredential" => (false, true, false),
             "token" | "v3token" => (false, false, true),
             "v2password" | "v2token" => {
-                return Err("version 2.0 of Keystone's API is gone; write v3password or v3token");
+                return Err(
+                    "version 2.0 of Keystone's API is not supported; write v3password or \
+                           v3token",
+                );
             }
             _ => {
                 return Err(
-                    "no way that is known here; write v3password, v3applicationcredential or \
-                    v3token",
+                    "an unknown auth type; write v3password, v3applicationcredential or v3token",
                 );
             }
         };

@@ -138,10 +138,10 @@ fn mistakes_are_told_with_file_line_and_key_and_without_secrets() {
     );
     assert_eq!(
         named("clouds:\n  a:\n    auth_type: v3magic\n"),
-        "clouds.yaml:3: clouds.a.auth_type: \"v3magic\": no way that is known here; write \
-        v3password, v3applicationcredential or v3token"
+        "clouds.yaml:3: clouds.a.auth_type: \"v3magic\": an unknown auth type; write v3password, \
+        v3applicationcredential or v3token"
     );
-    assert!(named("clouds: {a: {auth_type: v2password}}").contains("is gone"));
+    assert!(named("clouds: {a: {auth_type: v2password}}").contains("is not supported"));
     for (text, line) in [
         (
             "clouds:\n  a:\n    verify: perhaps\n    auth: {password: hunter2}\n",
@@ -255,8 +255,8 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
     assert_eq!(
         told,
         [format!(
-            "{name} can't be looked into (Not a directory (os error 20)); files there are passed \
-            over; let this user into it, or name the file"
+            "{name} can't be read (Not a directory (os error 20)); files there are ignored; allow \
+            this user to enter it, or name the file"
         )]
     );
     let nowhere = Surroundings {
@@ -315,8 +315,8 @@ fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
     assert_eq!(
         told,
         [
-            "clouds.yaml:5: region_name: a key is given more than once; the last one counts, here \
-            and wherever else it is so; remove the others"
+            "clouds.yaml:5: region_name: keys are given more than once; the last one counts each \
+            time; remove the others"
         ]
     );
     // All else is as wrong as ever.

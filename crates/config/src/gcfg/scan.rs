@@ -167,7 +167,7 @@ impl Scan<'_> {
         if !matches!(self.peek(), None | Some('\n' | ';' | '#')) {
             return Err(self.error(
                 None,
-                format!("text behind the heading of section {name}"),
+                format!("text after the heading of section {name}"),
                 "write it on a line of its own",
             ));
         }
@@ -185,7 +185,7 @@ impl Scan<'_> {
         loop {
             let letter = match self.peek() {
                 None | Some('\n') => {
-                    let what = format!("the name beside section {section} has no end");
+                    let what = format!("the name of section {section} has no end");
                     return Err(self.error(None, what, "close it with a \""));
                 }
                 Some(letter) => letter,
@@ -193,14 +193,14 @@ impl Scan<'_> {
             self.next();
             match letter {
                 '"' if name.is_empty() => {
-                    let what = format!("the name beside section {section} is empty");
+                    let what = format!("the name of section {section} is empty");
                     return Err(self.error(None, what, "name it, or leave out the quotes"));
                 }
                 '"' => return Ok(name),
                 '\0' => return Err(self.nul(None)),
                 '\\' => {
                     let Some(escaped @ ('\\' | '"')) = self.peek() else {
-                        let what = format!("unknown escape in the name beside section {section}");
+                        let what = format!("unknown escape in the name of section {section}");
                         return Err(self.error(None, what, "write \\\\ for a backslash"));
                     };
                     self.next();
@@ -245,7 +245,7 @@ impl Scan<'_> {
             }
             Some(letter) => Err(self.error(
                 Some(&entry.key),
-                format!("{letter:?} behind the key"),
+                format!("{letter:?} after the key"),
                 "write key = value",
             )),
         }

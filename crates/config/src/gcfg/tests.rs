@@ -110,10 +110,10 @@ fn mistakes_are_told_with_line_key_and_remedy() {
             "[s]\nk = C:\\temp",
             "2: k: a backslash outside of quotes; quote the value and write \\\\ for a backslash",
         ),
-        ("[s]\nk: v", "2: k: ':' behind the key; write key = value"),
+        ("[s]\nk: v", "2: k: ':' after the key; write key = value"),
         (
             "[s] k = v",
-            "1: text behind the heading of section s; write it on a line of its own",
+            "1: text after the heading of section s; write it on a line of its own",
         ),
         (
             "[s",
@@ -122,15 +122,15 @@ fn mistakes_are_told_with_line_key_and_remedy() {
         ("[]", "1: a section without a name; write [Section]"),
         (
             "[s \"\"]",
-            "1: the name beside section s is empty; name it, or leave out the quotes",
+            "1: the name of section s is empty; name it, or leave out the quotes",
         ),
         (
             "[s \"a\n\"]",
-            "1: the name beside section s has no end; close it with a \"",
+            "1: the name of section s has no end; close it with a \"",
         ),
         (
             "[s \"a\\n\"]",
-            "1: unknown escape in the name beside section s; write \\\\ for a backslash",
+            "1: unknown escape in the name of section s; write \\\\ for a backslash",
         ),
         (
             "[s]\n= v",

@@ -69,17 +69,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Ok(Some(Err(error))) => return tracing::warn!(instance, %error, "the audit failed"),
             Ok(None) => {
                 let minutes = LIMIT.as_secs() / 60;
-                return tracing::warn!(
-                    instance,
-                    "the audit had no answer within {minutes} minutes and was broken off"
-                );
+                return tracing::warn!(instance, "the audit timed out after {minutes} minutes");
             }
             Err(error) => {
                 return tracing::error!(instance, %error, "the audit panicked; this is a bug");
             }
         };
         for key in changed.iter().filter_map(|uid| self.by_uid.get(uid)) {
-            tracing::info!(service = %key, "the audit found a difference");
+            tracing::info!(service = %key, "the audit found drift");
             self.queue.push(key);
         }
     }

@@ -101,12 +101,13 @@ impl Contest {
         self.fight.as_ref()?;
         let reason = Reason::warning(
             Code::StatusContested,
-            "another program keeps rewriting the status of this Service, so it is put right with \
-            growing pauses only",
+            "another program keeps rewriting the status of this Service, so it is corrected with \
+            backoff only",
         );
         Some(reason.remedy(
-            "let one controller serve the Service: `kubectl get service --show-managed-fields` \
-            names who writes; spec.loadBalancerClass says whose it is",
+            "let only one controller serve the Service: `kubectl get service \
+            --show-managed-fields` names the writers; spec.loadBalancerClass selects the \
+            controller",
         ))
     }
 }

@@ -146,7 +146,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Ok((_, end)) => end,
             Err(error) if error.is_cancelled() => return self.queue.finish(&key),
             Err(error) => {
-                tracing::error!(service = %key, %error, "a pass panicked; this is a bug");
+                tracing::error!(service = %key, %error, "a reconcile panicked; this is a bug");
                 self.queue.finish(&key);
                 self.fail(&key);
                 return;

@@ -348,7 +348,7 @@ fn note_invalid_newest(row: &ServiceRow, errors: &mut Vec<Reason>) {
 fn serving_previous() -> Reason {
     Reason::info(
         Code::ServingPreviousVersion,
-        "the last valid version of the Service goes on being served",
+        "the last valid version of the Service is served",
     )
 }
 

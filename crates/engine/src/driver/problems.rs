@@ -37,7 +37,7 @@ pub(super) fn log(before: &[Reason], after: &[Reason]) {
         if reason.severity == Severity::Info {
             tracing::info!(
                 %code, file, line, field, value, problem = message, remedy,
-                "note on a source"
+                "note about a source"
             );
         } else {
             tracing::warn!(

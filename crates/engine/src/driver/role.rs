@@ -91,7 +91,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if !self.at_work {
             return;
         }
-        tracing::warn!("this replica may not write any more; what it serves goes on");
+        tracing::warn!("this replica may not write any more; it keeps serving");
         self.at_work = false;
         self.passes.abort_all();
         self.handle.book.write(|pages| pages.at_work = false);

@@ -277,7 +277,7 @@ fn times_that_could_make_two_leaders_or_none_are_refused() {
     };
     assert!(wrong(1000, 600, 200).contains("from 2 to 300, not 1"));
     assert!(wrong(301_000, 600, 200).contains("not 301"));
-    assert!(wrong(2500, 1200, 500).contains("whole seconds"));
+    assert!(wrong(2500, 1200, 500).contains("whole number of seconds"));
     assert!(wrong(4000, 3300, 500).contains("renew deadline of 3.3 s"));
     assert!(wrong(4000, 4000, 500).contains("four fifths"));
     assert!(wrong(4000, 2500, 1300).contains("retry period of 1.3 s"));

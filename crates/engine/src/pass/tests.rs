@@ -173,7 +173,7 @@ impl Provider for Lab {
         }
         for port in ports.difference(&have.ports) {
             if self.members_only {
-                plan.push_members(Step::Open(*port), "a node came");
+                plan.push_members(Step::Open(*port), "a node was added");
             } else {
                 plan.push(Step::Open(*port), "it is wanted");
             }

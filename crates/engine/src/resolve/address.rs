@@ -80,7 +80,7 @@ fn families(service: &ServiceRow, findings: &mut Findings<'_>) -> Vec<Family> {
         FamilyPolicy::RequireDualStack if families.len() < 2 => findings.push(
             Reason::error(
                 Code::AddressFamilyMismatch,
-                "the policy asks for both families, and the Service has one",
+                "the policy requires both families, and the Service has one",
             )
             .at("spec.ipFamilyPolicy")
             .value("RequireDualStack")
@@ -129,7 +129,7 @@ fn judge_agreement(requests: &[Request], findings: &mut Findings<'_>) {
         findings.push(
             Reason::error(
                 Code::ConflictingOptions,
-                format!("{} asks for other addresses: {}", first.field, first.text),
+                format!("{} requests other addresses: {}", first.field, first.text),
             )
             .at(other.field.as_str())
             .value(other.text.as_str())
@@ -162,7 +162,7 @@ fn judge_families(
                 .at(request.field.as_str())
                 .value(request.text.as_str())
                 .remedy(format!(
-                    "ask for an address of {}, or change spec.ipFamilies",
+                    "request an address of {}, or change spec.ipFamilies",
                     names(families)
                 )),
             );
@@ -180,8 +180,8 @@ fn judge_families(
             .at(request.field.as_str())
             .value(request.text.as_str())
             .remedy(
-                "ask for an IPv4 and an IPv6 address in landfall.dev/addresses, or use \
-                 PreferDualStack",
+                "request an IPv4 and an IPv6 address in landfall.dev/addresses, or use \
+                PreferDualStack",
             ),
         );
     }

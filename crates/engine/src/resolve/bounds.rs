@@ -36,7 +36,7 @@ pub(super) fn timeout(
             scene,
             choice,
             show_duration(time),
-            format!("ask for at most {}", show_duration(A_DAY)),
+            format!("write at most {}", show_duration(A_DAY)),
             findings,
         );
     }
@@ -66,7 +66,7 @@ pub(super) fn of_monitor(
     let time = *choice.take(findings);
     if !scene.capabilities.openstack && !(MILLISECOND..=AN_HOUR).contains(&time) {
         let (least, most) = (show_duration(MILLISECOND), show_duration(AN_HOUR));
-        let remedy = format!("ask for a time from {least} to {most}");
+        let remedy = format!("write a time from {least} to {most}");
         refuse(scene, choice, show_duration(time), remedy, findings);
     }
     time
@@ -82,7 +82,7 @@ fn refuse<T>(
     let provider = scene.capabilities.provider;
     let reason = Reason::error(
         Code::InvalidAnnotation,
-        format!("the provider {provider} can't have {value} here; only Octavia can"),
+        format!("the provider {provider} does not support {value} here; only Octavia does"),
     )
     .remedy(remedy);
     findings.push(findings.at(reason, &choice.given.annotation));

@@ -114,81 +114,81 @@ fn pointless(option: &str) -> Reason {
         // Whoever names a certificate expects encryption, and must not get plain bytes.
         "tls-secret" => Reason::error(
             Code::ConflictingOptions,
-            "a certificate is named, and no port it is for ends TLS",
+            "a certificate is named, and none of its ports terminates TLS",
         )
         .remedy("set landfall.dev/mode to tls or https, for the port or for all, or remove this"),
         // The same holds toward members.
         "member-ca-secret" => Reason::error(
             Code::ConflictingOptions,
-            "an authority is named, and on no port it is for are members verified",
+            "an authority is named, and none of its ports verifies members",
         )
         .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
         "member-client-secret" => Reason::error(
             Code::ConflictingOptions,
-            "a certificate for members is named, and on no port it is for is there TLS to them",
+            "a certificate for members is named, and none of its ports uses TLS to members",
         )
         .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
         "member-server-name" => warning(
-            "on no port it is for is there TLS toward members",
+            "none of its ports uses TLS to members",
             "set landfall.dev/member-tls to verify, or remove this",
         ),
         "member-tls" => warning(
-            "only TCP ports have TLS toward members, and there is none",
+            "only TCP ports have TLS to members, and the Service has none",
             "remove it, or add a TCP port",
         ),
         "tls-minimum-version" | "tls-strict-names" => warning(
-            "no port it is for ends TLS",
+            "none of its ports terminates TLS",
             "set landfall.dev/mode to tls or https, or remove this",
         ),
         "https-redirect" => warning(
-            "no port it is for is in mode http",
-            "set landfall.dev/mode to http for the port whose requests are to be sent elsewhere",
+            "none of its ports is in mode http",
+            "set landfall.dev/mode to http for the port whose requests are to be redirected",
         ),
         "mode" => warning(
-            "only TCP ports have a mode, and there is none",
+            "only TCP ports have a mode, and the Service has none",
             "remove it, or add a TCP port",
         ),
         "forwarded-headers" | "member-protocol" | "trusted-hops" | "source-request-rate" => {
             warning(
-                "no port it is for reads requests; TCP ports in mode http or https do",
+                "none of its ports parses requests; TCP ports in mode http or https do",
                 "set landfall.dev/mode to http or https, or remove this",
             )
         }
         "proxy-protocol" => warning(
-            "no port it is for can carry PROXY headers",
+            "none of its ports supports PROXY headers",
             "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
         ),
         "member-queue" | "member-queue-timeout" => warning(
-            "no TCP port it is for limits what its members have at once",
+            "none of its TCP ports limits connections to members",
             "set landfall.dev/member-connection-limit, or remove this",
         ),
         "monitor" => warning(
-            "udp-connect checks members of UDP ports, and there is none",
+            "udp-connect checks members of UDP ports, and the Service has none",
             "write tcp, http or on",
         ),
         "monitor-method" | "monitor-path" | "monitor-codes" | "monitor-body" => warning(
-            "no port it is for has an http monitor",
+            "none of its ports has an http monitor",
             "set landfall.dev/monitor to http, or remove this",
         ),
         "monitor-host" => warning(
-            "no port it is for has a monitor that makes requests",
+            "none of its ports has a monitor that sends requests",
             "set landfall.dev/monitor to http, https or grpc, or remove this",
         ),
         "monitor-grpc-service" => warning(
-            "no port it is for has a grpc monitor",
+            "none of its ports has a grpc monitor",
             "set landfall.dev/monitor to grpc, or remove this",
         ),
         _ if option.starts_with("monitor-") => warning(
-            "no port it is for has a monitor",
+            "none of its ports has a monitor",
             "set landfall.dev/monitor, or remove this",
         ),
         "accept-proxy-protocol-from"
         | "outlier-detection"
         | "timeout-tcp-inspect"
         | "timeout-member-connect" => warning(
-            "it is for TCP ports, and there is none",
+            "it is for TCP ports, and the Service has none",
             "remove it, or add a TCP port",
         ),
-        _ => warning("no port can use it", "remove it"),
+        _ => warning("no port supports it", "remove it"),
     }
 }

@@ -120,7 +120,7 @@ impl<'a, T> Choice<'a, T> {
         }
         findings.mark_used(&self.given.annotation);
         let reason = Reason::error(Code::ConflictingOptions, why_not)
-            .remedy("remove it, or write it for a port that can have it");
+            .remedy("remove it, or set it for a port that supports it");
         findings.push(findings.at(reason, &self.given.annotation));
     }
 }

@@ -26,8 +26,8 @@ pub(super) fn judge(scene: &Scene<'_>, reading: &Reading, findings: &mut Finding
             .at("spec.ports")
             .value(ports.to_string())
             .remedy(
-                "spread the ports over several Services, which may share an address, or ask the \
-                 operator for a higher limits.portsPerService in landfall.yaml",
+                "distribute the ports over several Services, which may share an address, or ask \
+                the operator for a higher limits.portsPerService in landfall.yaml",
             ),
         );
     }
@@ -60,8 +60,8 @@ pub(super) fn bound_members(
     if count <= most {
         return;
     }
-    let remedy = "let fewer endpoints serve, or ask the operator for a higher \
-                  limits.membersPerService in landfall.yaml";
+    let remedy = "use fewer endpoints, or ask the operator for a higher limits.membersPerService \
+                 in landfall.yaml";
     if let Some(given) = named(&scene.options.common, scene)
         && !scene.previous
     {

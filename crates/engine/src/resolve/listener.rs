@@ -139,7 +139,7 @@ fn mode_choice<'a>(
     }
     choice.pass_over(
         findings,
-        "UDP ports pass datagrams unread: their mode is stream",
+        "UDP ports forward datagrams unchanged: their mode is stream",
     );
     None
 }
@@ -182,14 +182,13 @@ fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Fin
         findings.push(
             Reason::warning(
                 Code::OptionNotSupported,
-                "members of a listener that reads requests are spoken to without TLS",
+                "a listener that parses requests uses no TLS to members",
             )
             .at(format!("spec.ports[{index}].appProtocol"))
             .value(hint)
             .remedy(
-                "write landfall.dev/member-tls, let the members take plain HTTP, or use mode \
-                 stream, \
-                 which passes TLS through",
+                "set landfall.dev/member-tls, let the members accept plain HTTP, or use mode \
+                stream, which passes TLS through",
             ),
         );
     }
@@ -266,9 +265,9 @@ fn unavailable(scene: &Scene<'_>, name: &str) -> bool {
 fn not_readable(name: &str) -> Reason {
     Reason::warning(
         Code::CertificateNotFound,
-        format!("the Secret {name} can't be read for now; ports that need it stay closed"),
+        format!("the Secret {name} can't be read at present; ports that need it stay closed"),
     )
-    .remedy("nothing needs doing here: they are opened once the API server answers again")
+    .remedy("no action is needed here: they are opened once the API server answers again")
 }
 
 /// What a Secret had when this version was accepted.
@@ -316,7 +315,7 @@ fn content(scene: &Scene<'_>, name: &str, kind: Kind) -> Result<Arc<Certificate>
     content.clone().map_err(|why| {
         refuse(
             Code::InvalidCertificate,
-            format!("the Secret {key} is of no use: {why}"),
+            format!("the Secret {key} is not usable: {why}"),
             remedy.to_owned(),
         )
     })
@@ -363,7 +362,7 @@ fn proxy_protocol(
                 mode.given.annotation
             ),
         )
-        .remedy("remove one of the two; X-Forwarded-For tells members who the client is");
+        .remedy("remove one of the two; X-Forwarded-For gives members the client's address");
         findings.push(findings.at(reason, &choice.given.annotation));
     }
     None
@@ -400,7 +399,7 @@ fn timeouts(
         }),
         member_connect: time(
             tcp,
-            "there are no connections to members of a UDP port",
+            "UDP ports have no connections to members",
             defaults.member_connect,
             |port| &port.timeout_member_connect,
         ),
@@ -409,7 +408,7 @@ fn timeouts(
         }),
         tcp_inspect: time(
             tcp,
-            "only the first bytes of TCP connections are waited for",
+            "only TCP connections can wait for the first bytes",
             defaults.tcp_inspect,
             |port| &port.timeout_tcp_inspect,
         ),

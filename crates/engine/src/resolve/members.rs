@@ -302,7 +302,7 @@ fn not_allowed(barred: &BTreeMap<IpAddr, Barred>) -> Option<Reason> {
     let (address, why) = barred.first_key_value()?;
     let more = match barred.len() - 1 {
         0 => String::new(),
-        more => format!(", and {more} more addresses can't be members either"),
+        more => format!(", and {more} more addresses are not allowed either"),
     };
     let message = format!("{address} {}{more}", why.why());
     Some(Reason::warning(Code::MemberNotAllowed, message).remedy(why.remedy()))
@@ -345,7 +345,7 @@ fn slice_port(
 ) -> Result<NonZeroU16, Box<Reason>> {
     let Some(family) = slice.family else {
         return Err(ignored(
-            "its addresses are names (FQDN), and names are not looked up",
+            "its addresses are names (FQDN), and names are not resolved",
             "write a slice of type IPv4 or IPv6",
         ));
     };
@@ -371,7 +371,7 @@ fn slice_port(
     };
     found.port.ok_or_else(|| {
         ignored(
-            format!("it gives no number for {called}"),
+            format!("it has no number for {called}"),
             "write the number into the slice",
         )
     })
@@ -421,12 +421,12 @@ fn nobody_called(strangers: &[&MemberRef]) -> Reason {
         .collect();
     let more = match strangers.len().saturating_sub(STRANGERS_NAMED) {
         0 => String::new(),
-        more => format!(" or the {more} others named"),
+        more => format!(" or the {more} others listed"),
     };
     Reason::warning(
         Code::OptionNotApplicable,
         format!(
-            "no endpoint of the Service is called {}{more}",
+            "no endpoint of the Service is named {}{more}",
             named.join(" or ")
         ),
     )
@@ -439,7 +439,7 @@ fn nobody_ready(draining: bool) -> Reason {
             Code::NoReadyEndpoints,
             "only endpoints that are shutting down are left",
         )
-        .remedy("see why no new pod becomes ready");
+        .remedy("find out why no new pod becomes ready");
     }
     Reason::warning(Code::NoReadyEndpoints, "none of the endpoints can serve")
         .remedy("see which endpoints are left out, and why")

@@ -54,8 +54,8 @@ pub(super) fn of_port(
     })
 }
 
-const WITHOUT_HOST: &str = "only checks by HTTP and gRPC name a host";
-const WITHOUT_BODY: &str = "only checks by HTTP have an answer with a body";
+const WITHOUT_HOST: &str = "only HTTP and gRPC checks name a host";
+const WITHOUT_BODY: &str = "only HTTP checks have a response body";
 
 /// Whether a check makes a request.
 enum Asks {
@@ -95,7 +95,7 @@ fn check(
             "without a monitor, traffic is lost on nodes without an endpoint: \
              externalTrafficPolicy is Local",
         )
-        .remedy("remove this, so that nodes are asked whether they have an endpoint");
+        .remedy("remove this, so that nodes are checked for endpoints");
         findings.push(findings.at(reason, &choice.given.annotation));
     }
     if choice.given.value == MonitorChoice::UdpConnect && !udp {
@@ -104,7 +104,7 @@ fn check(
     }
     let needs_tcp = [MonitorChoice::Https, MonitorChoice::Grpc];
     if needs_tcp.contains(&choice.given.value) && udp {
-        choice.pass_over(findings, "checks over TLS and of gRPC need a TCP port");
+        choice.pass_over(findings, "TLS and gRPC checks need a TCP port");
         return None;
     }
     match choice.take(findings) {
@@ -116,7 +116,7 @@ fn check(
             if scene.capabilities.openstack {
                 let reason = Reason::error(
                     Code::OptionNotSupported,
-                    "the provider openstack can't do this: Octavia does not speak gRPC",
+                    "the provider openstack does not support this: Octavia has no gRPC monitors",
                 )
                 .remedy("write tcp, http or https");
                 findings.push(findings.at(reason, &choice.given.annotation));
@@ -165,7 +165,7 @@ fn timeout(
         let most = show_duration(LONGEST_CHECK);
         let reason = Reason::warning(
             Code::LimitReached,
-            format!("a check ends after {most}: checks that take longer would hold up others"),
+            format!("a check times out after {most}: longer checks would delay others"),
         )
         .remedy(format!("write at most {most}"));
         findings.push(findings.at(reason, &choice.given.annotation));

@@ -71,9 +71,9 @@ pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<Nod
         findings.push(
             Reason::error(
                 Code::NoEligibleNodes,
-                "no Node is known, so there is nothing to send traffic to",
+                "no Node is known, so no traffic can be forwarded",
             )
-            .remedy("see whether this process may list nodes"),
+            .remedy("check whether this process may list nodes"),
         );
     }
     let selector = selector(scene);
@@ -121,7 +121,7 @@ fn judge(
     if let Some(selector) = selector
         && !selector.matches(|key| node.labels.get(key).map(String::as_str))
     {
-        return Err("its labels are not those of the node selector");
+        return Err("its labels do not match the node selector");
     }
     let family = scene.service.families.first();
     let mut addresses = node.addresses.iter();

@@ -37,7 +37,7 @@ pub(super) fn judge(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     for (index, port) in service.ports.iter().enumerate() {
         if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
             findings.push(
-                Reason::error(Code::ProtocolNotSupported, "SCTP can't be carried")
+                Reason::error(Code::ProtocolNotSupported, "SCTP is not supported")
                     .at(format!("spec.ports[{index}].protocol"))
                     .value("SCTP")
                     .remedy(

@@ -18,7 +18,7 @@ pub(super) fn of_sources(
     let request_rate = layers.take_if(
         findings,
         reads,
-        "only ports in mode http and https read requests",
+        "only ports in mode http and https parse requests",
         |port| &port.source_request_rate,
     );
     SourceLimits {
@@ -34,7 +34,7 @@ pub(super) fn of_members(layers: Layers<'_>, tcp: bool, findings: &mut Findings<
     let connections = layers.take(findings, |port| &port.member_connection_limit);
     let connections = connections.copied().flatten();
     let queues = tcp && connections.is_some();
-    let no_queue = "only where members of a TCP port have a limit something waits for them";
+    let no_queue = "only with a limit for members of a TCP port does a queue exist";
     let queue = layers.take_if(findings, queues, no_queue, |port| &port.member_queue);
     let timeout = layers.take_if(findings, queues, no_queue, |port| {
         &port.member_queue_timeout
@@ -43,7 +43,7 @@ pub(super) fn of_members(layers: Layers<'_>, tcp: bool, findings: &mut Findings<
     let outliers = layers.take_if(
         findings,
         tcp,
-        "whether a member of a UDP port failed is not known",
+        "failures of members are not detected on UDP ports",
         |port| &port.outlier_detection,
     );
     let retries = layers.take(findings, |port| &port.retry_budget);

@@ -41,7 +41,7 @@ pub(super) fn of_service(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Allo
         if given.value != prefixes {
             let reason = Reason::warning(
                 Code::ConflictingOptions,
-                "spec.loadBalancerSourceRanges says otherwise and wins",
+                "spec.loadBalancerSourceRanges has another value and takes precedence",
             )
             .remedy("remove one of the two");
             findings.push(findings.at(reason, &given.annotation));

@@ -223,7 +223,7 @@ fn sctp_is_refused_with_a_way_out() {
     let reason = error(svc("sig").any_port("", Protocol::Sctp, 2905));
     assert_eq!(
         reason,
-        Reason::error(Code::ProtocolNotSupported, "SCTP can't be carried")
+        Reason::error(Code::ProtocolNotSupported, "SCTP is not supported")
             .at("spec.ports[0].protocol")
             .value("SCTP")
             .remedy("use TCP or UDP, or move the port to a Service of its own type NodePort")
@@ -284,11 +284,11 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
         refused.unwrap_err()[0],
         Reason::error(
             Code::OptionNotSupported,
-            "the provider slim can't do this: it has none"
+            "the provider slim does not support this: it has none"
         )
         .at_annotation("loadbalancer.openstack.org/proxy-protocol")
         .value("v1")
-        .remedy("remove it, or use a load balancer class whose provider can")
+        .remedy("remove it, or use a load balancer class whose provider supports it")
     );
     assert!(judged(web().annotated("landfall.dev/proxy-protocol", "off")).is_ok());
 
@@ -302,7 +302,7 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
         Some(
             &Reason::info(
                 Code::OptionNotSupported,
-                "the provider slim reaches this in another way: by weight 0"
+                "the provider slim implements this differently: by weight 0"
             )
             .at_annotation("landfall.dev/drain")
             .value("1s")

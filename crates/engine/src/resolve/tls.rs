@@ -26,7 +26,7 @@ pub(super) fn policy(
     findings: &mut Findings<'_>,
 ) -> TlsPolicy {
     let ends_tls = mode.is_some_and(|mode| mode.given.value.ends_tls());
-    let why_not = "no TLS ends on this port: its mode is neither tls nor https";
+    let why_not = "this port does not terminate TLS: its mode is neither tls nor https";
     let minimum = layers.take_if(findings, ends_tls, why_not, |port| {
         &port.tls_minimum_version
     });
@@ -61,7 +61,7 @@ pub(super) fn toward_members(
         return TowardMembers::Known(None);
     };
     if !tcp {
-        choice.pass_over(findings, "there is no TLS toward members of a UDP port");
+        choice.pass_over(findings, "UDP ports have no TLS to members");
         return TowardMembers::Known(None);
     }
     let wanted = *choice.take(findings);
@@ -72,7 +72,7 @@ pub(super) fn toward_members(
         MemberTlsChoice::Insecure => {
             let reason = Reason::warning(
                 Code::MembersNotVerified,
-                "members are spoken to over TLS, and what answers in their place is believed",
+                "connections to members use TLS without verification of the certificate",
             )
             .remedy("write verify, and name a Secret with the authority in member-ca-secret");
             findings.push(findings.at(reason, at));

@@ -204,7 +204,7 @@ fn namesake(row: &PoolRow) -> Reason {
     let name = &row.name;
     Reason::error(
         Code::InvalidPool,
-        format!("the configuration has a pool {name}, too, which counts"),
+        format!("the configuration also has a pool {name}, which takes precedence"),
     )
     .at("metadata.name")
     .value(name)

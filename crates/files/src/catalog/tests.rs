@@ -224,8 +224,8 @@ fn an_emptied_file_withdraws_nothing_and_says_so() {
     assert_eq!(
         problems(&catalog),
         [
-            "a.yaml:1: the file is empty: Service default/web stays as it was; delete the file, or \
-          write a comment into it, to withdraw what it held"
+            "a.yaml:1: the file is empty: Service default/web stays as it was; to remove its \
+            objects, delete the file or write a comment into it"
         ]
     );
 }
@@ -294,8 +294,8 @@ fn of_two_documents_for_one_object_the_first_wins_and_both_places_are_told() {
     );
     assert_eq!(
         reasons[0].to_string(),
-        "a.yaml:7: Service default/web stands in b.yaml:2 already; this one is ignored; remove one \
-         of them"
+        "a.yaml:7: Service default/web is already defined in b.yaml:2; this one is ignored; remove \
+        one of them"
     );
 }
 
@@ -317,7 +317,10 @@ fn an_object_twice_in_one_file_is_told_with_both_lines() {
     let text = service("web", "80") + &service("web", "81");
     let mut catalog = catalog([survey([read("a.yaml", &text)])]);
     assert_eq!(served(&catalog), ["web:80"]);
-    assert!(problems(&catalog)[0].starts_with("a.yaml:7: Service default/web stands in a.yaml:2"));
+    assert!(
+        problems(&catalog)[0]
+            .starts_with("a.yaml:7: Service default/web is already defined in a.yaml:2")
+    );
     // Kept versions are the ones that were served.
     catalog.update(survey([read("a.yaml", "kind: [\n")]));
     assert_eq!(served(&catalog), ["web:80"]);

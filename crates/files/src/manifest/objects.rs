@@ -112,7 +112,7 @@ pub(crate) fn read(name: &Arc<str>, text: &str) -> Content {
         content.reasons.push(
             Reason::warning(
                 Code::InvalidManifest,
-                format!("{more} more findings are left out"),
+                format!("{more} more findings are omitted"),
             )
             .origin(Some(origin(name, 1))),
         );
@@ -166,7 +166,7 @@ impl Reading<'_> {
         if !matches!(node.value, Value::Map(_)) {
             let flaw = Flaw {
                 line: node.line,
-                message: "not a Kubernetes object: there is no map of fields".to_owned(),
+                message: "not a Kubernetes object: it is not a map of fields".to_owned(),
             };
             return self.unclear(flaw, "write apiVersion, kind, metadata and spec");
         }
@@ -178,7 +178,7 @@ impl Reading<'_> {
                     Code::InvalidManifest,
                     "not a Kubernetes object: it has no apiVersion and no kind",
                 );
-                return self.tell(reason.remedy("keep other files elsewhere"), node.line);
+                return self.tell(reason.remedy("move other files elsewhere"), node.line);
             }
             (Some(api_version), Some(kind), _) => (api_version, kind),
             (api_version, ..) => {
@@ -191,7 +191,7 @@ impl Reading<'_> {
                     line: node.line,
                     message: format!("the object has no {missing}"),
                 };
-                return self.unclear(flaw, "every Kubernetes object says what it is: add it");
+                return self.unclear(flaw, "every Kubernetes object has it: add it");
             }
         };
         if let Some(items) = list_kind(api_version, kind) {

@@ -250,7 +250,7 @@ impl Builder {
         let Some(node) = self.anchors.get(&id).cloned() else {
             return Err(Flaw {
                 line,
-                message: "an alias stands inside the value that it names".to_owned(),
+                message: "an alias is inside of the value that it names".to_owned(),
             });
         };
         self.count(line)?;
@@ -258,7 +258,7 @@ impl Builder {
         if self.aliased > ALIAS_LIMIT {
             return Err(Flaw {
                 line,
-                message: format!("the aliases stand for more than {ALIAS_LIMIT} values"),
+                message: format!("the aliases expand to more than {ALIAS_LIMIT} values"),
             });
         }
         self.place(node)
@@ -295,10 +295,7 @@ impl Builder {
                 } else if let Some(first) = lines.get(&key.text) {
                     self.flaws.push(Flaw {
                         line: key.line,
-                        message: format!(
-                            "the key {} stands on line {first} already",
-                            shown(&key.text)
-                        ),
+                        message: format!("the key {} is already on line {first}", shown(&key.text)),
                     });
                 } else {
                     lines.insert(key.text.clone(), key.line);
@@ -326,7 +323,7 @@ impl Key {
             }),
             Value::List(_) | Value::Map(_) => Err(Flaw {
                 line: node.line,
-                message: "a list or map stands where a key is needed".to_owned(),
+                message: "a list or map where a key is needed".to_owned(),
             }),
         }
     }

@@ -52,7 +52,7 @@ fn an_invalid_version_of_a_pool_does_not_take_the_place_of_a_valid_one() {
         assert_eq!((&settled.told, &settled.valid), (&before, &before));
         let refused = refused(&settled);
         assert!(
-            refused[0].contains("IPAddressPool a stays as it was"),
+            refused[0].contains("the last valid version of IPAddressPool a is used"),
             "{refused:?}"
         );
     }

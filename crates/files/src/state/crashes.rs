@@ -97,7 +97,7 @@ fn operations() -> usize {
 #[test]
 fn a_power_cut_at_any_operation_loses_nothing_that_was_acknowledged() {
     let count = operations();
-    assert!(count > 25, "the journal was never written anew: {count}");
+    assert!(count > 25, "the journal was never rewritten: {count}");
     for at in 0..count {
         for trouble in [Trouble::CutBefore, Trouble::CutAfter] {
             let sim = Sim::default();

@@ -309,7 +309,7 @@ impl Journal {
         let written = self.write_fresh(changes, migrated).and_then(|written| {
             if puts_aside {
                 let linked = self.folder.link(JOURNAL, FOREIGN);
-                linked.map_err(fault(JOURNAL, "can't be put aside"))?;
+                linked.map_err(fault(JOURNAL, "can't be moved aside"))?;
             }
             Ok(written)
         });
@@ -328,7 +328,7 @@ impl Journal {
         self.placed = medium.print();
         self.folder
             .sync()
-            .map_err(fault(JOURNAL, "can't be replaced for good"))?;
+            .map_err(fault(JOURNAL, "the replacement can't be synced"))?;
         self.tail = Tail::Clean(medium);
         self.end = end;
         self.keep(changes, sizes);
@@ -339,7 +339,7 @@ impl Journal {
         let mut medium = self
             .folder
             .create(FRESH)
-            .map_err(fault(FRESH, "can't be made"))?;
+            .map_err(fault(FRESH, "can't be created"))?;
         let mut sizes = Vec::with_capacity(changes.len());
         let mut pen = Pen::new(&mut *medium, End::default());
         let written = pen
@@ -371,7 +371,7 @@ impl Journal {
         if let Tail::Uncut(medium) = &mut self.tail {
             medium
                 .cut(self.end.place)
-                .map_err(fault(JOURNAL, "can't be cut back"))?;
+                .map_err(fault(JOURNAL, "can't be truncated"))?;
             if let Tail::Uncut(medium) = std::mem::replace(&mut self.tail, Tail::Lost) {
                 self.tail = Tail::Clean(medium);
             }
@@ -517,8 +517,13 @@ fn shown(digest: &[u8; 32]) -> String {
 /// Reads a journal. Pure.
 pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     let first = bytes.split(|byte| *byte == b'\n').next();
-    let header: Header<'_> = serde_json::from_slice(first.unwrap_or_default())
-        .map_err(|error| Damage::Broken(format!("the first line is none of a journal: {error}")))?;
+    let header: Header<'_> =
+        serde_json::from_slice(first.unwrap_or_default()).map_err(|error| {
+            Damage::Broken(format!(
+                "the first line is not that of a journal: \
+                                                {error}"
+            ))
+        })?;
     if header.format != FORMAT {
         return Err(Damage::Format(header.format));
     }
@@ -543,7 +548,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     }
     let tail = bytes.get(start..).unwrap_or_default();
     if start == 0 {
-        let why = "not even what it began with is complete";
+        let why = "the first batch is incomplete";
         return Err(Damage::Broken(why.to_owned()));
     }
     if let Some(why) = why_not_interrupted(tail, reading.end.commits) {
@@ -606,10 +611,10 @@ fn why_not_interrupted(tail: &[u8], commits: u64) -> Option<&'static str> {
     for line in whole_lines(tail) {
         if let Some(conclusion) = conclusion(line) {
             if conclusion.commit > commits + 1 {
-                return Some("something in the middle of it is damaged");
+                return Some("it is damaged in the middle");
             }
             if conclusion.commit == commits + 1 && is_json {
-                return Some("something in it was changed after it was written");
+                return Some("it was changed after it was written");
             }
         }
         is_json &= serde_json::from_slice::<IgnoredAny>(line).is_ok();
@@ -624,7 +629,7 @@ fn understand(text: &str) -> Result<(Key, Option<&str>), String> {
         (None, Some(pool)) => Some(Key::Pool(pool.into_owned())),
         _ => None,
     };
-    let key = key.ok_or_else(|| format!("a line is about nothing known: {text}"))?;
+    let key = key.ok_or_else(|| format!("a line has an unknown subject: {text}"))?;
     if !line.gone && line.object.is_none() {
         return Err(format!("a line has no object: {text}"));
     }

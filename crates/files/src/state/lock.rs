@@ -18,7 +18,7 @@ pub(super) type Wait<'a> = &'a mut dyn FnMut(u32) -> bool;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "locks tell nothing when they become free, and this runs before there is anything else"
+    reason = "locks do not notify when they become free, and nothing else runs yet"
 )]
 /// Waits for the next attempt, five seconds in all.
 pub(super) fn wait(attempt: u32) -> bool {
@@ -53,7 +53,7 @@ pub(super) fn take(directory: &Path, name: &str, wait: Wait<'_>) -> Result<File,
         if attempt == 0 {
             tracing::info!(
                 state = %directory.display(),
-                "the state directory is in use by {holder}; waiting for its end"
+                "the state directory is in use by {holder}; waiting for it to end"
             );
         }
         attempt += 1;

@@ -357,7 +357,7 @@ fn a_folder_that_can_not_be_made_is_named() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let error = rows_in(&file.join("state")).unwrap_err().to_string();
-    assert!(error.contains("file/state: can't be made"), "{error}");
+    assert!(error.contains("file/state: can't be created"), "{error}");
 }
 
 #[test]

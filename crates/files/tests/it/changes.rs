@@ -244,7 +244,7 @@ async fn the_same_service_in_two_files_is_told_and_taken_once() {
     let reasons = &running.problems["b.yaml"];
     assert_eq!((reasons.len(), reasons[0].code), (1, Code::DuplicateObject));
     assert!(
-        reasons[0].message.contains("a.yaml:2 already"),
+        reasons[0].message.contains("a.yaml:2; this one is ignored"),
         "{}",
         reasons[0]
     );

@@ -219,7 +219,7 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
         .until("what is doubtful is told", |running| {
             running
                 .problem("state.journal")
-                .contains("kept as remembered: default/web")
+                .contains("kept as recorded: default/web")
         })
         .await;
     stage.put("web.yaml", &service("web", 81));
@@ -267,10 +267,7 @@ async fn a_state_that_makes_no_sense_stops_the_start() {
     fs::create_dir(stage.state()).unwrap();
     fs::write(stage.state().join("state.json"), "{\"version\":1,").unwrap();
     let error = Manifests::open(stage.options()).unwrap_err().to_string();
-    assert!(
-        error.contains("state.json can't be understood: "),
-        "{error}"
-    );
+    assert!(error.contains("state.json can't be parsed: "), "{error}");
     assert!(error.contains("move it away"), "{error}");
 }
 

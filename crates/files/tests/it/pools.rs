@@ -25,7 +25,7 @@ async fn a_pool_whose_file_is_broken_at_a_restart_is_told_as_it_was() {
             .until("it is told that it is kept", |running| {
                 running
                     .problem("state.journal")
-                    .contains("kept as remembered: IPAddressPool edge")
+                    .contains("kept as recorded: IPAddressPool edge")
             })
             .await;
         running.kill().await;
@@ -55,7 +55,7 @@ async fn a_pool_whose_newest_version_is_invalid_stays_as_it_was_also_over_a_rest
         .until("it is told why", |running| {
             running
                 .problem("pools.yaml")
-                .contains("IPAddressPool edge stays as it was")
+                .contains("the last valid version of IPAddressPool edge is used")
         })
         .await;
     assert!(!running.has_heard("PoolGone edge"));

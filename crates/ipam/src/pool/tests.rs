@@ -42,8 +42,8 @@ fn all_mistakes_of_a_pool_are_told_at_once() {
         texts,
         [
             "pool a, entry \"10.0.0.1\": an address alone is neither a prefix nor a range",
-            "pool a, entry \"10.0.0.9-10.0.0.1\": the range begins with 10.0.0.9, which lies after \
-             its end 10.0.0.1",
+            "pool a, entry \"10.0.0.9-10.0.0.1\": the range begins with 10.0.0.9, which is after \
+            its end 10.0.0.1",
             "pool a lists the namespace \"n\" twice",
         ]
     );

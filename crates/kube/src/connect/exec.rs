@@ -46,7 +46,7 @@ pub(super) async fn resolve(
     let answered = tokio::time::timeout(limit, run(&exec)).await;
     let status = answered.map_err(|_| {
         let limit = limit.as_secs();
-        format!("the credential command of the kubeconfig did not end within {limit} s")
+        format!("the credential command of the kubeconfig timed out after {limit} s")
     })??;
     if let Some(token) = status.token {
         auth.token = Some(token.into());
@@ -109,6 +109,6 @@ async fn run(exec: &ExecConfig) -> Result<Status, String> {
     // The parser's own words would show what it could not read.
     let credential: Option<ExecCredential> = serde_json::from_slice(&answer).ok();
     credential.and_then(|it| it.status).ok_or_else(|| {
-        "what the credential command of the kubeconfig printed is no ExecCredential".to_owned()
+        "the output of the credential command of the kubeconfig is not an ExecCredential".to_owned()
     })
 }

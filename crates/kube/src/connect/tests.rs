@@ -152,7 +152,7 @@ async fn a_credential_command_that_never_ends_is_an_error_at_the_start() {
     tokio::time::pause();
     let error = Connection::new(origin, "landfall/test").await.unwrap_err();
     assert!(
-        error.to_string().contains("did not end within 30 s"),
+        error.to_string().contains("timed out after 30 s"),
         "{error}"
     );
 }
@@ -190,7 +190,10 @@ async fn what_a_credential_command_prints_must_be_a_credential() {
         assert!(!error.contains("secret-token"), "{error}");
         refused.push(error);
     }
-    assert!(refused[0].ends_with("is no ExecCredential"), "{refused:?}");
+    assert!(
+        refused[0].ends_with("is not an ExecCredential"),
+        "{refused:?}"
+    );
     assert_eq!(refused[0], refused[1]);
     assert_eq!(refused[0], refused[2]);
     assert!(

@@ -294,7 +294,7 @@ impl Pending {
             if !std::mem::replace(&mut self.overflowing, true) {
                 tracing::warn!(
                     waiting = QUEUE,
-                    "more events than the API server takes; some are dropped, and counted"
+                    "more events than the API server accepts; some are dropped and counted"
                 );
             }
         }

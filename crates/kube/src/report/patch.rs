@@ -9,7 +9,7 @@
 //! | an entry with an address | ours: the status is the record of our claims |
 //! | an entry with only a name | ours if our condition `Addressed` says so, else foreign |
 //! | `hostname` beside our address | ours if wanted now or named in `Addressed`, else foreign |
-//! | `ports` beside our address | ours if wanted now or if they tell of one of our codes, else foreign |
+//! | `ports` beside our address | ours if wanted now or if it has one of our codes, else foreign |
 
 use std::collections::BTreeMap;
 

@@ -410,7 +410,11 @@ metadata: {name: ipaddresspools.metallb.io}
 spec:
   group: metallb.io
   scope: Namespaced
-  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
+  names:
+    kind: IPAddressPool
+    listKind: IPAddressPoolList
+    plural: ipaddresspools
+    singular: ipaddresspool
   versions:
     - name: v1beta1
       served: true

@@ -34,8 +34,8 @@ pub(super) async fn run(
     let here = |platform: &Platform| matches!(platform, Platform::Local(_));
     anyhow::ensure!(
         !fleet.sandboxes().iter().any(here),
-        "--apply would begin to serve Services on this machine, too, for which landfall.yaml has \
-        an instance; start landfall controller where it is to run"
+        "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
+        an instance; start landfall controller where it should run"
     );
     let identity = identity("landfall-adopt");
     let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
@@ -65,8 +65,8 @@ pub(super) async fn run(
     let done = match elected(&election).await {
         Ok(()) => take_over(args, fleet, connection, &identity, &election, &keys).await,
         Err(error) => Err(error.context(format!(
-            "the Lease {} in {namespace} could not be had; a controller of Landfall that holds it \
-            takes over by itself",
+            "the Lease {} in {namespace} is held by another process; a controller of Landfall that \
+            holds it takes over by itself",
             args.lease_name
         ))),
     };

@@ -9,15 +9,15 @@ use super::{AdminArgs, ClusterArgs, InstancesArgs, TextOutput};
 
 /// `landfall get`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  landfall get services\n  landfall get svc -o wide\n  landfall \
-                        get services -o json | jq '.items[].status'"
-)]
+#[command(after_help = "Examples:\n  \
+                 landfall get services\n  \
+                 landfall get svc -o wide\n  \
+                 landfall get services -o json | jq '.items[].status'")]
 pub struct GetArgs {
     /// What to list
     #[arg(value_enum)]
     pub kind: Kind,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<GetOutput>,
     /// Only this namespace
@@ -41,7 +41,7 @@ pub struct ExplainArgs {
     /// NAMESPACE/NAME of the Service
     #[arg(value_name = "NAMESPACE/NAME")]
     pub service: landfall_model::ServiceKey,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
     #[command(flatten)]
@@ -55,8 +55,8 @@ pub struct ExplainArgs {
 /// `landfall plan`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Asks the running instance; where none answers, or with --config, --cloud-config \
-                 or --pool, it plans from nothing.\n\n\
+    after_help = "Plans on the running instance; if none answers, or with --config, --cloud-config \
+                 or --pool, it plans from an empty state.\n\n\
                  Examples:\n  \
                  landfall plan -f web.yaml\n  \
                  landfall plan -f examples/ --prune -o json"
@@ -65,7 +65,7 @@ pub struct PlanArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated
     #[arg(short, long = "filename", value_name = "PATH", required = true)]
     pub filename: Vec<PathBuf>,
-    /// Read folders within folders, too
+    /// Read nested folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// Plan as if Services that are not in these manifests were deleted
@@ -73,10 +73,10 @@ pub struct PlanArgs {
     pub prune: bool,
     #[command(flatten)]
     pub instances: InstancesArgs,
-    /// Addresses to plan with when no instance answers: CIDR or FIRST-LAST; may be repeated
+    /// Addresses to plan with if no instance answers: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
     #[command(flatten)]
@@ -88,31 +88,31 @@ pub struct PlanArgs {
 /// `landfall check`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exits 0 when there are no errors, 1 when there are, 2 when the call itself was \
-                 wrong.\n\n\
+    after_help = "Exits with 0 if there are no errors, 1 if there are, 2 if the command line is \
+                 invalid.\n\n\
                  Examples:\n  \
                  landfall check -f examples/\n  \
                  landfall check -f - -o json < web.yaml"
 )]
 pub struct CheckArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated. Without it,
-    /// with a kubeconfig or as a plugin of kubectl: what is in the cluster
+    /// with a kubeconfig or as a plugin of kubectl: the objects of the cluster
     #[arg(short, long = "filename", value_name = "PATH")]
     pub filename: Vec<PathBuf>,
-    /// Read folders within folders, too
+    /// Read nested folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
     #[command(flatten)]
     pub instances: InstancesArgs,
-    /// Judge addresses against these pools, too: CIDR or FIRST-LAST; may be repeated
+    /// Also validate addresses against these pools: CIDR or FIRST-LAST; may be repeated
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
-    /// Ask the clouds, too: authenticate, and judge what is there
+    /// Also connect to the clouds: authenticate, and validate against their objects
     #[arg(long)]
     pub connect: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: TextOutput,
 }

@@ -18,17 +18,17 @@ use super::{AccessLogFormat, DEFAULT_ADMIN, InstancesArgs, LogFormat};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                  landfall demo            serve until Ctrl-C\n  \
-                 landfall demo --once     send requests through every address, print how they \
-                 spread, and stop")]
+                 landfall demo --once     send requests through every address, print their \
+                 distribution, and stop")]
 pub struct DemoArgs {
-    /// Send requests through every address, print how they spread over the members, and stop;
+    /// Send requests through every address, print their distribution over the members, and stop;
     /// succeeds only if all were answered and the failing member got none
     #[arg(long)]
     pub once: bool,
-    /// Where the status page answers; port 0 picks a free one
+    /// Address of the status page; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
-    /// How log lines look
+    /// Format of the log
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub log_format: LogFormat,
 }
@@ -49,30 +49,30 @@ pub struct UpArgs {
         conflicts_with_all = ["kubeconfig", "context"]
     )]
     pub filename: Vec<PathBuf>,
-    /// Read folders within folders, too
+    /// Read nested folders, too
     #[arg(short = 'R', long)]
     pub recursive: bool,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without a
-    /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
+    /// Addresses to assign: CIDR or FIRST-LAST; may be repeated. Default, if no pool among the
+    /// manifests serves all Services: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
     pub pools: Vec<String>,
     #[command(flatten)]
     pub instances: InstancesArgs,
-    /// Where addresses are remembered over restarts
+    /// Directory that keeps addresses over restarts
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
     pub state: Option<PathBuf>,
-    /// Take the place of the instance that uses the state directory: with its sockets, so that no
-    /// connection is refused. Until this process serves, the other one goes on
+    /// Replace the instance that uses the state directory: with its sockets, so that no connection
+    /// is refused. Until this process serves, the other one continues
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub take_over: bool,
-    /// Where health, metrics, JSON and the status page answer; port 0 picks a free one
+    /// Address of health, metrics, JSON and the status page; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
     #[command(flatten)]
     pub run: RunArgs,
-    /// How log lines look
+    /// Format of the log
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub log_format: LogFormat,
 }
@@ -80,17 +80,19 @@ pub struct UpArgs {
 /// `landfall controller`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Of several \
-                  replicas one leads and writes, by a Lease; the others stand by.\n\nExamples:\n  \
-                  landfall controller --config /etc/landfall/landfall.yaml\n  landfall controller \
-                  --kubeconfig ~/.kube/config --leader-elect=false"
+    after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Several \
+                 replicas elect a leader with a Lease; only the leader writes, the others stand \
+                 by.\n\n\
+                 Examples:\n  \
+                 landfall controller --config /etc/landfall/landfall.yaml\n  \
+                 landfall controller --kubeconfig ~/.kube/config --leader-elect=false"
 )]
 pub struct ControllerArgs {
     #[command(flatten)]
     pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// Whether replicas elect one that writes
+    /// Whether replicas elect a leader, which alone writes
     #[arg(
         long,
         value_name = "BOOL",
@@ -100,7 +102,7 @@ pub struct ControllerArgs {
         default_missing_value = "true"
     )]
     pub leader_elect: bool,
-    /// The namespace of the Lease; that of the pod or context unless given
+    /// The namespace of the Lease; default: that of the pod or context
     #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
     pub namespace: Option<String>,
     /// The name of the Lease
@@ -108,16 +110,16 @@ pub struct ControllerArgs {
     pub lease_name: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// Where what is served on this machine is remembered, so that a start while the API server is
-    /// away serves it again; nothing is remembered unless given
+    /// Directory for the last known state, so that a start while the API server is unavailable
+    /// serves it again; default: none
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
     pub state: Option<PathBuf>,
-    /// Where health, metrics, JSON and the status page answer
+    /// Address of health, metrics, JSON and the status page
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
     #[command(flatten)]
     pub run: RunArgs,
-    /// How log lines look
+    /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
 }
@@ -125,15 +127,14 @@ pub struct ControllerArgs {
 /// The times of the election.
 #[derive(Clone, Debug, Args)]
 pub struct LeaseArgs {
-    /// After this long without a renewal another replica leads; whole seconds, from 2 to 300
+    /// Time without a renewal after which another replica leads; whole seconds, from 2 to 300
     #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
     pub lease_duration: Duration,
-    /// A leader that could not renew for this long writes nothing more, and serves on; at most four
-    /// fifths of the duration, five eighths unless given
+    /// Time without a renewal after which a leader stops writing, and keeps serving; at most four
+    /// fifths of the duration, default: five eighths
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub renew_deadline: Option<Duration>,
-    /// From one renewal to the next; at most half of the deadline, a quarter of the duration unless
-    /// given
+    /// Time between renewals; at most half of the deadline, default: a quarter of the duration
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub retry_period: Option<Duration>,
 }
@@ -152,31 +153,32 @@ pub struct ServeClusterArgs {
 /// How an instance runs.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// A name under which the admin endpoint may be asked, beside its address; may be repeated
+    /// A host name that requests to the admin endpoint may use, besides its address; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     pub admin_name: Vec<String>,
-    /// A file with a token that the admin endpoint asks for, except for probes and metrics
+    /// A file with a token that the admin endpoint requires, except for probes and metrics
     #[arg(long, value_name = "FILE", env = "LANDFALL_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
-    /// Threads that carry traffic; one per core unless given
+    /// Worker threads of the data plane; default: one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
     #[command(flatten)]
     pub access_log: AccessLogArgs,
-    /// How long connections may go on after a stop was asked for
+    /// How long open connections may continue after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace: u64,
 }
 
-/// What is noted of traffic.
+/// Options of the access log.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AccessLogArgs {
-    /// A file that gets a line for each request, connection and UDP flow that is over; `-` is
-    /// standard output. One that was moved away is made again. This and what follows goes before
-    /// what landfall.yaml says
+    /// A file that gets a line for each request, connection and UDP flow when it ends; `-` is
+    /// standard output. A file that was moved away is created again. These options override
+    /// landfall.yaml
     #[arg(id = "access_log", long = "access-log", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How these lines look
+    /// Format of the access log
     #[arg(
         id = "access_log_format",
         long = "access-log-format",
@@ -184,7 +186,7 @@ pub struct AccessLogArgs {
         value_name = "FORMAT"
     )]
     pub format: Option<AccessLogFormat>,
-    /// The share of lines that is written, from 0 to 1; those that tell of a failure always are
+    /// The fraction of lines that is written, from 0 to 1; lines about failures always are
     #[arg(
         id = "access_log_sample",
         long = "access-log-sample",
@@ -192,7 +194,7 @@ pub struct AccessLogArgs {
         value_parser = share
     )]
     pub sample: Option<Share>,
-    /// Keep the part of targets behind `?`, which may hold secrets
+    /// Log the part of targets after `?`, which may hold secrets
     #[arg(id = "access_log_query", long = "access-log-query")]
     pub query: bool,
 }

@@ -99,7 +99,7 @@ impl Ends {
         if let Some(mut role) = self.role.clone()
             && role.wait_for(|role| *role == Role::Standby).await.is_ok()
         {
-            tracing::info!("another replica serves; what was served last is closed");
+            tracing::info!("another replica serves; the last known state is closed");
             return;
         }
         std::future::pending::<()>().await;
@@ -110,7 +110,7 @@ impl Ends {
         if let Some(memory) = &self.memory
             && let Err(error) = memory.forget().await
         {
-            tracing::warn!(%error, "another replica serves; what was served here stays on disk");
+            tracing::warn!(%error, "another replica serves; the last known state stays on disk");
         }
     }
 }

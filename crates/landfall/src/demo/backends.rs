@@ -101,7 +101,7 @@ async fn health(State(identity): State<Arc<Identity>>) -> (StatusCode, &'static 
     } else {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "this backend is sick on purpose\n",
+            "this backend fails on purpose\n",
         )
     }
 }

@@ -23,7 +23,7 @@ fn web(backends: &Backends) -> String {
         .chain([(FAILING_NAME, backends.failing)])
         .collect();
     let mut text = String::from(
-        "# Four pods behind one address; one of them fails its health check and gets nothing.\n\
+        "# Four pods behind one address; one of them fails its health check and gets no traffic.\n\
          apiVersion: v1\n\
          kind: Service\n\
          metadata:\n  \
@@ -59,9 +59,8 @@ fn api(backends: &Backends) -> String {
         let _ = write!(endpoints, "{address}{rest}");
     }
     format!(
-        "# HTTP read and understood: every request is spread by weight, and members learn the \
-        client's\n\
-        # address. The third member steps in only when the first two are down.\n\
+        "# HTTP mode: requests are distributed by weight, and members get the client's\n\
+        # address. The third member is a backup for the first two.\n\
         apiVersion: v1\n\
         kind: Service\n\
         metadata:\n  \
@@ -104,7 +103,7 @@ fn echo(backends: &Backends) -> String {
     text
 }
 
-const LATER: &str = "# It gets its address at once, and says why nothing answers there yet.\n\
+const LATER: &str = "# It gets its address at once, and reports why it does not answer yet.\n\
      apiVersion: v1\n\
      kind: Service\n\
      metadata:\n  \

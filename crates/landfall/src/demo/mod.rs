@@ -106,7 +106,7 @@ async fn serve(
     let view = instance
         .wait_until(START, settled)
         .await
-        .context("the demo did not come up; its log lines above say why")?;
+        .context("the demo did not start; the log lines above have the cause")?;
     let mut out = std::io::stdout();
     writeln!(out, "{}\n", get::list(&view.services, false))?;
     if args.once {
@@ -227,7 +227,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%error, path = %self.0.display(), "a demo folder stays behind");
+            tracing::debug!(%error, path = %self.0.display(), "a demo folder could not be removed");
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn greet(fleet: &Fleet, carries: bool) -> anyhow::Result<Vec<Ac
             let instance = &account.instance;
             tracing::info!(
                 instance,
-                "[LoadBalancer] enabled = false: no Service of it is touched"
+                "[LoadBalancer] enabled = false: none of its Services is changed"
             );
         }
     }
@@ -42,14 +42,14 @@ pub(super) async fn greet(fleet: &Fleet, carries: bool) -> anyhow::Result<Vec<Ac
                 tracing::info!(instance, auth_url, octavia = %version, "the cloud answers");
             }
             Err(error @ Unusable::Refused { .. }) if carries => {
-                tracing::error!(instance, "{error}; traffic goes on, and it is asked again");
+                tracing::error!(instance, "{error}; traffic continues, and it is retried");
                 silent.push(account);
             }
             Err(Unusable::Refused { .. }) => {
                 answer.with_context(|| format!("instance {instance}"))?;
             }
             Err(error @ Unusable::NoAnswer { .. }) => {
-                tracing::error!(instance, "{error}; it is asked again until it does");
+                tracing::error!(instance, "{error}; it is retried until it does");
                 silent.push(account);
             }
         }
@@ -72,7 +72,7 @@ pub(super) async fn keep_greeting(account: Account, cancel: CancellationToken) {
                 tracing::info!(instance, octavia = %version, "the cloud answers now");
                 return;
             }
-            Err(error) => tracing::error!(instance, "{error}; it is asked again"),
+            Err(error) => tracing::error!(instance, "{error}; it is retried"),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

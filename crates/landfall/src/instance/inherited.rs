@@ -47,7 +47,10 @@ pub(super) fn close_unwanted(book: &Book, proxy: &Proxy) -> bool {
     let wanted = book.read(wanted);
     let closed = proxy.drop_adopted(|id| wanted.contains(&id));
     if closed > 0 {
-        tracing::info!(listeners = closed, "closed what no Service wants any more");
+        tracing::info!(
+            listeners = closed,
+            "closed a listener that no Service needs any more"
+        );
     }
     proxy.has_adopted()
 }

@@ -114,7 +114,7 @@ async fn while_no_control_plane_runs_the_admin_endpoint_says_so() {
     let asking = async {
         let ready = get(admin, "/readyz").await;
         assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
-        assert!(ready.contains("another process takes its place"), "{ready}");
+        assert!(ready.contains("another process takes over"), "{ready}");
         let metrics = get(admin, "/metrics").await;
         assert!(metrics.contains("landfall_ready 0"), "{metrics}");
     };

@@ -35,7 +35,11 @@ kind: CustomResourceDefinition
 metadata: {name: ipaddresspools.metallb.io}
 spec:
   group: metallb.io
-  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
+  names:
+    kind: IPAddressPool
+    listKind: IPAddressPoolList
+    plural: ipaddresspools
+    singular: ipaddresspool
   scope: Namespaced
   versions:
     - name: v1beta1
@@ -160,8 +164,8 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     assert_eq!(
         said,
         "landfall: this identity may not: watch services, list services, watch nodes, list nodes, \
-         watch namespaces, list namespaces, watch endpointslices.discovery.k8s.io, list \
-         endpointslices.discovery.k8s.io; ask for a role that lets it\n"
+        watch namespaces, list namespaces, watch endpointslices.discovery.k8s.io, list \
+        endpointslices.discovery.k8s.io; request a role that permits it\n"
     );
     // Nor does anybody wait for a server that is not there.
     bed.cluster.stop_api_server();

@@ -272,7 +272,7 @@ async fn only_the_replica_that_served_last_remembers_and_another_configuration_i
     bed.write("landfall.yaml", &only(&elsewhere.pool()));
     let fourth = remembering.start("fourth");
     let began = Instant::now();
-    while !fourth.said("the configuration is another one") {
+    while !fourth.said("it is of another configuration") {
         assert!(began.elapsed() < DEADLINE, "nothing is said");
         tokio::time::sleep(LOOK).await;
     }
@@ -352,7 +352,7 @@ async fn an_api_server_that_answers_once_and_goes_away_again_leaves_what_was_ser
     }
     answered_by(web, &["one"]).await;
     // As it goes on, with what comes after the first answer.
-    while !second.said("not followed at the moment") {
+    while !second.said("can't be watched at present") {
         assert!(began.elapsed() < DEADLINE, "nothing is watched");
         tokio::time::sleep(LOOK).await;
     }

@@ -112,8 +112,8 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
     assert_eq!(
         failed,
         "Error syncing load balancer: metadata.annotations[landfall.dev/algorithm]: \"FASTEST\": \
-         not a word that the option knows; write one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, \
-         SOURCE_IP_PORT"
+        not a value of this option; write one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, \
+        SOURCE_IP_PORT"
     );
     answered_by(at(&held, 8081), &["one"]).await;
     bed.run(&["annotate", "service", "web", "landfall.dev/algorithm-"])

@@ -314,5 +314,5 @@ async fn get_and_explain_tell_what_was_turned_away_and_how_many_wait() {
     let closed = closed.good();
     assert!(closed.contains("1 failed (1 source)\n"), "{closed}");
     let busy = lab.landfall(&["explain", "default/busy"], &[]).await.good();
-    assert!(busy.contains("1 wait for a member"), "{busy}");
+    assert!(busy.contains("1 waiting for a member"), "{busy}");
 }

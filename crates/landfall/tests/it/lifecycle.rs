@@ -56,7 +56,11 @@ async fn somebody_else_at_the_admin_address_is_not_taken_for_an_instance() {
         .landfall(&["get", "services", "--admin", &address], &[])
         .await;
     assert_eq!(ended.code(), Some(1));
-    assert!(ended.stderr.contains("not Landfall's"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("did not answer like Landfall"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[tokio::test]
@@ -111,7 +115,7 @@ async fn a_state_directory_in_use_stops_the_start_and_names_its_user() {
     let ended = second.end().await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("waiting for its end"),
+        ended.stderr.contains("waiting for it to end"),
         "{}",
         ended.stderr
     );
@@ -351,7 +355,7 @@ async fn log_lines_are_json_with_fixed_fields() {
     }
     let failed = log
         .iter()
-        .find(|it| it["message"] == "the Service is not as wanted")
+        .find(|it| it["message"] == "sync failed")
         .unwrap();
     assert_eq!(failed["service"], "default/web");
     assert_eq!(failed["level"], "WARN");

@@ -64,7 +64,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
     let before = scene.plan(&CONFIG).await;
     assert!(before.contains("create load balancer"), "{before}");
     assert!(before.contains("kube_service_shop_default_web"), "{before}");
-    assert!(before.contains("then lead a floating IP"), "{before}");
+    assert!(before.contains("then attach a floating IP"), "{before}");
     assert_eq!(scene.sim.writes().len(), 0);
 
     scene.lab.start().await;
@@ -186,7 +186,7 @@ async fn a_cloud_that_does_not_answer_is_told_and_keeps_nobody_else_from_working
     let log = scene.lab.log();
     let mut messages = log.iter().filter_map(|line| line["message"].as_str());
     assert!(
-        messages.any(|it| it.contains("does not answer as it should") && it.contains("/v3")),
+        messages.any(|it| it.contains("does not answer correctly") && it.contains("/v3")),
         "{log:?}"
     );
 }

@@ -111,9 +111,9 @@ async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
     }
     assert!(told.starts_with("KIND"), "{told}");
     assert_eq!(told.matches("of default/gone").count(), 3, "{told}");
-    let summary = "4 orphans; looked at 5 load balancers, 6 floating IPs and ";
+    let summary = "4 orphans among 5 load balancers, 6 floating IPs and ";
     assert!(told.contains(summary), "{told}");
-    assert!(told.ends_with("security groups for 1 Services\n"), "{told}");
+    assert!(told.ends_with("security groups; 1 Services\n"), "{told}");
     assert!(scene.sim.writes().is_empty());
 }
 
@@ -134,7 +134,7 @@ async fn who_says_yes_deletes_exactly_these() {
     assert_eq!(leak.listed().await, BTreeSet::new());
     // Nothing to do is nothing done.
     let told = scene.run("orphans", &["--delete", "--yes"]).await.good();
-    assert!(told.starts_with("0 orphans; "), "{told}");
+    assert!(told.starts_with("0 orphans among "), "{told}");
     assert_eq!(scene.sim.writes().len(), 4);
 }
 
@@ -188,7 +188,11 @@ async fn at_a_terminal_everything_but_yes_deletes_nothing() {
     for keys in ["n\n", "N\n", "\n", "yn\n", "n\ny\n", END_OF_INPUT] {
         let ended = asked(&scene, keys).await;
         assert_eq!(ended.code(), Some(1), "{keys:?}: {}", ended.stderr);
-        assert!(ended.stdout.contains("4 orphans; "), "{}", ended.stdout);
+        assert!(
+            ended.stdout.contains("4 orphans among "),
+            "{}",
+            ended.stdout
+        );
         let said = "Delete these 4 objects? [y/N] nothing was deleted\n";
         assert_eq!(ended.stderr, said, "{keys:?}");
         assert!(scene.sim.writes().is_empty(), "{keys:?}");
@@ -240,7 +244,7 @@ async fn owners_that_can_not_be_read_end_the_command_before_the_cloud_is_asked()
     let ended = scene.run("orphans", &["--delete", "--yes"]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
     assert!(
-        ended.stderr.contains("what can't be read"),
+        ended.stderr.contains("objects that can't be read"),
         "{}",
         ended.stderr
     );

@@ -255,9 +255,9 @@ async fn a_state_file_that_makes_no_sense_is_refused_and_left_alone() {
     fs::create_dir(lab.state()).unwrap();
     let path = lab.state().join("state.json");
     for (content, why) in [
-        ("{\"version\":1,\"services\":[{", "can't be understood"),
-        ("not JSON", "can't be understood"),
-        ("", "can't be understood"),
+        ("{\"version\":1,\"services\":[{", "can't be parsed"),
+        ("not JSON", "can't be parsed"),
+        ("", "can't be parsed"),
         ("{\"version\":7,\"services\":[]}", "has format 7"),
     ] {
         fs::write(&path, content).unwrap();

@@ -204,10 +204,8 @@ async fn a_state_directory_that_is_removed_is_made_again_and_can_be_taken_over()
         tokio::time::sleep(LOOK).await;
     }
     std::fs::remove_dir_all(&state).unwrap();
-    lab.logged(
-        "the state directory was removed or replaced; all that is remembered is in it again",
-    )
-    .await;
+    lab.logged("the state directory was removed or replaced; its content was written again")
+        .await;
     let journal = std::fs::read_to_string(state.join("state.journal")).unwrap();
     assert!(journal.contains("default/web"), "{journal}");
     let paths = [&folder, &state].map(|path| path.to_str().unwrap());
@@ -264,7 +262,7 @@ async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
     let load = Load::start(target);
     load.more().await;
     lab.signal(Signal::USR2);
-    let started = lab.logged("started a process that is to take over").await;
+    let started = lab.logged("started a process to take over").await;
     let process = started["process"].as_i64().unwrap();
     let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
     let _stranger = Stranger(pid);

@@ -1,5 +1,5 @@
-//! The few `service.beta.kubernetes.io/*` keys that mean something beyond one cloud. All the
-//! others under this prefix belong to cloud providers and are none of our business.
+//! The few `service.beta.kubernetes.io/*` keys that have a meaning beyond one cloud. All the
+//! others under this prefix belong to other cloud providers and are ignored.
 
 use super::options::put;
 use super::value;
@@ -15,13 +15,13 @@ pub(super) static DIALECT: Dialect = Dialect {
     empty_is_absent: true,
     successor: None,
     not_on_openstack: None,
-    about: "Only these keys are read; the others under the prefix belong to single clouds.",
+    about: "Only these keys are read; the others under the prefix belong to other cloud providers.",
     rows: &[
         OptionRow {
             name: "load-balancer-source-ranges",
             takes: "prefixes in CIDR notation with commas or white space between them",
-            default: "everybody",
-            summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over it.",
+            default: "all clients",
+            summary: "Which clients may connect. `spec.loadBalancerSourceRanges` takes precedence.",
             example: "192.0.2.0/24, 198.51.100.0/24",
             effect: Effect::Port {
                 option: "source-ranges",

@@ -19,9 +19,9 @@ pub(super) static DIALECT: Dialect = Dialect {
     successor: None,
     not_on_openstack: None,
     about: "\
-These work with every provider, or are refused with a reason where a provider can't do them. A value that an
-option does not take, and a key that is not in this list, is an error: the Service keeps what it had before and
-says what is wrong.",
+These work with every provider, or are refused with a reason if a provider does not support them.
+Invalid values and unknown keys are errors: the last valid version of the Service stays in effect,
+and its status reports the error.",
     rows: ROWS,
 };
 
@@ -78,9 +78,9 @@ const ROWS: &[OptionRow] = &[
     OptionRow {
         name: "addresses",
         takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
-        default: "any free address of a suitable pool",
+        default: "any free address of a suitable address pool",
         summary: "Exactly these addresses. They must be free and in one address pool. Annotations \
-                  and `spec.loadBalancerIP` that ask for different ones are an error.",
+                 and `spec.loadBalancerIP` with different addresses are an error.",
         example: "192.0.2.10, 2001:db8::10",
         effect: Effect::Service {
             option: "addresses",
@@ -97,8 +97,7 @@ const ROWS: &[OptionRow] = &[
         name: "address-pool",
         takes: "the name of an address pool",
         default: "every pool that serves the Service, by priority",
-        summary: "Take the address from this pool and from no other, even if the pool is not \
-                 handed out automatically.",
+        summary: "Take the address from this pool only, even if the pool has `autoAssign: false`.",
         example: "public",
         effect: service!("address-pool", address_pool, value::some_text),
     },
@@ -106,9 +105,9 @@ const ROWS: &[OptionRow] = &[
         name: "sharing-key",
         takes: "any text",
         default: "the address is not shared",
-        summary: "Services of one namespace with the same text may hold one address, as long as \
-                 their ports differ and, with `externalTrafficPolicy: Local`, their selectors are \
-                 equal. Services of several namespaces may where the address pool says \
+        summary: "Services of one namespace with the same key can share one address, if their \
+                 ports differ and, with `externalTrafficPolicy: Local`, their selectors are equal. \
+                 Services of several namespaces can if the address pool has \
                  `shareAcrossNamespaces`.",
         example: "office",
         effect: service!("sharing-key", sharing_key, value::some_text),
@@ -117,7 +116,7 @@ const ROWS: &[OptionRow] = &[
         name: "hostname",
         takes: "a DNS name",
         default: "the address is published",
-        summary: "Published in `status.loadBalancer` in place of the address.",
+        summary: "Published in `status.loadBalancer` instead of the address.",
         example: "web.example.org",
         effect: service!("hostname", hostname, value::dns_name),
     },
@@ -126,8 +125,8 @@ const ROWS: &[OptionRow] = &[
         takes: "`HOST:PORT[ weight=N][ backup]`, with commas between them; the host is an IP \
                address (IPv6 in brackets) or `localhost`, which is 127.0.0.1",
         default: "the Service's EndpointSlices",
-        summary: "Members, named outright. Names are not looked up. In a cluster only addresses \
-                 that the operator lists in `members.annotations` of landfall.yaml.",
+        summary: "The members, by address. Names are not resolved. In a cluster only addresses \
+                 that the operator allows with `members.annotations` in landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
         effect: port!("endpoints", endpoints, value::endpoints),
     },
@@ -148,10 +147,10 @@ const ROWS: &[OptionRow] = &[
         name: "mode",
         takes: "`stream`, `tls`, `http` or `https`",
         default: "`stream`",
-        summary: "`stream` passes bytes and datagrams unread. `tls` ends TLS and passes the plain \
-                 bytes. `http` reads HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads \
-                 requests. UDP ports are always `stream`. On OpenStack `stream` keeps a port from \
-                 ending TLS with a certificate that is for all ports.",
+        summary: "`stream` forwards bytes and datagrams unchanged. `tls` terminates TLS and \
+                 forwards the plain bytes. `http` parses HTTP/1.1 and HTTP/2 requests. `https` \
+                 terminates TLS and parses requests. UDP ports are always `stream`. On OpenStack \
+                 `stream` excludes a port from TLS termination with a certificate for all ports.",
         example: "stream",
         effect: port!("mode", mode, |text| value::word(
             text,
@@ -168,7 +167,7 @@ const ROWS: &[OptionRow] = &[
         takes: "names of Secrets of type `kubernetes.io/tls` in the Service's namespace, with \
                commas between them",
         default: "none; needed in mode `tls` and `https`",
-        summary: "The certificates. Clients get the one that fits the name they ask for (SNI), \
+        summary: "The certificates. Clients get the one that matches the requested name (SNI), \
                  else the first.",
         example: "web-tls,wildcard-tls",
         effect: port!("tls-secret", tls_secrets, value::secret_names),
@@ -189,11 +188,11 @@ const ROWS: &[OptionRow] = &[
     OptionRow {
         name: "trusted-hops",
         takes: "a number from 0 to 10",
-        default: "none: whatever a request says of its client is passed on",
+        default: "none: fields about the client are forwarded unchanged",
         summary: "In mode `http` and `https`: how many proxies in front of the load balancer are \
-                  believed. Of `X-Forwarded-For` so many last addresses are kept; with `0`, \
-                  nothing that clients write into it, nor into another `X-Forwarded-` field, \
-                  `X-Real-IP` or `Forwarded`, reaches a member.",
+                 trusted. This many addresses at the end of `X-Forwarded-For` are kept; with `0`, \
+                 nothing that clients write into it, or into another `X-Forwarded-` field, \
+                 `X-Real-IP` or `Forwarded`, reaches a member.",
         example: "0",
         effect: port!("trusted-hops", trusted_hops, |text| value::number(
             text,
@@ -204,10 +203,9 @@ const ROWS: &[OptionRow] = &[
         name: "member-protocol",
         takes: "`http1` or `http2`",
         default: "`http1`; `http2` where the port's `appProtocol` is `kubernetes.io/h2c`",
-        summary: "In mode `http` and `https`: what is spoken toward members, HTTP/1.1 or HTTP/2. \
-                  With \
-                  `member-tls` it is agreed on by ALPN, and a member that does not agree to \
-                  HTTP/2 fails.",
+        summary: "In mode `http` and `https`: the protocol to members, HTTP/1.1 or HTTP/2. With \
+                 `member-tls` it is negotiated by ALPN, and a member that does not accept HTTP/2 \
+                 fails.",
         example: "http2",
         effect: port!("member-protocol", member_protocol, |text| value::word(
             text,
@@ -221,9 +219,9 @@ const ROWS: &[OptionRow] = &[
         name: "proxy-protocol",
         takes: "`v1`, `v2` or `off`",
         default: "`off`",
-        summary: "Write a PROXY protocol header with the client's address ahead of each connection \
-                 toward a member. Not in mode `http` and `https`. On a UDP port only `v2`, and \
-                 only when it is written for that port itself.",
+        summary: "Send a PROXY protocol header with the client's address at the start of each \
+                 connection to a member. Not in mode `http` and `https`. On a UDP port only `v2`, \
+                 and only if set for that port itself.",
         example: "v2",
         effect: port!("proxy-protocol", proxy_protocol, |text| value::word(
             text,
@@ -237,7 +235,7 @@ const ROWS: &[OptionRow] = &[
     OptionRow {
         name: "accept-proxy-protocol-from",
         takes: "prefixes in CIDR notation with commas between them",
-        default: "nobody",
+        default: "none",
         summary: "Connections from these peers must begin with a PROXY protocol header, and the \
                  client's address is taken from it. TCP only.",
         example: "10.0.0.0/8,fd00::/8",
@@ -263,8 +261,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-client-data",
         takes: "a time from `1ms` to `24h`",
         default: "`50s`",
-        summary: "No byte from the client for this long ends the connection (UDP: forgets the \
-                 flow).",
+        summary: "A connection without a byte from the client for this long is closed (UDP: the \
+                 flow ends).",
         example: "5m",
         effect: port!("timeout-client-data", timeout_client_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
@@ -274,7 +272,7 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-connect",
         takes: "a time from `1ms` to `24h`",
         default: "`5s`",
-        summary: "How long one try to connect to a member may take.",
+        summary: "The timeout of one attempt to connect to a member.",
         example: "500ms",
         effect: port!("timeout-member-connect", timeout_member_connect, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
@@ -284,7 +282,7 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-data",
         takes: "a time from `1ms` to `24h`",
         default: "`50s`",
-        summary: "No byte from the member for this long ends the connection.",
+        summary: "A connection without a byte from the member for this long is closed.",
         example: "1m30s",
         effect: port!("timeout-member-data", timeout_member_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
@@ -305,7 +303,8 @@ const ROWS: &[OptionRow] = &[
         name: "drain",
         takes: "a time from `0s` to `24h`",
         default: "`5m`",
-        summary: "How long the connections of a member that leaves may go on before they are cut.",
+        summary: "How long the connections of a removed member may continue before they are \
+                 closed.",
         example: "1m30s",
         effect: port!("drain", drain, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
@@ -314,25 +313,23 @@ const ROWS: &[OptionRow] = &[
     OptionRow {
         name: "source-ranges",
         takes: "prefixes in CIDR notation with commas between them",
-        default: "everybody",
-        summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over what this \
-                 says for the whole Service; what it says for one port wins over both.",
+        default: "all clients",
+        summary: "Which clients may connect. `spec.loadBalancerSourceRanges` takes precedence over \
+                 the value for the whole Service; the value for one port takes precedence over \
+                 both.",
         example: "192.0.2.0/24,2001:db8::/32",
         effect: port!("source-ranges", source_ranges, value::cidrs),
     },
     OptionRow {
         name: "monitor",
         takes: "`tcp`, `http`, `https`, `grpc`, `udp-connect`, `on` or `off`",
-        default: "`off`: Kubernetes' readiness alone decides",
-        summary: "How members are checked: by a TCP connection; by an HTTP request; by one over \
-                  TLS; by a question to \
-                  gRPC's health service (`grpc.health.v1`), which must say `SERVING`; by a \
-                  datagram that must not be \
-                  answered by an ICMP error (UDP ports only). With `member-tls`, `http` and \
-                  `grpc` checks of the member's \
-                  own port use TLS, too, and are verified as it says; without it an `https` check \
-                  takes any certificate. `on` is `tcp` on TCP ports and `udp-connect` on UDP \
-                  ports.",
+        default: "`off`: only Kubernetes' readiness counts",
+        summary: "How members are checked: a TCP connection; an HTTP request; one over TLS; a \
+                 request to gRPC's health service (`grpc.health.v1`), which must answer `SERVING`; \
+                 a datagram that must not cause an ICMP error (UDP ports only). With `member-tls`, \
+                 `http` and `grpc` checks of the member's own port use TLS, too, with the same \
+                 verification; without it an `https` check accepts any certificate. `on` is `tcp` \
+                 on TCP ports and `udp-connect` on UDP ports.",
         example: "http",
         effect: port!("monitor", monitor, |text| value::word(
             text,
@@ -361,7 +358,7 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-path",
         takes: "a path that begins with `/`",
         default: "`/`",
-        summary: "What an `http` check asks for.",
+        summary: "The path of an `http` check.",
         example: "/healthz",
         effect: port!("monitor-path", monitor_path, value::path),
     },
@@ -370,7 +367,7 @@ const ROWS: &[OptionRow] = &[
         takes: "status codes and ranges of them with commas between them; on OpenStack one range, \
                or at most 16 codes",
         default: "`200`",
-        summary: "Which answers to an `http` check are good.",
+        summary: "The status codes with which an `http` check succeeds.",
         example: "200,204,300-302",
         effect: port!("monitor-codes", monitor_codes, |text: &str| {
             text.parse().map_err(|_| {
@@ -386,7 +383,7 @@ const ROWS: &[OptionRow] = &[
         takes: "a time from `100ms` to `1h`",
         default: "`5s`",
         summary: "From the start of one check to the start of the next. On OpenStack parts of a \
-                 second are rounded up, and UDP ports are checked every `3s` at most.",
+                 second are rounded up, and the minimum for UDP ports is `3s`.",
         example: "10s",
         effect: port!("monitor-delay", monitor_delay, |text| {
             value::duration(text, SHORTEST_DELAY..=AN_HOUR)
@@ -394,10 +391,10 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-timeout",
-        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: of any length); more \
-               than `60s` is taken as `60s`",
-        default: "`3s`, or the delay where that is shorter (on OpenStack: as configured)",
-        summary: "A check that takes longer has failed.",
+        takes: "a time from `1ms` to `1h`, at most the delay (on OpenStack: any); more than `60s` \
+               means `60s`",
+        default: "`3s`, or the delay if that is shorter (on OpenStack: as configured)",
+        summary: "A check that takes longer fails.",
         example: "2s",
         effect: port!("monitor-timeout", monitor_timeout, |text| {
             value::duration(text, MILLISECOND..=AN_HOUR)
@@ -407,7 +404,7 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-max-retries",
         takes: "a number from 1 to 10",
         default: "`1`",
-        summary: "How many good checks in a row bring a member back.",
+        summary: "After how many successful checks in a row a member is up.",
         example: "2",
         effect: port!("monitor-max-retries", monitor_max_retries, |text| {
             value::number(text, 1..=10)
@@ -417,7 +414,7 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-max-retries-down",
         takes: "a number from 1 to 10",
         default: "`3`",
-        summary: "How many failed checks in a row take a member out.",
+        summary: "After how many failed checks in a row a member is down.",
         example: "5",
         effect: port!(
             "monitor-max-retries-down",
@@ -443,10 +440,10 @@ const ROWS: &[OptionRow] = &[
                N from 0 to 256",
         default: "1 for each",
         summary: "The share of new connections that a member gets, relative to the others. 0: \
-                 finishes what it has and gets nothing new. A `weight=N` in \
-                 `landfall.dev/endpoints` wins over this. On OpenStack members are nodes, and the \
-                 provider `ovn` has no weights; when this is taken away, members keep the weights \
-                 that they have in Octavia.",
+                 existing connections continue, no new ones. A `weight=N` in \
+                 `landfall.dev/endpoints` takes precedence. On OpenStack members are nodes, and \
+                 the provider `ovn` has no weights; when the annotation is removed, members keep \
+                 the weights that they have in Octavia.",
         example: "web-0=3,10.0.0.2=1",
         effect: port!("member-weights", member_weights, value::weights),
     },
@@ -455,8 +452,8 @@ const ROWS: &[OptionRow] = &[
         takes: "addresses and names of pods (on OpenStack: of nodes) with commas between them",
         default: "none",
         summary: "Members that serve only while no other one can. On OpenStack members are nodes, \
-                 and the provider `ovn` has no backups; when this is taken away, members stay what \
-                 they are in Octavia.",
+                 and the provider `ovn` has no backups; when the annotation is removed, members \
+                 stay as they are in Octavia.",
         example: "web-2,10.0.0.3",
         effect: port!("backup-members", backup_members, value::members),
     },
@@ -465,8 +462,8 @@ const ROWS: &[OptionRow] = &[
         takes: "a number of at least 1, or `none`",
         default: "`none`",
         summary: "How many connections (UDP: flows) one source may have open at the port at once; \
-                  others are reset. A source is an IPv4 address or an IPv6 /64, of the client that \
-                  a believed PROXY header names.",
+                 others are reset. A source is an IPv4 address or an IPv6 /64; with an accepted \
+                 PROXY header it is the client that this names.",
         example: "100",
         effect: port!(
             "source-connection-limit",
@@ -476,11 +473,11 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "source-connection-rate",
-        takes: "`N/s`, `N/m` or `N/h`, and if need be ` burst=N`, each from 1 to 1000000; or \
-                `none`",
-        default: "`none`; the burst is as much as the rate allows in one s, m or h",
-        summary: "How many new connections (UDP: flows) one source may open at the port: so many \
-                  at once, and then so many in a time. Others are reset.",
+        takes: "`N/s`, `N/m` or `N/h`, optionally with ` burst=N`, each from 1 to 1000000; or \
+               `none`",
+        default: "`none`; the burst is what the rate allows in one s, m or h",
+        summary: "How many new connections (UDP: flows) one source may open at the port: the burst \
+                 at once, then the rate. Others are reset.",
         example: "600/m burst=50",
         effect: port!(
             "source-connection-rate",
@@ -490,12 +487,12 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "source-request-rate",
-        takes: "`N/s`, `N/m` or `N/h`, and if need be ` burst=N`, each from 1 to 1000000; or \
-                `none`",
-        default: "`none`; the burst is as much as the rate allows in one s, m or h",
+        takes: "`N/s`, `N/m` or `N/h`, optionally with ` burst=N`, each from 1 to 1000000; or \
+               `none`",
+        default: "`none`; the burst is what the rate allows in one s, m or h",
         summary: "In mode `http` and `https`: how many requests one source may send. Others are \
-                  answered with 429 and `Retry-After`. With `landfall.dev/trusted-hops` the source \
-                  is the address that the outermost believed proxy named.",
+                 answered with 429 and `Retry-After`. With `landfall.dev/trusted-hops` the source \
+                 is the address that the outermost trusted proxy reports.",
         example: "20/s",
         effect: port!("source-request-rate", source_request_rate, value::rate),
     },
@@ -504,8 +501,8 @@ const ROWS: &[OptionRow] = &[
         takes: "a number of at least 1, or `none`",
         default: "`none`",
         summary: "How many connections (UDP: flows; in mode `http` and `https`: requests) each \
-                  member may have from the port at once, over all worker threads. What exceeds it \
-                  waits for a free place, in the order in which it came.",
+                 member may have from the port at once, over all worker threads. Excess ones are \
+                 queued, first in, first out.",
         example: "200",
         effect: port!(
             "member-connection-limit",
@@ -517,8 +514,8 @@ const ROWS: &[OptionRow] = &[
         name: "member-queue",
         takes: "a number from 0 to 100000",
         default: "`1000`",
-        summary: "How many connections and requests wait for a member below its limit. Others are \
-                  reset, or answered with 503 and `Retry-After`. TCP only.",
+        summary: "How many connections and requests may wait for a member below its limit. Others \
+                 are reset, or answered with 503 and `Retry-After`. TCP only.",
         example: "200",
         effect: port!("member-queue", member_queue, |text| value::number(
             text,
@@ -539,8 +536,8 @@ const ROWS: &[OptionRow] = &[
         name: "slow-start",
         takes: "a time from `0s` to `1h`",
         default: "`0s`: not at all",
-        summary: "For how long a member that joins a pool, or is healthy again, gets less than its \
-                  share: a tenth of its weight at first, all of it in the end.",
+        summary: "For how long a new member, or one that is healthy again, gets less than its \
+                 share: a tenth of its weight at first, all of it at the end.",
         example: "30s",
         effect: port!("slow-start", slow_start, |text| {
             value::duration(text, Duration::ZERO..=AN_HOUR)
@@ -550,11 +547,10 @@ const ROWS: &[OptionRow] = &[
         name: "outlier-detection",
         takes: "a number from 1 to 1000, or `off`",
         default: "`off`",
-        summary: "After so many failures in a row a member gets nothing new for 30 s, each further \
-                  time in a row for 30 s longer, at most 5 min. Failures are connections that \
-                  can't be made, and in mode `http` and `https` missing answers and those with a \
-                  status of 500 or more. Of the members that serve at most half are left out. \
-                  TCP only.",
+        summary: "After this many failures in a row a member gets nothing new for 30 s, each \
+                 further time in a row for 30 s longer, at most 5 min. Failures are failed \
+                 connections, and in mode `http` and `https` missing answers and those with a \
+                 status of 500 or more. At most half of the serving members are ejected. TCP only.",
         example: "5",
         effect: port!("outlier-detection", outlier_detection, |text| {
             value::number_or_off(text, 1..=1000)
@@ -564,9 +560,9 @@ const ROWS: &[OptionRow] = &[
         name: "retry-budget",
         takes: "a percentage from `0%` to `100%`",
         default: "`20%`",
-        summary: "Connections and requests that a member did not take are tried with another one, \
-                  twice at most. Such tries may be so many percent of what the members have at the \
-                  time; 10 are always allowed, but with `0%` none.",
+        summary: "Connections and requests that a member did not accept are retried with another \
+                 one, at most twice. Retries are limited to this percentage of what the members \
+                 have at the time; 10 are always allowed, but with `0%` none.",
         example: "50%",
         effect: port!("retry-budget", retry_budget, value::percent),
     },
@@ -585,9 +581,8 @@ const ROWS: &[OptionRow] = &[
         name: "tls-strict-names",
         takes: "`true` or `false`",
         default: "`false`: they get the first certificate",
-        summary: "In mode `tls` and `https`: clients that ask for no name (SNI), or for one that \
-                  no \
-                  certificate covers, are refused with the alert `unrecognized_name`.",
+        summary: "In mode `tls` and `https`: clients that send no name (SNI), or one that no \
+                 certificate covers, are refused with the alert `unrecognized_name`.",
         example: "true",
         effect: port!("tls-strict-names", tls_strict_names, |text| value::word(
             text,
@@ -596,14 +591,12 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "https-redirect",
-        takes: "`301` or `308`, then `port=N` where the other port is not 443; or `off`",
+        takes: "`301` or `308`, then `port=N` if the other port is not 443; or `off`",
         default: "`off`",
         summary: "In mode `http`: every request is answered with this status and the same host, \
-                  path \
-                  and query under `https`, and none reaches a member. A request without a valid \
-                  host \
-                  is refused. There is no exception for ACME challenges: their servers follow \
-                  redirects, and the port that ends TLS can answer them.",
+                 path and query under `https`, and none reaches a member. A request without a \
+                 valid host is refused. There is no exception for ACME challenges: ACME servers \
+                 follow redirects, and the port that terminates TLS can answer them.",
         example: "308",
         effect: port!("https-redirect", https_redirect, value::redirect),
     },
@@ -611,11 +604,10 @@ const ROWS: &[OptionRow] = &[
         name: "member-tls",
         takes: "`verify`, `insecure` or `off`",
         default: "`off`",
-        summary: "Speak TLS toward members. `verify` takes only certificates that an authority of \
-                  `member-ca-secret` has signed for `member-server-name`; the system's \
-                  authorities do \
-                  not count. `insecure` takes any certificate, and earns a warning. Not on UDP \
-                  ports.",
+        summary: "TLS to members. `verify` accepts only certificates that an authority of \
+                 `member-ca-secret` has signed for `member-server-name`; the system's authorities \
+                 are not used. `insecure` accepts any certificate, with a warning. Not on UDP \
+                 ports.",
         example: "off",
         effect: port!("member-tls", member_tls, |text| value::word(
             text,
@@ -631,9 +623,8 @@ const ROWS: &[OptionRow] = &[
         takes: "the name of a Secret in the Service's namespace, of any type, whose `ca.crt` \
                   holds certificates in PEM",
         default: "none; needed with `member-tls: verify`",
-        summary: "The authorities that sign the certificates of members. Followed as certificates \
-                  are: \
-                  a change counts from the next connection.",
+        summary: "The authorities that sign the certificates of members. Changes apply from the \
+                 next connection.",
         example: "members-ca",
         effect: port!("member-ca-secret", member_ca_secret, value::secret_name),
     },
@@ -641,8 +632,8 @@ const ROWS: &[OptionRow] = &[
         name: "member-server-name",
         takes: "a DNS name",
         default: "`NAME.NAMESPACE.svc` of the Service",
-        summary: "With `member-tls`: the name that members are asked for (SNI), and that their \
-                  certificates must cover.",
+        summary: "With `member-tls`: the name that is sent to members (SNI), and that their \
+                 certificates must cover.",
         example: "web.internal.example.org",
         effect: port!("member-server-name", member_server_name, value::dns_name),
     },
@@ -650,8 +641,7 @@ const ROWS: &[OptionRow] = &[
         name: "member-client-secret",
         takes: "the name of a Secret of type `kubernetes.io/tls` in the Service's namespace",
         default: "none",
-        summary: "With `member-tls`: the certificate that is shown to members that ask for one \
-                  (mutual TLS).",
+        summary: "With `member-tls`: the certificate for members that request one (mutual TLS).",
         example: "client-tls",
         effect: port!(
             "member-client-secret",
@@ -661,20 +651,19 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "monitor-host",
-        takes: "a DNS name or an IP address, and a port where needed",
+        takes: "a DNS name or an IP address, and a port if needed",
         default: "the member's address and port",
-        summary: "The host that an `http`, `https` or `grpc` check names. It changes neither \
-                  where the \
-                  check goes nor which certificate is good.",
+        summary: "The host name in an `http`, `https` or `grpc` check. It changes neither the \
+                 destination of the check nor the expected certificate.",
         example: "web.example.org",
         effect: port!("monitor-host", monitor_host, value::host),
     },
     OptionRow {
         name: "monitor-body",
         takes: "a text of at most 256 bytes",
-        default: "the body is not looked at",
-        summary: "A good answer to an `http` or `https` check has this text in the first 64 KiB \
-                  of its body.",
+        default: "the body is not checked",
+        summary: "An `http` or `https` check succeeds only with this text in the first 64 KiB of \
+                 the body.",
         example: "\"status\":\"ok\"",
         effect: port!("monitor-body", monitor_body, value::expected_text),
     },
@@ -682,7 +671,7 @@ const ROWS: &[OptionRow] = &[
         name: "monitor-grpc-service",
         takes: "the name of a gRPC service",
         default: "none: the server as a whole",
-        summary: "Whose health a `grpc` check asks for.",
+        summary: "The service whose health a `grpc` check requests.",
         example: "shop.v1.Cart",
         effect: port!(
             "monitor-grpc-service",

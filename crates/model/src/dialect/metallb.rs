@@ -19,8 +19,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     successor: None,
     not_on_openstack: Some(NOT_ON_OPENSTACK),
     about: "\
-Read as MetalLB reads them. An empty value is as good as none. On OpenStack they are passed over with a warning, as
-cloud-provider-openstack passes over them.",
+Interpreted as by MetalLB. An empty value means none. On OpenStack they are ignored with a warning;
+cloud-provider-openstack ignores them, too.",
     rows: &[
         ADDRESS_POOL,
         LOAD_BALANCER_IPS,
@@ -33,8 +33,8 @@ cloud-provider-openstack passes over them.",
             example: "public",
             effect: Effect::NotApplicable {
                 severity: Severity::Info,
-                why: "MetalLB's controller writes it to say where the address came from; it asks \
-                     for nothing",
+                why: "MetalLB's controller writes it to record the pool of the address; it is not \
+                     an option",
             },
         },
     ],
@@ -49,8 +49,8 @@ pub(super) static DEPRECATED: Dialect = Dialect {
     empty_is_absent: true,
     successor: Some("metallb.io/"),
     not_on_openstack: Some(NOT_ON_OPENSTACK),
-    about: "The same under their old name, with a warning. Where both names are used, the new one \
-           wins.",
+    about: "The same with their old prefix, with a warning. If both are used, the new one takes \
+           precedence.",
     rows: &[ADDRESS_POOL, LOAD_BALANCER_IPS, ALLOW_SHARED_IP],
 };
 
@@ -66,7 +66,7 @@ const ADDRESS_POOL: OptionRow = OptionRow {
 const LOAD_BALANCER_IPS: OptionRow = OptionRow {
     name: "loadBalancerIPs",
     takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
-    default: "any free address of a suitable pool",
+    default: "any free address of a suitable address pool",
     summary: "As `landfall.dev/addresses`.",
     example: "192.0.2.10,2001:db8::10",
     effect: Effect::Service {

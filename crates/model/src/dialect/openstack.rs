@@ -1,6 +1,7 @@
 //! The dialect of cloud-provider-openstack, `loadbalancer.openstack.org/*`.
 //!
-//! Values are read by the reference's rules, fallbacks included, except that a fallback is told.
+//! Values are read by the rules of the reference, fallbacks included, except that a fallback is
+//! reported.
 //! What Octavia would refuse is an error here as there. Options that choose among things that only
 //! a cloud has become a warning.
 
@@ -29,9 +30,9 @@ pub(super) static DIALECT: Dialect = Dialect {
     successor: None,
     not_on_openstack: None,
     about: "\
-Read as cloud-provider-openstack reads them, so that a manifest written for OpenStack can be tried on one machine. Where that
-controller falls back to a default without a word, so does Landfall, but with a warning. Unlike there, PROXY
-headers and `X-Forwarded-*` never touch UDP ports.",
+Interpreted as by cloud-provider-openstack, so that a manifest written for OpenStack can be tried on
+one machine. Where that controller silently uses a default, Landfall does, too, with a warning.
+Unlike there, PROXY headers and `X-Forwarded-*` never apply to UDP ports.",
     rows: ROWS,
 };
 
@@ -39,8 +40,8 @@ const BOOLEAN: &str = "`true` or `false`";
 const TIMEOUT: &str = "milliseconds, from 0 to 2073600000 (on OpenStack; elsewhere 86400000)";
 /// Where `cloud.conf` may say otherwise than the documentation.
 const THE_DEFAULT: &str = "the default";
-const NO_CLOUD_NETWORK: &str = "it chooses among the networks of a cloud; there are none here, and \
-                                address pools take their place";
+const NO_CLOUD_NETWORK: &str = "it selects a network of a cloud; there are none here, and address \
+                               pools are used instead";
 const NO_CLOUD_OBJECT: &str = "it names or marks objects in Octavia; there are none here";
 
 const ROWS: &[OptionRow] = &[
@@ -56,7 +57,7 @@ const ROWS: &[OptionRow] = &[
                 let algorithm = value::word(text.value, &ALGORITHMS);
                 let algorithm = algorithm.map_err(|refusal| Complaint::Replaced {
                     refusal,
-                    by: "what holds without it",
+                    by: "the default",
                 })?;
                 put(&mut port.algorithm, text, algorithm)
             },
@@ -90,9 +91,9 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-proto",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack it is not \
-                 taken away with this, since people set it by hand, too: \
-                 `landfall.dev/forwarded-headers` says which headers there are.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Proto` is added. On OpenStack `false` does \
+                 not remove it, because it may have been set by hand: \
+                 `landfall.dev/forwarded-headers` sets the exact list.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -103,9 +104,9 @@ const ROWS: &[OptionRow] = &[
         name: "x-forwarded-port",
         takes: BOOLEAN,
         default: "`false`",
-        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack it is not \
-                 taken away with this, since people set it by hand, too: \
-                 `landfall.dev/forwarded-headers` says which headers there are.",
+        summary: "`true`: mode `http`, and `X-Forwarded-Port` is added. On OpenStack `false` does \
+                 not remove it, because it may have been set by hand: \
+                 `landfall.dev/forwarded-headers` sets the exact list.",
         example: "true",
         effect: Effect::Port {
             option: "forwarded-headers",
@@ -133,8 +134,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-client-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia as it is, and a day \
-                 elsewhere.",
+        summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia unchanged, and means \
+                 a day elsewhere.",
         example: "300000",
         effect: Effect::Port {
             option: "timeout-client-data",
@@ -145,8 +146,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-connect",
         takes: TIMEOUT,
         default: "5000",
-        summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia as it is, and a \
-                 day elsewhere.",
+        summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia unchanged, and \
+                 means a day elsewhere.",
         example: "500",
         effect: Effect::Port {
             option: "timeout-member-connect",
@@ -163,8 +164,8 @@ const ROWS: &[OptionRow] = &[
         name: "timeout-member-data",
         takes: TIMEOUT,
         default: "50000",
-        summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia as it is, and a day \
-                 elsewhere.",
+        summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia unchanged, and means \
+                 a day elsewhere.",
         example: "90000",
         effect: Effect::Port {
             option: "timeout-member-data",
@@ -252,7 +253,7 @@ const ROWS: &[OptionRow] = &[
     },
     OptionRow {
         name: "hostname",
-        takes: "a DNS name; empty is none",
+        takes: "a DNS name; empty: no name",
         default: "the address is published",
         summary: "As `landfall.dev/hostname`.",
         example: "web.example.org",
@@ -272,8 +273,8 @@ const ROWS: &[OptionRow] = &[
         "Certificates for all ports.",
         "https://barbican.example.org/v1/containers/11111111-1111-1111-1111-111111111111",
         Severity::Warning,
-        "the certificate lies in Barbican, which is not asked here; landfall.dev/mode and \
-         landfall.dev/tls-secret do the same with a Secret",
+        "the certificate is in Barbican, which is not used here; landfall.dev/mode and \
+        landfall.dev/tls-secret do the same with a Secret",
         |service, text| options::text(&mut service.cloud.tls_container, text),
     ),
     cloud(
@@ -354,7 +355,7 @@ const ROWS: &[OptionRow] = &[
         "The port that has the address.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
-        "it names a port in Neutron; there is none here, and landfall.dev/addresses asks for an \
+        "it names a port in Neutron; there is none here, and landfall.dev/addresses requests an \
         address",
         |service, text| options::some(&mut service.cloud.port, text),
     ),
@@ -364,7 +365,7 @@ const ROWS: &[OptionRow] = &[
         "The floating IP outlives the Service.",
         "true",
         Severity::Warning,
-        "there are no floating IPs here; the address goes back to its pool with the Service",
+        "there are no floating IPs here; the address is released with the Service",
         |service, text| {
             put(
                 &mut service.cloud.keep_floating_ip,
@@ -379,7 +380,7 @@ const ROWS: &[OptionRow] = &[
         "The size of the load balancer.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
-        "it chooses hardware in Octavia; there is none here",
+        "it selects a flavor of Octavia; there are none here",
         |service, text| options::text(&mut service.cloud.flavor, text),
     ),
     cloud(
@@ -388,26 +389,26 @@ const ROWS: &[OptionRow] = &[
         "The zone of the load balancer.",
         "nova",
         Severity::Warning,
-        "it chooses a part of a cloud; this is one machine",
+        "it selects a zone of a cloud; this is one machine",
         |service, text| options::text(&mut service.cloud.availability_zone, text),
     ),
     cloud(
         "lb-provider",
         "the name of an Octavia provider",
-        "Who makes the load balancer.",
+        "The Octavia provider of the load balancer.",
         "ovn",
         Severity::Warning,
-        "it chooses a driver of Octavia; there is none here",
+        "it selects a driver of Octavia; there is none here",
         |service, text| options::some(&mut service.cloud.provider, text),
     ),
     cloud(
         "enable-ingress-hostname",
         BOOLEAN,
-        "With PROXY protocol: a made-up name is published in place of the address.",
+        "With PROXY protocol: a generated name is published instead of the address.",
         "true",
         Severity::Warning,
-        "traffic from inside reaches the load balancer here without a made-up name; \
-         landfall.dev/hostname publishes a real one",
+        "traffic from inside the cluster reaches the load balancer here without a generated name; \
+        landfall.dev/hostname publishes a real one",
         |service, text| {
             put(
                 &mut service.cloud.ingress_hostname,
@@ -422,12 +423,12 @@ const ROWS: &[OptionRow] = &[
         "Which nodes are members.",
         "pool=edge",
         Severity::Warning,
-        "members are the endpoints themselves here, on whatever node they run",
+        "members are endpoints here, on any node",
         |service, text| {
             let selector = NodeSelector::parse(text.value);
             let selector = selector.map_err(|refusal| Complaint::Replaced {
                 refusal,
-                by: "what holds without it",
+                by: "the default",
             })?;
             put(&mut service.node_selector, text, selector)
         },
@@ -444,16 +445,16 @@ const ROWS: &[OptionRow] = &[
     cloud(
         "load-balancer-address",
         "an address",
-        "Written by the controller; it asks for nothing.",
+        "Written by the controller; not an option.",
         "192.0.2.10",
         Severity::Info,
-        "the OpenStack controller writes it; it asks for nothing",
+        "the OpenStack controller writes it; it is not an option",
         |service, text| options::some(&mut service.cloud.published, text),
     ),
     cloud(
         "load-balancer-tags",
         "tags with commas between them",
-        "Further tags of the load balancer.",
+        "Additional tags of the load balancer.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
@@ -462,7 +463,7 @@ const ROWS: &[OptionRow] = &[
     cloud(
         "listener-tags",
         "tags with commas between them",
-        "Further tags of the listeners.",
+        "Additional tags of the listeners.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
@@ -471,7 +472,7 @@ const ROWS: &[OptionRow] = &[
     cloud(
         "pool-tags",
         "tags with commas between them",
-        "Further tags of the pools.",
+        "Additional tags of the pools.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,

@@ -105,7 +105,7 @@ impl Reading {
             .get(&present)
             .is_some_and(|value| !value.trim().is_empty());
         let message = if succeeded {
-            format!("this is the old name of {present}, which is there too and wins")
+            format!("this is the old name of {present}, which is also set and takes precedence")
         } else {
             format!("this is the old name of {present}")
         };
@@ -218,14 +218,14 @@ impl Complaint {
             }
             Self::Replaced { refusal, by } => Reason::warning(
                 refusal.code,
-                format!("{}, so {by} holds instead", refusal.message),
+                format!("{}, so {by} is used instead", refusal.message),
             )
             .remedy(refusal.remedy),
             Self::Outvoted { by } => Reason::warning(
                 Code::ConflictingOptions,
-                format!("{by} says otherwise and wins"),
+                format!("{by} has another value and takes precedence"),
             )
-            .remedy("remove one of the two, or let both say the same"),
+            .remedy("remove one of the two, or give both the same value"),
         };
         reason.at_annotation(text.annotation).value(text.value)
     }
@@ -241,14 +241,14 @@ fn not_applicable(severity: Severity, why: &str, text: Text<'_>) -> Reason {
     reason
         .at_annotation(text.annotation)
         .value(text.value)
-        .remedy("nothing needs doing unless you rely on it")
+        .remedy("no action is needed unless you rely on it")
 }
 
 fn not_of_one_port(dialect: &Dialect, row: &OptionRow, text: Text<'_>) -> Reason {
     let name = row.name;
     Reason::error(
         Code::InvalidAnnotation,
-        format!("{name} concerns the whole Service, not one port"),
+        format!("{name} applies to the whole Service, not to one port"),
     )
     .at_annotation(text.annotation)
     .value(text.value)
@@ -305,7 +305,7 @@ fn unknown(dialect: &Dialect, text: Text<'_>, name: &str, port: Option<&str>) ->
             let dot_port = port.map(|port| format!(".{port}")).unwrap_or_default();
             format!("did you mean {}{near}{dot_port}?", dialect.prefix)
         }
-        None => "see the list of annotations for what there is, or remove it".to_owned(),
+        None => "see the list of annotations, or remove it".to_owned(),
     };
     Some(
         reason

@@ -10,13 +10,13 @@ const INTRODUCTION: &str = "\
 
 # Annotations
 
-Everything that can be said about a Service's load balancer beyond its `spec`. Each annotation stands in
+The options of a Service's load balancer beyond its `spec`. They are annotations in
 `metadata.annotations` of the Service.
 
-**One port.** What is marked \"port\" below holds for every port of the Service, or, with the port's name behind a dot,
-for that port alone: `landfall.dev/<option>.<port-name>`. A port's number does as well, which is the only way
-for a port without a name: `landfall.dev/drain.8080`. What is written for a port wins over what is
-written for the Service, and its name wins over its number.
+**One port.** An option marked \"port\" below applies to every port of the Service, or, with the
+port's name after a dot, to that port only: `landfall.dev/<option>.<port-name>`. A port's number
+works as well, and is the only way for a port without a name: `landfall.dev/drain.8080`. The value
+for a port takes precedence over the value for the Service, and its name over its number.
 
 ```yaml
 metadata:
@@ -26,11 +26,12 @@ metadata:
     landfall.dev/tls-secret.web: web-tls
 ```
 
-**A port that can't.** What is written for the whole Service passes over ports that can't have it (an HTTP option on a
-UDP port); where no port can, you are told. Written for that very port, it is an error.
+**Ports without support.** An option of the whole Service is ignored on ports that don't support it
+(an HTTP option on a UDP port); if no port does, a warning is reported. Set for that port itself, it
+is an error.
 
-**Several dialects.** They can be mixed. Where two say different things, the one that comes first on this page wins, and
-you are told.
+**Several dialects.** They can be mixed. If two disagree, the first one on this page takes
+precedence, with a warning.
 
 **Times** are numbers with units, the largest first: `250ms`, `30s`, `1m30s`, `2h`.
 ";
@@ -41,7 +42,7 @@ pub fn reference_page() -> String {
     for dialect in DIALECTS {
         // Writing into a String can't fail.
         let _ = write!(page, "\n## {}\n\n{}\n\n", dialect.title, dialect.about);
-        page.push_str("| key | of | value | default | what it does | example |\n");
+        page.push_str("| key | of | value | default | effect | example |\n");
         page.push_str("|---|---|---|---|---|---|\n");
         for row in dialect.rows {
             line(&mut page, dialect, row);

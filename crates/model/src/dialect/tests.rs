@@ -259,11 +259,11 @@ fn the_portable_dialect_wins_and_a_difference_is_told() {
         differing.reasons,
         [Reason::warning(
             Code::ConflictingOptions,
-            "landfall.dev/algorithm says otherwise and wins"
+            "landfall.dev/algorithm has another value and takes precedence"
         )
         .at_annotation("loadbalancer.openstack.org/lb-method")
         .value("LEAST_CONNECTIONS")
-        .remedy("remove one of the two, or let both say the same")]
+        .remedy("remove one of the two, or give both the same value")]
     );
     let agreeing = reading(&[
         ("landfall.dev/timeout-client-data", "5m"),
@@ -282,7 +282,7 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
         ("health-monitor-delay", "5s", "the default"),
         ("health-monitor-max-retries", "x", "the default"),
         ("x-forwarded-for", "1", "false"),
-        ("lb-method", "FASTEST", "what holds without it"),
+        ("lb-method", "FASTEST", "the default"),
     ];
     for (name, value, fallback) in cases {
         let key = format!("loadbalancer.openstack.org/{name}");
@@ -296,7 +296,7 @@ fn what_the_reference_ignored_without_a_word_is_a_warning_that_names_the_fallbac
         assert!(
             reason
                 .message
-                .ends_with(&format!("so {fallback} holds instead")),
+                .ends_with(&format!("so {fallback} is used instead")),
             "{reason}"
         );
     }
@@ -458,7 +458,7 @@ fn the_new_prefix_of_metallb_wins_over_the_old_one() {
         reading
             .reasons
             .iter()
-            .any(|reason| reason.message.ends_with("wins"))
+            .any(|reason| reason.message.ends_with("takes precedence"))
     );
 }
 
@@ -536,7 +536,7 @@ fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
     };
     assert_eq!(reason.severity, Severity::Warning);
     assert!(
-        reason.message.ends_with("so false holds instead"),
+        reason.message.ends_with("so false is used instead"),
         "{reason}"
     );
 }

@@ -74,7 +74,7 @@ pub(super) fn word<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result
         Some(word) => format!("did you mean {word}? It takes one of {}", words.join(", ")),
         None => format!("write one of {}", words.join(", ")),
     };
-    Err(Refusal::new("not a word that the option knows", remedy))
+    Err(Refusal::new("not a value of this option", remedy))
 }
 
 /// Any text but an empty one.
@@ -151,8 +151,8 @@ pub(super) fn rate(text: &str) -> Result<Option<Rate>, Refusal> {
         Refusal::new(
             "not a rate",
             format!(
-                "write a number from 1 to {MOST_OF_A_RATE} per s, m or h, and if need be how many \
-                 may come at once, such as 10/s or 600/m burst=50, or none"
+                "write a number from 1 to {MOST_OF_A_RATE} per s, m or h, and optionally a burst, \
+                such as 10/s or 600/m burst=50, or none"
             ),
         )
     };
@@ -327,13 +327,13 @@ pub fn address(text: &str) -> Result<IpAddr, Refusal> {
     if address.to_canonical() != address {
         let canonical = address.to_canonical();
         return Err(refuse(
-            format!("{address} is an IPv4 address in IPv6 clothes"),
+            format!("{address} is an IPv4-mapped IPv6 address"),
             &format!("write {canonical}"),
         ));
     }
     if address.is_unspecified() || address.is_multicast() || broadcast {
         return Err(refuse(
-            format!("{address} is no address of a single host"),
+            format!("{address} is not a unicast address"),
             "write a unicast address from one of the pools",
         ));
     }
@@ -395,7 +395,7 @@ pub(super) fn secret_names(text: &str) -> Result<Vec<String>, Refusal> {
         if item.contains('/') {
             return Err(Refusal::new(
                 format!("{item:?} names a namespace"),
-                "write the Secret's name alone: it must be in the namespace of the Service",
+                "write only the Secret's name: it must be in the namespace of the Service",
             ));
         }
         if !is_dns_name(item) {
@@ -426,9 +426,9 @@ pub(super) fn secret_name(text: &str) -> Result<String, Refusal> {
 pub(super) fn redirect(text: &str) -> Result<Option<Redirect>, Refusal> {
     let refuse = || {
         Refusal::new(
-            "not a redirect that the option knows",
-            "write 301 or 308, then port=N where TLS is not on port 443, such as 308 port=8443; \
-             or off",
+            "not a redirect",
+            "write 301 or 308, then port=N if TLS is not on port 443, such as 308 port=8443; or \
+            off",
         )
     };
     let mut words = text.split_whitespace();
@@ -467,8 +467,8 @@ pub(super) fn host(text: &str) -> Result<String, Refusal> {
     }
     Err(Refusal::new(
         format!("{text:?} is no host"),
-        "write a name or an address, IPv6 in brackets, and a port where needed, such as \
-         web.example.org or [2001:db8::1]:8080",
+        "write a name or an address, IPv6 in brackets, and a port if needed, such as \
+        web.example.org or [2001:db8::1]:8080",
     ))
 }
 
@@ -476,7 +476,7 @@ pub(super) fn host(text: &str) -> Result<String, Refusal> {
 pub(super) fn expected_text(text: &str) -> Result<String, Refusal> {
     if text.trim().is_empty() || text.len() > 256 {
         return Err(Refusal::new(
-            "not a text of a length that is looked for",
+            "not a text of 1 to 256 bytes",
             "write 1 to 256 bytes that are not all white space",
         ));
     }
@@ -538,7 +538,7 @@ pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointWish>, Refusal> {
         let endpoint = endpoint(item)?;
         if !seen.insert(endpoint.address) {
             return Err(Refusal::new(
-                format!("{} stands there twice", endpoint.address),
+                format!("{} is listed twice", endpoint.address),
                 "name each endpoint once; weight=N gives one a larger share",
             ));
         }
@@ -563,7 +563,7 @@ fn endpoint(item: &str) -> Result<EndpointWish, Refusal> {
             _ => {
                 return Err(Refusal::new(
                     format!("{word:?} can't follow an endpoint"),
-                    "write HOST:PORT, then weight=N or backup where needed, then a comma",
+                    "write HOST:PORT, then weight=N or backup if needed, then a comma",
                 ));
             }
         }
@@ -578,7 +578,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, Refusal> {
     };
     if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
         return Err(Refusal::new(
-            format!("nothing can be reached at {text}"),
+            format!("{text} is not an address of a host"),
             "write the address of a host and a port from 1 to 65535",
         ));
     }
@@ -609,13 +609,13 @@ fn localhost_port(text: &str) -> Result<u16, Refusal> {
     let Ok(port) = port.parse::<u16>() else {
         return Err(Refusal::new(
             format!("{port:?} is no port"),
-            "write a number from 1 to 65535 behind the colon",
+            "write a number from 1 to 65535 after the colon",
         ));
     };
     if host != "localhost" {
         return Err(Refusal::new(
-            format!("{host:?} is a name, and names are not looked up"),
-            "write the IP address that it stands for, or localhost for 127.0.0.1",
+            format!("{host:?} is a name, and names are not resolved"),
+            "write its IP address, or localhost for 127.0.0.1",
         ));
     }
     Ok(port)

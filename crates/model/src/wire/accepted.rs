@@ -47,8 +47,8 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
     if text.len() > LONGEST || others + text.len() > IN_ALL {
         let message = format!(
-            "the last valid version takes {} KiB, which is too much to be kept with the Service: \
-            it is served only as long as this process runs",
+            "the last valid version takes {} KiB, which is too large to be recorded on the \
+            Service: it is served only while this process runs",
             text.len() / 1024
         );
         let reason = Reason::warning(Code::ServingPreviousVersion, message);
@@ -65,7 +65,7 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
 /// The text is damaged.
 pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, Box<Reason>> {
     let damaged = |why: String| {
-        let message = format!("the last valid version is not known any more: {why}");
+        let message = format!("the last valid version is unknown: {why}");
         Box::new(
             Reason::warning(Code::ServingPreviousVersion, message)
                 .at_annotation(ACCEPTED_VERSION)

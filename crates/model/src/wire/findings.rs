@@ -137,7 +137,7 @@ impl Findings {
         if size > ANNOTATIONS_LIMIT && !self.admitted {
             self.missing(
                 "metadata.annotations",
-                format!("{size} bytes of annotations are more than Kubernetes keeps"),
+                format!("{size} bytes of annotations exceed the limit of Kubernetes"),
                 format!("stay below {ANNOTATIONS_LIMIT} bytes"),
             );
         }

@@ -159,11 +159,7 @@ impl EndpointSlice {
             Some("IPv6") => Some(Some(Family::V6)),
             Some("FQDN") => Some(None),
             None | Some("") => {
-                findings.missing(
-                    "addressType",
-                    "the slice does not say of which type its addresses are",
-                    remedy,
-                );
+                findings.missing("addressType", "the slice has no addressType", remedy);
                 None
             }
             Some(other) => {
@@ -233,7 +229,7 @@ impl EndpointSlice {
                 findings.refuse(
                     field,
                     text,
-                    format!("not an {family} address, which addressType promises"),
+                    format!("not an {family} address, as addressType requires"),
                     "use one slice for each family",
                 );
                 continue;
@@ -241,7 +237,7 @@ impl EndpointSlice {
             // The API server refuses loopback and link-local addresses too. Here they are welcome:
             // on a single machine they are where backends live.
             if address.is_unspecified() || address.is_multicast() {
-                findings.refuse(field, text, "nobody can be reached at this address", "");
+                findings.refuse(field, text, "not an address of a host", "");
                 continue;
             }
             endpoints.push(shape.with_address(address));

@@ -55,8 +55,8 @@ impl OpenStack {
                     && !error.may_be_done()
                     && let Err(error) = self.lead(before, &here).await
                 {
-                    tracing::warn!(floating_ip = %before, %error,
-                        "what served before could not be attached again");
+                    tracing::warn!(floating_ip = %before, %error, "the previous floating IP could \
+                        not be attached again");
                 }
                 led
             }

@@ -152,7 +152,7 @@ impl Cloud {
                 return Ok(all);
             };
             if !seen.insert(next.clone()) || seen.len() > MOST_PAGES {
-                let why = "the list's pages don't end".to_owned();
+                let why = "the list has too many pages".to_owned();
                 return Err(unreadable(&answer, &name, why));
             }
             page = next;
@@ -298,7 +298,7 @@ fn next_page(links: Option<&Value>, page: &Url, query: Query<'_>) -> Result<Opti
     let href = next["href"].as_str().unwrap_or_default();
     let (_, asked) = href
         .split_once('?')
-        .ok_or_else(|| format!("the next page is asked for by nothing: {href:?}"))?;
+        .ok_or_else(|| format!("the link to the next page is invalid: {href:?}"))?;
     let mut next = page.clone();
     next.set_query(asked.split('#').next());
     for (key, value) in query {

@@ -180,7 +180,7 @@ impl Exchange {
                 Err(ApiError::ours(ErrorKind::Lost, &name, self.cut(why, token)))
             }
             Ok(Err(NoAnswer::TooLong)) => {
-                let why = "the answer is longer than is read";
+                let why = "the answer is too long";
                 Err(ApiError::ours(ErrorKind::Unreadable, &name, why))
             }
             Err(_) => {

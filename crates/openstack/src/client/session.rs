@@ -130,7 +130,8 @@ impl Sessions {
                 // A service may have refused it meanwhile.
                 let old = self.latest().living().filter(|_| error.is_passing());
                 if let Some(session) = old {
-                    tracing::warn!(%error, "the token can't be renewed now; the old one goes on");
+                    tracing::warn!(%error, "the token can't be renewed at present; the old one is \
+                                           used");
                     self.lock().renew_at = Some(now + RENEWED_AGAIN);
                     return Ok(session);
                 }

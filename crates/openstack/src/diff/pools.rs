@@ -64,7 +64,10 @@ impl Diff<'_> {
             plan.push(step, because);
             self.fill(&new(), &wanted.pool, plan);
             let changes = Map::from_iter([("default_pool_id".to_owned(), "new".into())]);
-            plan.push(self.update(listener, changes), "the next pool is filled");
+            plan.push(
+                self.update(listener, changes),
+                "the next pool has its members",
+            );
         }
         if !self.serves_another(old, listener) {
             self.delete_pool(old, "another pool serves the listener", plan);
@@ -80,7 +83,10 @@ impl Diff<'_> {
     ) {
         self.change_pool(pool, &wanted.pool, plan);
         let changes = Map::from_iter([("default_pool_id".to_owned(), json!(pool.id))]);
-        plan.push(self.update(listener, changes), "the next pool is filled");
+        plan.push(
+            self.update(listener, changes),
+            "the next pool has its members",
+        );
     }
 
     /// A pool of ours that serves no listener yet.
@@ -145,7 +151,7 @@ impl Diff<'_> {
             let because = if failed {
                 "Octavia failed to apply the last change"
             } else {
-                "it is not as the Service says"
+                "it differs from the Service"
             };
             plan.push(self.update_pool(pool, changes, false), because);
         }
@@ -186,7 +192,7 @@ impl Diff<'_> {
         let there = self.graph.monitor_of(pool);
         let Some(wanted) = wanted else {
             if let Some(id) = &pool.healthmonitor_id {
-                plan.push(delete(id.clone()), "the Service wants no monitor");
+                plan.push(delete(id.clone()), "the Service needs no monitor");
             }
             return;
         };
@@ -234,7 +240,7 @@ impl Diff<'_> {
                 monitor: there.id.clone(),
                 changes,
             };
-            plan.push(step, "it is not as the Service says");
+            plan.push(step, "it differs from the Service");
         }
     }
 }

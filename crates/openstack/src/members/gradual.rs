@@ -56,7 +56,7 @@ pub(super) fn plan(
         list.truncate(carried);
         leaves.truncate(carried);
         let because = format!(
-            "{} members are wanted, and {carried} fit into a request",
+            "{} members are needed, and {carried} fit into a request",
             wanted.members.len()
         );
         plan.push_members(set(diff, pool, list, leaves), because);
@@ -69,7 +69,7 @@ pub(super) fn plan(
         }
         for (address, member, _) in different {
             let step = update(diff, pool, **address, member);
-            plan.push_members(step, "the member is not as its node is");
+            plan.push_members(step, "the member differs from its node");
         }
     }
     for (address, member) in coming
@@ -81,7 +81,10 @@ pub(super) fn plan(
             pool: pool.clone(),
             member: bodies::member(*address, member, None),
         };
-        plan.push_members(step, "a node came, and the pool is too large for a batch");
+        plan.push_members(
+            step,
+            "a node was added, and the pool is too large for a batch",
+        );
     }
     // It comes back as one that is not there.
     for (address, member, _) in elsewhere {

@@ -44,14 +44,14 @@ impl OpenStack {
             Code::SourceRangesNotEnforced,
             format!(
                 "{} nodes are no members of ports with source ranges, because no security group \
-                keeps others out: {}",
+                protects them: {}",
                 open.len(),
                 names.join(", ")
             ),
         )
         .at("spec.loadBalancerSourceRanges")
         .remedy(
-            "switch port security on for their ports, and see that their providerID names a \
+            "enable port security for their ports, and check that their providerID names a \
                 server",
         );
         let mut wish = wish.clone();

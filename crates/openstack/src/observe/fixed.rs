@@ -80,7 +80,7 @@ pub(super) fn fixed(
 fn reason(id: &crate::objects::Id, there: &str) -> Reason {
     Reason::warning(
         Code::OptionNotApplicable,
-        format!("load balancer {id} was made with {there}, and Octavia does not change that"),
+        format!("load balancer {id} was created with {there}, which Octavia can't change"),
     )
-    .remedy("take the change back; or delete the Service and make it anew")
+    .remedy("revert the change, or delete and recreate the Service")
 }

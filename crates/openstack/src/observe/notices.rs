@@ -36,7 +36,7 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
                 names.join(", ")
             ),
         )
-        .remedy("let them in on the Service's NodePorts by other means"),
+        .remedy("open the Service's NodePorts on them by other means"),
     ))
 }
 
@@ -53,16 +53,15 @@ pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static st
     let whose = if *owner { "has" } else { "uses" };
     let own = if *owner { " of its own" } else { "" };
     let message = format!(
-        "the Service {whose} load balancer {}{own}, and keeps it: another one is not used in its \
-        place",
+        "the Service {whose} load balancer {}{own}, and keeps it: another one is not used instead",
         balancer.id
     );
     let reason = Reason::warning(Code::ConflictingOptions, message)
         .at_annotation(&given.annotation)
         .value(given.value.as_str())
         .remedy(
-            "take the change back; to use the other one, delete the Service and make it anew \
-                with the annotation",
+            "revert the change; to use the other one, delete the Service and recreate it with \
+                the annotation",
         );
     Some(("LoadBalancerIdIgnored", reason))
 }
@@ -73,14 +72,14 @@ pub(super) fn exposed_by_owner(balancer: Option<&LoadBalancer>) -> Reason {
     let id = balancer.map(|it| it.id.as_str()).unwrap_or_default();
     Reason::error(
         Code::NotOurs,
-        "an internal Service can't share the load balancer of another, whose floating IP leads to \
-        it, too; a listener that is there stays as it is",
+        "an internal Service can't share the load balancer of another, whose floating IP would \
+        expose it; an existing listener stays as it is",
     )
     .at_annotation(LOAD_BALANCER_ID)
     .value(id)
     .remedy(
         "remove one of the two annotations; to get an internal load balancer of its own, delete \
-        the Service and make it without load-balancer-id",
+        the Service and recreate it without load-balancer-id",
     )
 }
 
@@ -119,10 +118,7 @@ pub(super) fn resting((count, _): (u32, Duration)) -> Reason {
     };
     Reason::error(
         Code::LoadBalancerFailed,
-        format!(
-            "{what} that was asked for ended in ERROR or was removed before it worked; another one \
-            follows"
-        ),
+        format!("{what} went to ERROR or was removed before it worked; another one is created"),
     )
-    .remedy("the cloud's operators can see why in the logs of Octavia")
+    .remedy("the logs of Octavia have the cause")
 }

@@ -235,13 +235,13 @@ pub(super) fn published(intent: &Intent) -> Option<IpAddr> {
 pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
     let reason = Reason::error(
         Code::LoadBalancerFailed,
-        format!("Octavia says that load balancer {id} is in ERROR"),
+        format!("Octavia reports load balancer {id} in ERROR"),
     );
     reason.remedy(if owner {
-        "the cloud's operators can see why; it is failed over where that is allowed, or made anew \
-        once it serves nobody"
+        "the logs of Octavia have the cause; it is failed over if that is allowed, or recreated \
+        once it serves no traffic"
     } else {
-        "the cloud's operators can see why; it was made for somebody else, who may make it anew"
+        "the logs of Octavia have the cause; another owner created it and may recreate it"
     })
 }
 
@@ -259,5 +259,5 @@ pub(super) fn stuck(id: &Id, status: Provisioning) -> Reason {
             PATIENCE.as_secs()
         ),
     )
-    .remedy("the cloud's operators can see why, and end it")
+    .remedy("the logs of Octavia have the cause; an administrator of the cloud can end it")
 }

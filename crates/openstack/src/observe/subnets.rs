@@ -72,13 +72,13 @@ impl OpenStack {
                 let reason = Reason::error(
                     Code::NoAddressOfFamily,
                     format!(
-                        "the Service wants an {family} address, subnet {id} has none, nor has \
-                        another subnet of its network {network}"
+                        "the Service needs an {family} address, and neither subnet {id} nor \
+                        another subnet of its network {network} has one"
                     ),
                 );
                 return Err(Trouble::Wish(vec![reason.at("spec.ipFamilies").remedy(
                     "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or \
-                        ask for the other family",
+                        request the other family",
                 )]));
             };
             choice.vip_subnet = Some(subnet);
@@ -214,10 +214,9 @@ impl OpenStack {
             Some(given) => reason
                 .at_annotation(&given.annotation)
                 .value(given.value.as_str())
-                .remedy("name one that is there, or remove the annotation"),
+                .remedy("name an existing one, or remove the annotation"),
             None => reason.value(subnet.as_str()).remedy(
-                "name one that is there in loadbalancer.openstack.org/member-subnet-id or \
-                subnet-id",
+                "name an existing one in loadbalancer.openstack.org/member-subnet-id or subnet-id",
             ),
         }
     }
@@ -243,7 +242,7 @@ pub(crate) fn server_of(provider_id: &str) -> Option<&str> {
 pub(super) fn no_subnet(why: &str) -> Reason {
     Reason::error(
         Code::InvalidCloudOption,
-        format!("the subnet can't be taken from the nodes: {why}"),
+        format!("the subnet can't be derived from the nodes: {why}"),
     )
     .remedy("name it in subnet-id of the configuration, or in loadbalancer.openstack.org/subnet-id")
 }

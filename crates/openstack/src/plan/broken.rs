@@ -21,7 +21,7 @@ pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<S
                 load_balancer: balancer.id.clone(),
                 cascade: true,
             },
-            "it could not be made, and is made anew",
+            "its creation failed, and it is created again",
         );
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     let step = Step::FailOver {
         load_balancer: balancer.id.clone(),
     };
-    plan.push(step, "Octavia says that it is broken");
+    plan.push(step, "Octavia reports it in ERROR");
 }
 
 /// Whether clients may know the load balancer: by an address of its family, by a name, or by what a
@@ -67,13 +67,13 @@ pub(crate) fn not_left(id: &Id) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "load balancer {id} is in ERROR, no failover mends it, and other Services use it, so \
-            that the Service can't leave it"
+            "load balancer {id} is in ERROR, a failover did not help, and other Services use it, \
+            so the Service can't leave it"
         ),
     )
     .remedy(
-        "let the cloud's operators mend it; or delete the other Services, too, and it goes \
-            with the last one",
+        "let an administrator of the cloud repair it; or delete the other Services, too, and \
+            it is deleted with the last one",
     )
 }
 
@@ -86,13 +86,13 @@ pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "load balancer {} is in ERROR and no failover mends it; of its traffic Octavia says \
-            {status}, so that it may go on to serve, and is kept",
+            "load balancer {} is in ERROR and a failover did not help; its operating status is \
+            {status}, so it may still serve, and is kept",
             balancer.id
         ),
     )
     .remedy(
-        "let the cloud's operators mend it; or delete it, and it is made anew behind the same \
-        floating IP",
+        "let an administrator of the cloud repair it; or delete it, and it is recreated behind the \
+        same floating IP",
     )
 }

@@ -113,10 +113,7 @@ pub(super) fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {
             load_balancer: id.clone(),
             cascade: true,
         };
-        plan.push(
-            step,
-            "it was made for the Service by a request that was repeated",
-        );
+        plan.push(step, "a repeated request created it for the Service");
     }
 }
 

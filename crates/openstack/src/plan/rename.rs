@@ -32,7 +32,7 @@ pub(super) fn rename(
         tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
             .collect()
     };
-    let because = || format!("the cluster is called {} now", settings.cluster);
+    let because = || format!("the cluster's name is now {}", settings.cluster);
     if let Content::Graph(graph) = &have.content {
         let new_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
         let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
@@ -132,7 +132,7 @@ pub(super) fn tag(
             load_balancer: balancer.id.clone(),
             changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
         },
-        "the load balancer does not say that the Service uses it",
+        "the tag of the Service is missing",
     );
 }
 

@@ -68,13 +68,13 @@ fn keep(listener: &mut WantedListener, four: bool) -> Option<Reason> {
         ("IPv6", "IPv4")
     };
     let mut message = format!(
-        "the load balancer has an {is} address only, so that nobody comes from {}",
+        "the load balancer has only an {is} address, so no client comes from {}",
         others.join(", ")
     );
     if allowed.is_empty() {
         allowed.insert(NOBODY[usize::from(!four)].to_owned());
         message = format!(
-            "{message}; nobody at all may connect to port {}/{}",
+            "{message}; no client may connect to port {}/{}",
             listener.port, listener.transport
         );
     }
@@ -82,7 +82,7 @@ fn keep(listener: &mut WantedListener, four: bool) -> Option<Reason> {
         Reason::warning(Code::AddressFamilyMismatch, message)
             .at("spec.loadBalancerSourceRanges")
             .remedy(format!(
-                "name {is} ranges, or give the Service an {of} address"
+                "write {is} ranges, or give the Service an {of} address"
             )),
     )
 }

@@ -15,26 +15,26 @@ impl Scene<'_> {
         let key = listener.key;
         if features.ovn && !matches!(protocol, "TCP" | "UDP" | "SCTP") {
             self.refuse(format!(
-                "the provider ovn passes bytes unread, and port {key} would need {protocol}"
+                "the provider ovn forwards bytes unchanged, and port {key} needs {protocol}"
             ));
         }
         match listener.pool.proxy_protocol {
             Some(_) if features.ovn => {
-                self.refuse("the provider ovn writes no PROXY headers".to_owned());
+                self.refuse("the provider ovn sends no PROXY headers".to_owned());
             }
             Some(_) if key.protocol != Protocol::Tcp => self.refuse(format!(
-                "Octavia writes PROXY headers ahead of TCP only, and port {key} is {}",
+                "Octavia sends PROXY headers on TCP only, and port {key} is {}",
                 key.protocol
             )),
             Some(ProxyProtocol::V2) if !features.proxy_v2() => self.refuse(format!(
-                "PROXY headers of version 2 need version 2.22 of Octavia's API, which here is {}",
+                "PROXY headers of version 2 need version 2.22 of Octavia's API; this one has {}",
                 features.version()
             )),
             _ => {}
         }
         if key.protocol == Protocol::Sctp && !features.sctp() {
             self.refuse(format!(
-                "SCTP needs version 2.23 of Octavia's API, which here is {}",
+                "SCTP needs version 2.23 of Octavia's API; this one has {}",
                 features.version()
             ));
         }
@@ -48,7 +48,7 @@ impl Scene<'_> {
             self.judge_unfiltered();
         }
         if !features.timeouts() && listener.timeouts != Timeouts::default() {
-            let why = self.lacks("time-outs of listeners", "2.1");
+            let why = self.lacks("timeouts of listeners", "2.1");
             self.lacking(why);
         }
         if features.ovn && listener.said.weights {
@@ -83,11 +83,11 @@ impl Scene<'_> {
             self.remark(
                 Reason::warning(
                     Code::OptionNotApplicable,
-                    "this has no effect: no port ends TLS",
+                    "this has no effect: no port terminates TLS",
                 )
                 .at_annotation(&given.annotation)
                 .value(given.value.as_str())
-                .remedy("remove it, or let a TCP port have another mode than stream"),
+                .remedy("remove it, or set another mode than stream for a TCP port"),
             );
         }
     }
@@ -110,7 +110,7 @@ impl Scene<'_> {
             format!("the provider ovn has no {what}")
         } else {
             format!(
-                "{what} need version {since} of Octavia's API, which here is {}",
+                "{what} need version {since} of Octavia's API; this one has {}",
                 self.features.version()
             )
         }
@@ -135,7 +135,7 @@ impl Scene<'_> {
                 .to_owned()
         } else {
             format!(
-                "source ranges need version 2.12 of Octavia's API, which here is {}",
+                "source ranges need version 2.12 of Octavia's API; this one has {}",
                 self.features.version()
             )
         };
@@ -145,7 +145,7 @@ impl Scene<'_> {
                     .at("spec.loadBalancerSourceRanges")
                     .remedy(
                         "set manage-security-groups for the provider ovn, choose another provider, \
-                        or set strictSourceRanges to false to expose the Service to everybody",
+                        or set strictSourceRanges to false to expose the Service to all clients",
                     ),
             );
         } else {

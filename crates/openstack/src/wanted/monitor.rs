@@ -23,7 +23,7 @@ impl Scene<'_> {
         let possible = self.features.http_monitor(udp);
         if matches!(monitor.check, Check::Http { .. }) && !possible {
             let why = if self.features.ovn {
-                "the provider ovn only sees whether a port is open, and makes no requests"
+                "the provider ovn only checks whether a port is open, and sends no requests"
                     .to_owned()
             } else {
                 self.lacks("HTTP monitors of UDP ports", "2.16")
@@ -59,7 +59,7 @@ impl Scene<'_> {
         if kind == "SCTP" && self.features.ovn {
             self.remark(Reason::warning(
                 Code::OptionNotSupported,
-                "the provider ovn has no monitor for SCTP, so there is none",
+                "the provider ovn has no monitor for SCTP, so members are not checked",
             ));
             return None;
         }
@@ -84,11 +84,11 @@ impl Scene<'_> {
             Reason::warning(
                 Code::OptionNotSupported,
                 format!(
-                    "Octavia checks UDP ports every {SHORTEST_UDP_DELAY}s at most, so that holds \
-                    instead of {delay}s"
+                    "the minimum delay for UDP ports in Octavia is {SHORTEST_UDP_DELAY}s, which is \
+                    used instead of {delay}s"
                 ),
             )
-            .remedy(format!("ask for a delay of at least {SHORTEST_UDP_DELAY}s")),
+            .remedy(format!("write a delay of at least {SHORTEST_UDP_DELAY}s")),
         );
         SHORTEST_UDP_DELAY
     }
@@ -129,8 +129,8 @@ impl Scene<'_> {
                 Reason::error(
                     Code::OptionNotSupported,
                     format!(
-                        "Octavia takes one range of status codes or a short list, and {codes} \
-                            is too long"
+                        "Octavia accepts one range of status codes or a short list, and \
+                            {codes} is too long"
                     ),
                 )
                 .remedy("write one range such as 200-299, or at most 16 single codes"),

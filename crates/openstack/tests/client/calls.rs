@@ -205,15 +205,15 @@ async fn pages_without_end_are_refused_and_the_token_never_goes_elsewhere() {
     for (href, why) in [
         (
             "http://evil/octavia/v2.0/lbaas/pools?marker=1",
-            "the list's pages don't end",
+            "the list has too many pages",
         ),
         (
             "http://cloud/octavia/v2.0/lbaas/pools",
-            "the next page is asked for by nothing",
+            "the link to the next page is invalid",
         ),
         (
             "http://cloud/octavia/v2.0/lbaas/pools?marker=1",
-            "the list's pages don't end",
+            "the list has too many pages",
         ),
     ] {
         let fake = Fake::new(move |seen, _| {

@@ -297,7 +297,7 @@ async fn a_port_that_is_told_to_pass_bytes_ends_no_tls() {
     assert_eq!(picture.pool_at(80).protocol, "TCP");
     is_at_rest(&mut rig).await;
     say(&mut rig, "landfall.dev/mode.tls", Some("stream")).await;
-    assert!(only(&rig, "OptionNotApplicable").contains("no port ends TLS"));
+    assert!(only(&rig, "OptionNotApplicable").contains("no port terminates TLS"));
 }
 
 fn by_hand(rig: &Rig, picture: &Picture, headers: Value) {

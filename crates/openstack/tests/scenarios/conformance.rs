@@ -71,7 +71,7 @@ const NOT_IN_OVN: [(&str, &str); 28] = [
     ("l04", "allowed_cidrs"),
     ("l05", "allowed_cidrs"),
     ("l06", "allowed_cidrs"),
-    ("l07", "time-outs of listeners"),
+    ("l07", "timeouts of listeners"),
     ("l11", "HTTP"),
     ("l12", "HTTP"),
     ("l13", "TLS"),
@@ -328,17 +328,14 @@ fn text(tests: &[String], table: &Table) -> String {
         "<!-- Written by the scenarios (crates/openstack/tests/scenarios/conformance.rs); do not \
         edit. -->\n\
         # Conformance of the OpenStack provider\n\n\
-        Each row of the specification's scenarios is a test, which plays on a simulated cloud and, \
-        from the same code,\n\
-        on a real Keystone, Neutron and Octavia with the providers `amphora` and `ovn`. The latter \
-        have no virtual\n\
-        machines: nothing is forwarded there.\n\n\
-        - `passed`, `failed`: as it says, in the last run that played the row on this side.\n\
-        - `slow`: given up after 5 minutes.\n\
-        - `simulator only`: the row needs faults, virtual time or a world that only the simulator \
-        has.\n\
-        - `n/a`: the row is about what this provider hasn't.\n\
-        - `not run`: no run has played it there yet. It may pass or fail.\n\n",
+        Each scenario of the specification is a test. It runs on a simulated cloud and, from the\n\
+        same code, on a real Keystone, Neutron and Octavia with the providers `amphora` and\n\
+        `ovn`, which have no virtual machines, so nothing is forwarded there.\n\n\
+        - `passed`, `failed`: the result of the last run of the row on this side.\n\
+        - `slow`: timed out after 5 minutes.\n\
+        - `simulator only`: the row needs faults, virtual time or a state of the simulator.\n\
+        - `n/a`: the provider does not have the feature of the row.\n\
+        - `not run`: no run yet. It may pass or fail.\n\n",
     );
     let mut counts = BTreeMap::<(&str, &str), usize>::new();
     for test in tests {
@@ -367,13 +364,13 @@ fn text(tests: &[String], table: &Table) -> String {
             let rows = missing.join(", ");
             writeln!(
                 text,
-                "Rows of priority {priority} that no test here is called after: {rows}.\n"
+                "Rows of priority {priority} without a test here: {rows}.\n"
             )
             .unwrap();
         }
     }
     for (row, tests) in ELSEWHERE {
-        writeln!(text, "{row} is shown by {tests}.\n").unwrap();
+        writeln!(text, "{row}: {tests}.\n").unwrap();
     }
     text.push_str("| row | | simulator | amphora | ovn |\n|---|---|---|---|---|\n");
     for test in tests {

@@ -80,7 +80,7 @@ async fn c17_what_always_fails_is_asked_for_less_and_less_often() {
         .count();
     assert!((10..=20).contains(&asked), "{asked}");
     let told = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
-    assert!(told.contains("ended in ERROR"), "{told}");
+    assert!(told.contains("went to ERROR"), "{told}");
     // One that works is had, and the next failure is a first one.
     rig.sim.on_lock(|_, _| Fate::Active);
     rig.wait(Duration::from_secs(400)).await;

@@ -265,7 +265,7 @@ impl Engine {
             .epoll
             .add(connection.client(), client_token(key), Watch::Reading);
         if let Err(error) = added {
-            tracing::warn!(%error, "a connection cannot be watched");
+            tracing::warn!(%error, "a connection cannot be polled");
             self.connections.remove(key);
             self.connections_by_listener.remove(owner, key.index);
         } else {

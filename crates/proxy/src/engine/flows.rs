@@ -503,7 +503,7 @@ impl Flows {
         };
         let token = Subject::Flow(key).token();
         if let Err(error) = tools.epoll.add(&flow.socket, token, Watch::Reading) {
-            tracing::warn!(%error, "a flow cannot be watched");
+            tracing::warn!(%error, "a flow cannot be polled");
             self.table.remove(key);
             return;
         }
@@ -577,7 +577,7 @@ impl Flow {
         self.lease.failed(error);
         self.listener.counters().mine().connect_failed(error);
         let (listener, member) = (self.listener.id(), self.lease.address());
-        tracing::debug!(%listener, %member, %error, "member takes no datagrams");
+        tracing::debug!(%listener, %member, %error, "member accepts no datagrams");
         let is_ours = Shortage::of(error).is_some();
         if let Some(note) = self.note.as_mut().filter(|_| !is_ours) {
             note.facts().end = access_log::MEMBER_FAILED;
@@ -624,7 +624,7 @@ fn reach(
                     // It would be the same with every other member.
                     return Err(Unreached::Here(shortage));
                 }
-                tracing::debug!(member = %lease.address(), %error, "member takes no datagrams");
+                tracing::debug!(member = %lease.address(), %error, "member accepts no datagrams");
                 tried.push(lease.address());
             }
         }

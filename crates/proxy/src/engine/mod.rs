@@ -16,7 +16,7 @@
 //! bytes and one socket.
 //!
 //! ```text
-//!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections: pump, outlets
+//!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections (pump)
 //!   deadlines ┼─> engine ──┤                                          └─> tasks: TLS, HTTP
 //!   events ───┘            └─ ports (UDP) ──> flows
 //! ```

@@ -34,7 +34,7 @@ impl Task {
         let stream = match TcpStream::from_std(stream.into()) {
             Ok(stream) => stream,
             Err(error) => {
-                tracing::warn!(listener = %listener.id(), %error, "a connection cannot be watched");
+                tracing::warn!(listener = %listener.id(), %error, "a connection cannot be polled");
                 return;
             }
         };

@@ -45,19 +45,19 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyFailed {
     /// The client sent nothing for too long.
-    #[error("the client took too long")]
+    #[error("the client timed out")]
     ClientTimeout,
     /// The client is gone, or broke its own body.
-    #[error("the request broke off")]
+    #[error("the request was aborted")]
     Client,
     /// The member sent nothing for too long.
-    #[error("the member took too long")]
+    #[error("the member timed out")]
     MemberTimeout,
     /// The member is gone, or broke its own body.
-    #[error("the response broke off")]
+    #[error("the response was aborted")]
     Member,
     /// The member's drain time is over.
-    #[error("the member has left")]
+    #[error("the member was removed")]
     Cut,
 }
 

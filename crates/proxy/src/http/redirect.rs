@@ -21,7 +21,7 @@ pub(super) fn elsewhere(
     authority: &[u8],
     target: &str,
 ) -> Result<Elsewhere, Refusal> {
-    let host = host(authority).ok_or(Refusal::Malformed("the host is none to be sent to"))?;
+    let host = host(authority).ok_or(Refusal::Malformed("the host is invalid"))?;
     let target = if target == "*" { "/" } else { target };
     if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Refusal::Malformed("the target can't be repeated"));

@@ -25,31 +25,31 @@ pub(super) enum Refusal {
     #[error("the head of the request is too large")]
     HeadTooLarge,
     /// A transfer coding other than chunked.
-    #[error("this transfer coding is not understood")]
+    #[error("this transfer coding is not supported")]
     Coding,
     /// An HTTP version other than 1.0, 1.1 and 2.
-    #[error("this version of HTTP is not understood")]
+    #[error("this version of HTTP is not supported")]
     Version,
     /// Members were tried, and failed.
-    #[error("the member that was to answer failed")]
+    #[error("the member failed")]
     MemberFailed,
     /// No member can serve at present.
     #[error("no member can serve at present")]
     NoMember,
     /// As many requests as a member may have from here at once are under way.
-    #[error("too many requests are under way")]
+    #[error("too many concurrent requests")]
     Busy,
     /// The Service has its share of the process's descriptors.
     #[error("too many connections are in use")]
     Share,
     /// A member did not answer in time.
-    #[error("the member that was to answer took too long")]
+    #[error("the member timed out")]
     MemberTimeout,
     /// Each member has as many requests as it may, and too many wait or this one did for too long.
-    #[error("every member has as many requests as it may")]
+    #[error("every member is at its limit")]
     Crowded,
     /// The source sent more requests than it may; it may try again after so many seconds.
-    #[error("too many requests of one source")]
+    #[error("too many requests from one source")]
     TooMany(NonZeroU32),
 }
 

@@ -89,7 +89,7 @@ pub enum Failure {
     #[error("no answer in {}", Seconds(*.0))]
     TimedOut(Duration),
     /// Another code than the accepted ones.
-    #[error("HTTP {got}, wanted {wanted}")]
+    #[error("HTTP {got}, expected {wanted}")]
     Status {
         /// The response's code.
         got: u16,
@@ -553,7 +553,7 @@ mod tests {
         let cases = [
             (
                 Failure::Status { got: 503, wanted },
-                "HTTP 503, wanted 200,204",
+                "HTTP 503, expected 200,204",
             ),
             (
                 Failure::TimedOut(Duration::from_secs(3)),

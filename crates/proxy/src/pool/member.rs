@@ -314,7 +314,7 @@ impl MemberState {
         }
         let seconds = time.as_secs();
         let text = format!(
-            "left out for {seconds} s after {failures} failures in a row: {}",
+            "ejected for {seconds} s after {failures} failures in a row: {}",
             why()
         );
         *lock(&self.left_out_for) = Arc::from(text);

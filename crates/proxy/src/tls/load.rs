@@ -67,7 +67,7 @@ pub enum CertificateError {
         secret: String,
     },
     /// Authorities that can't be used.
-    #[error("authorities {secret} are of no use: {problem}")]
+    #[error("authorities {secret} are not usable: {problem}")]
     Authorities {
         /// Where they come from.
         secret: String,
@@ -81,7 +81,7 @@ pub enum CertificateError {
         name: String,
     },
     /// A listener that ends TLS was given no certificate at all.
-    #[error("a listener that ends TLS needs a certificate")]
+    #[error("a listener that terminates TLS needs a certificate")]
     None,
     /// The TLS library could not be set up.
     #[error("TLS can't be set up")]

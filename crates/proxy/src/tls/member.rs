@@ -159,7 +159,7 @@ impl TowardMembers {
         if inside == Inside::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "TLS: the member does not agree to HTTP/2",
+                "TLS: the member does not accept HTTP/2",
             ));
         }
         Ok(MemberStream::Secured(Box::new(Secured {

@@ -60,7 +60,7 @@ pub enum HandshakeError {
     #[error("no TLS handshake within {0:?}")]
     TimedOut(Duration),
     /// It asked for no name, or for one that no certificate covers.
-    #[error("no certificate is for the name that the client asks for")]
+    #[error("no certificate matches the requested name")]
     UnknownName,
     /// Client and listener could not agree, or the client left.
     #[error("TLS handshake failed")]

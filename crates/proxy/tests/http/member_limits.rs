@@ -52,10 +52,7 @@ async fn requests_wait_for_a_member_in_order_and_too_many_are_refused() {
     let refused = scene.get("/3").await;
     assert_eq!(refused.status, 503);
     assert_eq!(refused.field("retry-after"), Some("5"));
-    assert_eq!(
-        refused.text(),
-        "every member has as many requests as it may\n"
-    );
+    assert_eq!(refused.text(), "every member is at its limit\n");
     let over_http2 = Http2Client::connect(scene.address).await;
     assert_eq!(over_http2.ask(http2::get("/4")).await.status, 503);
     let totals = scene.state.counters().totals();
@@ -142,7 +139,7 @@ async fn a_member_that_answers_with_errors_is_left_out() {
     let of_bad = status.iter().find(|it| it.address == bad.address).unwrap();
     assert_eq!(
         of_bad.left_out.as_deref(),
-        Some("left out for 30 s after 3 failures in a row: it answers with status 503")
+        Some("ejected for 30 s after 3 failures in a row: it answers with status 503")
     );
     let over_http2 = Http2Client::connect(scene.address).await;
     for _ in 0..10 {
@@ -268,7 +265,7 @@ async fn a_member_that_sends_interim_responses_without_end_is_given_up_and_left_
         assert_eq!(statuses, [[200; 11].as_slice(), &[502]].concat());
         let status = scene.state.pool().status();
         let why = status.iter().find_map(|it| it.left_out.clone()).unwrap();
-        assert!(why.ends_with("it gives no answer"), "{why}");
+        assert!(why.ends_with("it does not answer"), "{why}");
     }
 }
 

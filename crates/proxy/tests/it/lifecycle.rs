@@ -275,7 +275,7 @@ async fn what_cannot_be_served_says_why() {
             ),
             (
                 "SctpUnsupported",
-                "127.0.0.1:80/SCTP cannot be served: this data plane does not carry SCTP"
+                "127.0.0.1:80/SCTP cannot be served: this data plane does not support SCTP"
                     .to_owned()
             ),
             (

@@ -154,7 +154,7 @@ async fn a_member_that_can_not_be_reached_is_left_out_and_shows_as_failing() {
     let why = left_out().unwrap();
     assert_eq!(
         &*why,
-        "left out for 30 s after 1 failures in a row: connection refused"
+        "ejected for 30 s after 1 failures in a row: connection refused"
     );
     let failures = scene.totals().connect_failures;
     for _ in 0..10 {

@@ -753,7 +753,7 @@ async fn a_member_that_does_not_agree_to_http2_fails_with_that_word() {
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
     assert_eq!(
         detail(&scene).await,
-        "TLS: the member does not agree to HTTP/2"
+        "TLS: the member does not accept HTTP/2"
     );
 }
 

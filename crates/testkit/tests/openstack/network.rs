@@ -203,7 +203,10 @@ async fn rules_are_made_one_by_one_or_in_bulk_and_never_twice() {
         (status, trouble(&reply).0),
         (409, "SecurityGroupRuleExists")
     );
-    let bulk = |ports: &[u16]| json!({"security_group_rules": ports.iter().map(|port| rule(*port)).collect::<Vec<_>>()});
+    let bulk = |ports: &[u16]| {
+        let rules: Vec<_> = ports.iter().map(|port| rule(*port)).collect();
+        json!({ "security_group_rules": rules })
+    };
     assert_eq!(
         trouble(&client.net("POST", path, bulk(&[81, 81])).await.1).0,
         "DuplicateSecurityGroupRuleInPost"

@@ -73,7 +73,11 @@ pub fn origin(line: u32) -> Origin {
 /// All three conditions true, since some time ago.
 fn met() -> Vec<Condition> {
     let accepted = [
-        (ConditionType::Accepted, Code::Accepted, "the wish is valid"),
+        (
+            ConditionType::Accepted,
+            Code::Accepted,
+            "every field and annotation is valid",
+        ),
         (
             ConditionType::Addressed,
             Code::Assigned,
@@ -82,7 +86,7 @@ fn met() -> Vec<Condition> {
         (
             ConditionType::Programmed,
             Code::Ready,
-            "everything that was asked for is there",
+            "the Service is converged",
         ),
     ];
     let make = |(kind, code, text)| Condition::met(kind, code, text, ago(2 * 3600 + 700));

@@ -62,8 +62,8 @@ pub fn starting() -> InstanceView {
     InstanceView {
         ready: false,
         waiting: vec![
-            "the first look at examples/shop".into(),
-            "2 Services to be handled".into(),
+            "the first read of examples/shop".into(),
+            "2 Services to be reconciled".into(),
         ],
         ..empty()
     }
@@ -106,7 +106,7 @@ pub fn broken() -> InstanceView {
                 Code::InvalidManifest,
                 "mapping values are not allowed in this context",
             )
-            .remedy("mend the YAML; until then the version from before is served")
+            .remedy("correct the YAML; the last valid version is served meanwhile")
             .origin(Some(landfall_model::Origin {
                 file: "examples/shop/cart.yaml".into(),
                 line: 14,
@@ -373,7 +373,7 @@ fn mail() -> ServiceView {
         .at_annotation("landfall.dev/addresses")
         .value("192.0.2.1")
         .remedy(
-            "ask for another address, or give both Services the same \
+            "request another address, or give both Services the same \
              landfall.dev/sharing-key and different ports",
         )
         .origin(Some(origin(96)));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A metric: what it is called, what it counts and what tells its series apart.
+/// A metric: its name, its meaning and the labels of its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// The name without the unit and without what the text format appends.
@@ -31,7 +31,11 @@ pub enum Kind {
 }
 
 macro_rules! metrics {
-    ($($name:ident = $kind:ident $text:literal $(unit $unit:literal)? [$($label:literal),*] $help:literal;)+) => {
+    ($(
+        $name:ident = $kind:ident $text:literal $(unit $unit:literal)?
+            [$($label:literal),*]
+            $help:literal;
+    )+) => {
         $(pub(super) const $name: Metric = Metric {
             name: $text,
             kind: Kind::$kind,
@@ -53,24 +57,23 @@ metrics! {
     START = Gauge "landfall_start_time" unit "seconds" []
         "When the process started, in seconds since 1970.";
     READY = Gauge "landfall_ready" []
-        "1 once every fact that was there at the start is known and every Service was handled \
-        once.";
+        "1 once every object was read and every Service was reconciled once after the start.";
     HEARTBEAT = Gauge "landfall_heartbeat_age" unit "seconds" []
-        "How long ago the control loop last turned.";
+        "Seconds since the control loop last ran.";
     PROBLEMS = Gauge "landfall_source_problems" ["code", "severity"]
-        "What is wrong with the sources now, by reason.";
+        "Current problems of the sources, by reason.";
     SERVICES = Gauge "landfall_services" []
-        "Services of type LoadBalancer that are this instance's.";
+        "Services of type LoadBalancer that this process serves.";
     CONDITIONS = Gauge "landfall_service_conditions" ["condition", "status"]
         "Services by the conditions Accepted, Addressed and Programmed, each true or false.";
     PROGRAMMED = Gauge "landfall_service_programmed" ["namespace", "service"]
         "1 while traffic to the Service flows.";
     REASONS = Gauge "landfall_reasons" ["code", "severity"]
-        "What there is to say about Services now, by reason.";
+        "Current reasons of Services, by code.";
     LEFT_OUT = Gauge "landfall_left_out_endpoints" ["code"]
-        "Endpoints that are in no pool now, by reason.";
+        "Endpoints that are left out of their pool, by reason.";
     PENDING = Gauge "landfall_pending_steps" []
-        "Steps that are planned and not done.";
+        "Steps that are planned and not applied.";
     LISTENERS = Gauge "landfall_listeners" ["protocol", "mode"]
         "Listeners by transport protocol and by how they treat traffic (stream, tls, http, https).";
     LISTENER_UP = Gauge "landfall_listener_up" ["namespace", "service", "listener"]
@@ -80,13 +83,13 @@ metrics! {
         "Members of the listener's pool by health (up, unknown, unchecked, failing, down, \
         draining).";
     LISTENER_OPEN = Gauge "landfall_listener_connections_open" ["namespace", "service", "listener"]
-        "Connections (UDP: flows) that are open now.";
+        "Open connections (UDP: flows).";
     LISTENER_CONNECTIONS = Counter "landfall_listener_connections"
         ["namespace", "service", "listener"]
-        "Connections (UDP: flows) ever.";
+        "Connections (UDP: flows) since the start.";
     LISTENER_FAILED = Counter "landfall_listener_connections_failed"
         ["namespace", "service", "listener"]
-        "Connections that could not be served, for whatever reason.";
+        "Connections that could not be served, for any reason.";
     LISTENER_RECEIVED = Counter "landfall_listener_received" unit "bytes"
         ["namespace", "service", "listener"]
         "Bytes from clients.";
@@ -95,24 +98,24 @@ metrics! {
         "Bytes to clients.";
     LISTENER_RESPONSES = Counter "landfall_listener_responses"
         ["namespace", "service", "listener", "class"]
-        "HTTP responses by status class (1xx to 5xx), with those that Landfall gives itself.";
+        "HTTP responses by status class (1xx to 5xx), including Landfall's own.";
     LISTENER_REFUSED = Counter "landfall_listener_refused"
         ["namespace", "service", "listener", "reason"]
-        "What was turned away, by reason: no_member, limit, source, source_limit, source_rate, \
-         queue (of members below their limit), proxy_header, tls, share (of descriptors or ports), \
-         local (this machine fell short).";
+        "Refused connections and requests, by reason: no_member, limit, source, source_limit, \
+        source_rate, queue (of members with a limit), proxy_header, tls, share (of descriptors or \
+        ports), local (a shortage of this machine).";
     LISTENER_WAITING = Gauge "landfall_listener_waiting" ["namespace", "service", "listener"]
-        "Connections and requests that wait for a member, each of which has as much as it may.";
+        "Connections and requests that wait for a member because all are at their limit.";
     LISTENER_LOCAL = Counter "landfall_listener_local_failures"
         ["namespace", "service", "listener", "cause"]
-        "What failed on this machine and not at a member, by cause: descriptors, ports, memory, \
-        size, denied.";
+        "Failures of this machine and not of a member, by cause: descriptors, ports, memory, size, \
+        denied.";
     LISTENER_CONNECT = Histogram "landfall_listener_connect_duration" unit "seconds"
         ["namespace", "service", "listener"]
-        "How long connections of streams to their member took.";
+        "Time to connect streams to their member.";
     LISTENER_CONNECTION = Histogram "landfall_listener_connection_duration" unit "seconds"
         ["namespace", "service", "listener"]
-        "How long streams, and flows of UDP, lasted.";
+        "Duration of streams and UDP flows.";
     LISTENER_FIRST_BYTE = Histogram "landfall_listener_first_byte_duration" unit "seconds"
         ["namespace", "service", "listener"]
         "From the head of an HTTP request to that of its response.";
@@ -123,63 +126,63 @@ metrics! {
         "1 while the member gets new connections and can be reached.";
     MEMBER_OPEN = Gauge "landfall_member_connections_open"
         ["namespace", "service", "listener", "member"]
-        "Connections to the member that are open now.";
+        "Open connections to the member.";
     MEMBER_CONNECTIONS = Counter "landfall_member_connections"
         ["namespace", "service", "listener", "member"]
-        "Connections to the member ever.";
+        "Connections to the member since the start.";
     MEMBER_FAILED = Counter "landfall_member_connections_failed"
         ["namespace", "service", "listener", "member"]
         "Connections to the member that failed.";
     MEMBER_TURNS = Counter "landfall_member_health_transitions"
         ["namespace", "service", "listener", "member"]
-        "Times that the member's health turned.";
+        "Changes of the member's health.";
     POOL_ASSIGNED = Gauge "landfall_pool_assigned_addresses" ["pool", "family"]
         "Addresses of the address pool that Services hold.";
     POOL_AVAILABLE = Gauge "landfall_pool_available_addresses" ["pool", "family"]
-        "Addresses of the address pool that are left; counts no further than 2^63.";
+        "Free addresses of the address pool, at most 2^63.";
     RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
-        "How long passes over one Service took.";
+        "Duration of reconciles of one Service.";
     PASSES = Counter "landfall_reconcile_passes" ["outcome"]
-        "Passes over one Service, by outcome.";
+        "Reconciles of one Service, by outcome.";
     QUEUED = Gauge "landfall_reconcile_queue" []
-        "Services that wait for a pass now.";
+        "Services that wait to be reconciled.";
     EVENTS_SUPPRESSED = Counter "landfall_events_suppressed" ["how"]
-        "Events that are no Kubernetes events of their own: `aggregated` into the count of another \
-        one, or `dropped`.";
+        "Events that were not sent separately: `aggregated` into the count of another one, or \
+        `dropped`.";
     TURNS = Counter "landfall_reconcile_loop_turns" []
-        "Turns of the control loop: about one per second while nothing happens.";
+        "Iterations of the control loop: about one per second when idle.";
     REWRITES = Counter "landfall_status_rewrites" []
-        "Times that another program rewrote what this process had written on a Service.";
+        "Status writes of this process on a Service that another program overwrote.";
     STEPS = Counter "landfall_plan_steps" ["kind"]
-        "Steps that were carried out, by kind.";
+        "Steps that were applied, by kind.";
     STEPS_FAILED = Counter "landfall_plan_steps_failed" ["kind"]
         "Steps that failed, by kind.";
     CLOUD_CALLS = Counter "landfall_cloud_calls" ["instance", "method", "resource", "outcome"]
-        "Requests to the APIs of clouds, by outcome (ok, or the kind of error).";
+        "Requests to APIs of clouds, by outcome (ok, or the kind of error).";
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
-        "How long these requests took, together.";
+        "Total duration of these requests.";
     WORKERS = Gauge "landfall_workers" []
-        "Threads that carry traffic.";
+        "Worker threads of the data plane.";
     DESCRIPTORS = Gauge "landfall_descriptors_used" []
         "File descriptors of connections and flows.";
     DESCRIPTOR_LIMIT = Gauge "landfall_descriptors_limit" []
-        "How many file descriptors connections and flows may have at present.";
+        "Current limit of file descriptors for connections and flows.";
     LISTENER_SOCKETS = Gauge "landfall_listener_sockets" []
         "Sockets of listeners.";
     FLOWS = Gauge "landfall_udp_flows" []
-        "UDP flows that are open.";
+        "Open UDP flows.";
     FLOW_LIMIT = Gauge "landfall_udp_flows_limit" []
-        "How many UDP flows may be open.";
+        "Limit of open UDP flows.";
     SHORTAGES = Counter "landfall_shortages" []
-        "Refusals and failures for want of descriptors, ports or memory.";
+        "Refusals and failures caused by a shortage of descriptors, ports or memory.";
     OVERLOADED = Gauge "landfall_overloaded" []
-        "1 while descriptors or ports run short, and shortly after.";
+        "1 while descriptors or ports are short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
-        "Lines of the access log that were not written: too many at once, a full disk, a reader \
-        that hangs.";
+        "Lines of the access log that were dropped: too many at once, a full disk, a reader that \
+        hangs.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
-        "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
+        "Log lines that were dropped: a full disk, a closed pipe, a reader that hangs.";
 }
 
 /// The reference page, `docs/metrics.md`.
@@ -187,20 +190,20 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
         <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
-        `/metrics` on the admin address. Each answer renders one snapshot: numbers of one scrape \
-        belong together, and a series vanishes with the Service, listener, member or address pool \
-        that it is about.\n\n\
-        The answer is OpenMetrics where the client asks for `application/openmetrics-text`, as \
-        Prometheus does, and else the text format of Prometheus (0.0.4). It is compressed where \
-        `Accept-Encoding` names `gzip`. `/metrics?members=false` leaves out the series of single \
-        members (those with the label `member`), which are most of a large answer; in Prometheus: \
-        `params: {members: [\"false\"]}`. `/metrics?histograms=false` does so with the histograms \
+        `/metrics` on the admin address. Each answer is one consistent snapshot. A series is\n\
+        removed with the Service, listener, member or address pool that it describes.\n\n\
+        The answer is OpenMetrics if the client accepts `application/openmetrics-text`, as\n\
+        Prometheus does, otherwise the text format of Prometheus (0.0.4). It is compressed if\n\
+        `Accept-Encoding` contains `gzip`. `/metrics?members=false` omits the series of single\n\
+        members (those with the label `member`), which are most of a large answer; in Prometheus:\n\
+        `params: {members: [\"false\"]}`. `/metrics?histograms=false` does so with the histograms\n\
         of listeners.\n\n\
-        Labels: `namespace` and `service` name a Service, `listener` is a front port with its \
-        protocol (`443/TCP`), `member` is the address and port that connections go to, `code` is a \
-        reason's stable code. Counters of a listener or member start from 0 when it is first seen. \
-        Series by `class`, `reason` or `cause`, and histograms, appear with the first event that \
-        they count. A time costs its listener two additions to memory of the worker's own, and no \
+        Labels: `namespace` and `service` name a Service, `listener` is a front port with its\n\
+        protocol (`443/TCP`), `member` is the address and port of a member, `code` is the stable\n\
+        code of a reason. Counters of a listener or member start from 0 when it is created. \
+        Series\n\
+        by `class`, `reason` or `cause`, and histograms, appear with the first event that they\n\
+        count. A histogram costs its listener two additions to memory of the worker, and no \
         lock.\n\n\
         | metric | type | labels | meaning |\n\
         |---|---|---|---|\n",
@@ -222,19 +225,16 @@ pub fn reference() -> String {
         );
     }
     page.push_str(
-        "\n\
-        ## Alerts to start with\n\n\
-        | when | it means |\n\
-        |---|---|\n\
-        | `landfall_service_programmed == 0` for some minutes | traffic to a Service does not flow \
-        |\n\
-        | `landfall_reasons{severity=\"error\"} > 0` | a wish can't be had; `landfall explain` and \
-        the status page say why |\n\
-        | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
-        | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a \
-        pool is down |\n\
+        "\n## Alerts to start with\n\n\
+        | when | meaning |\n|---|---|\n\
+        | `landfall_service_programmed == 0` for some minutes | a Service gets no traffic |\n\
+        | `landfall_reasons{severity=\"error\"} > 0` | a Service can't be served as specified; \
+        `landfall explain` and the status page have the reason |\n\
+        | `landfall_source_problems > 0` | a manifest or a watch has a problem |\n\
+        | `sum by (namespace, service, listener) (landfall_member_up) == 0` | all members of a \
+        pool are down |\n\
         | `landfall_pool_available_addresses == 0` | the next Service gets no address from this \
-        pool |\n\
+        address pool |\n\
         | `landfall_overloaded == 1` | clients and Services above their share of descriptors or \
         ports are refused |\n\
         | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
@@ -253,8 +253,7 @@ impl Metric {
         }
     }
 
-    /// The name under which queries find it. A histogram's has `_bucket`, `_sum` or `_count` on
-    /// top.
+    /// Returns the name of samples. Those of histograms also end in `_bucket`, `_sum` or `_count`.
     pub fn sample_name(&self) -> String {
         let name = self.family_name();
         match self.kind {

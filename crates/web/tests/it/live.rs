@@ -146,7 +146,7 @@ async fn an_instance_that_starts_says_what_it_waits_for() {
         reader
             .value("document.querySelector('#starting').innerText")
             .await,
-        "Starting: waiting for the first look at examples/shop; 2 Services to be handled"
+        "Starting: waiting for the first read of examples/shop; 2 Services to be reconciled"
     );
     reader.served.stage.play(scenes::empty());
     reader

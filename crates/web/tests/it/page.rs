@@ -19,15 +19,19 @@ async fn a_service_is_shown_as_the_path_its_traffic_takes() {
             return {{
                 name: card.querySelector('h3').textContent,
                 state: card.querySelector('.state').textContent,
-                addresses: [...card.querySelectorAll('.address .values li')].map(one => one.textContent),
+                addresses: [...card.querySelectorAll('.address .values li')]
+                    .map(one => one.textContent),
                 listeners: [...card.querySelectorAll('.flow > .branch > li')].map(one => ({{
                     listener: {}, pool: {},
-                    members: [...one.querySelectorAll('.members > li')].map(one => [{}, {}, one.dataset.health]),
+                    members: [...one.querySelectorAll('.members > li')]
+                        .map(one => [{}, {}, one.dataset.health]),
                 }})),
             }};
         }})()",
-        text(".node .first strong"), text(".pool strong"), text(".member strong"),
-            text(".where .mono"),
+        text(".node .first strong"),
+        text(".pool strong"),
+        text(".member strong"),
+        text(".where .mono"),
     );
     let members = json!([
         ["web-6d4b75cb6d-hj2kd", "10.244.1.17:8080", "up"],
@@ -83,7 +87,7 @@ async fn problems_stand_first_with_their_reason_place_and_remedy() {
         json!([
             "Error:",
             "192.0.2.1 is held by shop/web AddressInUse",
-            "What to do: ask for another address, or give both Services the same \
+            "What to do: request another address, or give both Services the same \
              landfall.dev/sharing-key and different ports",
             "examples/shop/services.yaml:96  metadata.annotations[landfall.dev/addresses] = \
             \"192.0.2.1\"",
@@ -102,7 +106,7 @@ async fn what_is_wrong_with_the_sources_stands_on_top() {
         .await;
     let text = text.as_str().unwrap();
     assert!(text.contains("examples/shop/cart.yaml:14"), "{text}");
-    assert!(text.contains("mend the YAML"), "{text}");
+    assert!(text.contains("correct the YAML"), "{text}");
 }
 
 #[tokio::test]
@@ -128,7 +132,7 @@ async fn a_card_tells_next_steps_left_out_endpoints_and_conditions() {
         ),
         (
             "shop/search",
-            ["PoolExhausted", "asked for any IPv4 address"],
+            ["PoolExhausted", "requests any IPv4 address"],
         ),
         (
             "shop/api",
@@ -164,8 +168,9 @@ async fn a_card_tells_next_steps_left_out_endpoints_and_conditions() {
 
 #[tokio::test]
 async fn the_dark_page_is_dark_and_the_light_one_light() {
-    let brightness = "(selector => { const parts = \
-                     getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[0-9.]+/g).map(Number); \
+    let brightness = "(selector => { \
+                     const style = getComputedStyle(document.querySelector(selector)); \
+                     const parts = style.backgroundColor.match(/[0-9.]+/g).map(Number); \
                      return (parts[0] + parts[1] + parts[2]) / 765; })";
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     let page = &reader.page;

@@ -157,7 +157,7 @@ async fn health_follows_the_control_loop() {
         (stuck.status, stuck.body.as_str()),
         (
             503,
-            "the control loop has not turned for 42 s; more than 30 s means that it is stuck\n"
+            "the control loop has not run for 42 s; more than 30 s means that it is stuck\n"
         )
     );
 }
@@ -170,7 +170,7 @@ async fn readiness_says_what_is_waited_for() {
         (starting.status, starting.body.as_str()),
         (
             503,
-            "not ready: the first look at examples/shop; 2 Services to be handled\n"
+            "not ready: the first read of examples/shop; 2 Services to be reconciled\n"
         )
     );
     served.stage.play(scenes::empty());

@@ -124,7 +124,7 @@ async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
     assert!(told[0].starts_with("default/old: SyncLoadBalancerFailed: "));
     for words in [
         OLD,
-        "bring the instance of the class",
+        "configure the instance of the class",
         "load-balancer-cleanup",
     ] {
         assert!(told[0].contains(words), "{words}: {}", told[0]);
@@ -175,7 +175,7 @@ async fn without_a_default_instance_only_services_with_our_conditions_are_spoken
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("default/ours: "), "{}", told[0]);
     assert!(
-        told[0].contains("bring a default instance back"),
+        told[0].contains("configure a default instance again"),
         "{}",
         told[0]
     );

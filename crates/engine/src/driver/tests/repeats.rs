@@ -32,7 +32,7 @@ async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_told_of() {
     tokio::time::sleep(Duration::from_secs(55)).await;
     assert_eq!(written(&lab), 11, "five times each, and one more to delete");
     assert!(lab.says("a", Code::NotConverging));
-    assert_eq!(lab.warnings_of("the same changes were made"), 1);
+    assert_eq!(lab.warnings_of("the same changes were applied"), 1);
     let reason = lab.handle.book.read(|pages| {
         let reasons = &pages.records[&key("a")].reasons;
         reasons[0].message.clone()

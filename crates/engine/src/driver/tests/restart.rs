@@ -288,7 +288,7 @@ async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_
             .read(|pages| pages.records[&key("a")].reasons.clone());
         let damaged = reasons
             .iter()
-            .any(|it| it.message.contains("is not known any more"));
+            .any(|it| it.message.contains("the last valid version is unknown"));
         assert_eq!(damaged, record.is_some(), "{reasons:?}");
         lab.stop().await;
     }
@@ -317,7 +317,7 @@ async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets
     );
     let warnings = lab.source.warnings.lock().unwrap().clone();
     let told = |name: &str| {
-        let about = format!("default/{name}: AddressInUse: 127.77.0.1 stood in the status");
+        let about = format!("default/{name}: AddressInUse: 127.77.0.1 was in the status");
         warnings.iter().any(|warning| warning.starts_with(&about))
     };
     assert!(told("b") && !told("a"), "{warnings:?}");
@@ -688,6 +688,6 @@ async fn pools_that_change_together_come_into_force_together() {
 
 /// What is said of a Service before anything is made for it.
 fn begun() -> Condition {
-    let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+    let reason = Reason::info(Code::Progressing, "the load balancer is being created");
     Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH)
 }

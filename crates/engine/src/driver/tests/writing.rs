@@ -5,7 +5,7 @@ use super::*;
 
 /// What is on a Service from before the first write to the outside.
 fn begun() -> Condition {
-    let reason = Reason::info(Code::Progressing, "the load balancer is being made");
+    let reason = Reason::info(Code::Progressing, "the load balancer is being created");
     Condition::unmet(ConditionType::Programmed, &reason, Timestamp::UNIX_EPOCH)
 }
 

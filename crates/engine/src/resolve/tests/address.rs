@@ -86,7 +86,7 @@ fn requests_that_agree_are_one_and_those_that_do_not_an_error() {
         error(asking("192.0.2.11")),
         Reason::error(
             Code::ConflictingOptions,
-            "metadata.annotations[landfall.dev/addresses] asks for other addresses: 192.0.2.10"
+            "metadata.annotations[landfall.dev/addresses] requests other addresses: 192.0.2.10"
         )
         .at_annotation("metallb.io/loadBalancerIPs")
         .value("192.0.2.11")

@@ -43,8 +43,8 @@ fn a_service_with_too_many_ports_is_refused_and_one_accepted_earlier_is_served()
     .at("spec.ports")
     .value("3")
     .remedy(
-        "spread the ports over several Services, which may share an address, or ask the operator \
-         for a higher limits.portsPerService in landfall.yaml",
+        "distribute the ports over several Services, which may share an address, or ask the \
+        operator for a higher limits.portsPerService in landfall.yaml",
     );
     assert_eq!(of_limits(&refused), [&expected]);
     let before = resolve_previous(&row, &[], &world, &few()).unwrap();

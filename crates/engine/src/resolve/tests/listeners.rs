@@ -221,7 +221,7 @@ fn missing_and_broken_certificates_are_all_named() {
         [
             (
                 Code::InvalidCertificate,
-                "the Secret default/web-tls is of no use: tls.key is missing"
+                "the Secret default/web-tls is not usable: tls.key is missing"
             ),
             (
                 Code::CertificateNotFound,
@@ -517,7 +517,7 @@ fn source_ranges_of_the_spec_win_and_become_networks() {
         remarks,
         [Reason::warning(
             Code::ConflictingOptions,
-            "spec.loadBalancerSourceRanges says otherwise and wins"
+            "spec.loadBalancerSourceRanges has another value and takes precedence"
         )
         .at_annotation(key)
         .value("10.0.0.0/8")

@@ -167,14 +167,14 @@ fn slices_that_can_not_be_used_are_told_with_the_reason() {
             left_out(
                 "slice c",
                 ignored(
-                    "its addresses are names (FQDN), and names are not looked up",
+                    "its addresses are names (FQDN), and names are not resolved",
                     "write a slice of type IPv4 or IPv6"
                 )
             ),
             left_out(
                 "slice d",
                 ignored(
-                    "it gives no number for a port named http",
+                    "it has no number for a port named http",
                     "write the number into the slice"
                 )
             ),
@@ -309,7 +309,7 @@ fn a_weight_for_nobody_is_remarked_and_one_for_somebody_who_is_not_ready_is_not(
         remarks,
         [Reason::warning(
             Code::OptionNotApplicable,
-            "no endpoint of the Service is called web-9"
+            "no endpoint of the Service is named web-9"
         )
         .at_annotation(key)
         .value(value)
@@ -327,7 +327,7 @@ fn a_flood_of_unknown_names_is_one_short_remark() {
     let text = remarks[0].to_string();
     assert!(text.len() < 1000, "{} characters", text.len());
     assert!(
-        text.contains("pod-00004 or the 8995 others named"),
+        text.contains("pod-00004 or the 8995 others listed"),
         "{text}"
     );
 }

@@ -155,7 +155,7 @@ fn a_node_that_the_selector_passes_over_is_told_why() {
     assert_eq!(left.name.as_deref(), Some("b"));
     assert_eq!(
         left.reason.message,
-        "its labels are not those of the node selector"
+        "its labels do not match the node selector"
     );
 }
 
@@ -167,9 +167,9 @@ fn a_world_that_never_had_a_node_is_no_instruction_to_remove_all_members() {
         reasons[0],
         Reason::error(
             Code::NoEligibleNodes,
-            "no Node is known, so there is nothing to send traffic to"
+            "no Node is known, so no traffic can be forwarded"
         )
-        .remedy("see whether this process may list nodes")
+        .remedy("check whether this process may list nodes")
     );
     assert!(
         resolve(&service(), &World::default(), &one_machine()).is_ok(),

@@ -56,7 +56,7 @@ fn every_example_of_the_reference_page_is_valid_on_some_service() {
                 .remarks;
             let about_it = |remark: &&Reason| remark.field == Some(annotation_field(&key));
             let unused = remarks.iter().filter(about_it).any(|remark| {
-                remark.code == Code::OptionNotApplicable && !remark.message.contains("is called")
+                remark.code == Code::OptionNotApplicable && !remark.message.contains("is named")
             });
             let takes_effect = matches!(row.effect, Effect::Service { .. } | Effect::Port { .. });
             assert_eq!(unused, !takes_effect, "{key}: {remarks:?}");
@@ -90,7 +90,7 @@ fn options_that_only_a_cloud_has_are_a_warning_elsewhere() {
     assert_eq!(remarks[0].code, Code::OptionNotApplicable);
     assert_eq!(remarks[0].severity, Severity::Warning);
     assert!(
-        remarks[0].message.contains("hardware in Octavia"),
+        remarks[0].message.contains("a flavor of Octavia"),
         "{}",
         remarks[0]
     );

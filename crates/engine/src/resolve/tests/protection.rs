@@ -67,7 +67,11 @@ fn a_request_rate_of_a_port_that_reads_no_requests_is_an_error() {
     let errors = errors(service.annotated("landfall.dev/source-request-rate.web", "5/s"));
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0].code, Code::ConflictingOptions);
-    assert!(errors[0].message.contains("read requests"), "{}", errors[0]);
+    assert!(
+        errors[0].message.contains("parse requests"),
+        "{}",
+        errors[0]
+    );
 }
 
 #[test]

@@ -60,14 +60,14 @@ fn in_a_cluster_an_annotation_names_no_members_unless_the_operator_lets_it() {
     let refused = resolve(&service().row(), &World::default(), &in_cluster(&[])).unwrap_err();
     let expected = Reason::error(
         Code::MemberNotAllowed,
-        "10.1.0.1 is named by an annotation, and annotations of a cluster name no members unless \
-         its operator lets them",
+        "10.1.0.1 comes from an annotation, and in a cluster annotations name no members unless \
+        the operator allows it",
     )
     .at_annotation(ENDPOINTS)
     .value("10.1.0.1:80")
     .remedy(
-        "use a selector or EndpointSlices, or ask the operator for members.annotations of the \
-         instance in landfall.yaml",
+        "use a selector or EndpointSlices, or ask the operator to set members.annotations of the \
+        instance in landfall.yaml",
     );
     assert_eq!(of_code(&refused), [&expected]);
 
@@ -78,8 +78,8 @@ fn in_a_cluster_an_annotation_names_no_members_unless_the_operator_lets_it() {
     let refused = resolve(&outside.row(), &World::default(), &allowed).unwrap_err();
     assert_eq!(
         of_code(&refused)[0].message,
-        "10.2.0.1 is in none of the prefixes that the operator lets be members, and 1 more \
-         addresses can't be members either"
+        "10.2.0.1 is in none of the prefixes that the operator allows for members, and 1 more \
+        addresses are not allowed either"
     );
 }
 
@@ -112,8 +112,8 @@ fn an_endpoint_of_a_slice_that_may_be_no_member_is_left_out_and_the_others_serve
     assert_eq!(told[0].severity, Severity::Warning);
     assert_eq!(
         told[0].message,
-        "127.0.0.1 is a loopback address, which no member may have, and 2 more addresses can't be \
-         members either"
+        "127.0.0.1 is a loopback address, which is not allowed for members, and 2 more addresses \
+        are not allowed either"
     );
     let left_out = intent.load_balancer.unwrap().left_out;
     let left_out: Vec<(&str, Code)> = left_out

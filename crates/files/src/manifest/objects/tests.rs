@@ -336,7 +336,7 @@ fn a_key_that_stands_twice_spoils_its_object_and_names_both_lines() {
     assert!(!content.unclear);
     assert_eq!(
         shown(&content),
-        ["web.yaml:9: the key \"type\" stands on line 6 already; keep one of them"]
+        ["web.yaml:9: the key \"type\" is already on line 6; keep one of them"]
     );
 }
 
@@ -543,30 +543,29 @@ fn what_is_no_object_is_told() {
     let cases = [
         (
             "just a text",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, \
+            "web.yaml:1: not a Kubernetes object: it is not a map of fields; write apiVersion, \
             kind, metadata and spec",
             true,
         ),
         (
             "- a\n- b",
-            "web.yaml:1: not a Kubernetes object: there is no map of fields; write apiVersion, \
+            "web.yaml:1: not a Kubernetes object: it is not a map of fields; write apiVersion, \
             kind, metadata and spec",
             true,
         ),
         (
             "kind: Service",
-            "web.yaml:1: the object has no apiVersion; every Kubernetes object says what it is: \
-            add it",
+            "web.yaml:1: the object has no apiVersion; every Kubernetes object has it: add it",
             true,
         ),
         (
             "\n\napiVersion: v1",
-            "web.yaml:3: the object has no kind; every Kubernetes object says what it is: add it",
+            "web.yaml:3: the object has no kind; every Kubernetes object has it: add it",
             true,
         ),
         (
             "replicas: 3",
-            "web.yaml:1: not a Kubernetes object: it has no apiVersion and no kind; keep other \
+            "web.yaml:1: not a Kubernetes object: it has no apiVersion and no kind; move other \
             files elsewhere",
             false,
         ),

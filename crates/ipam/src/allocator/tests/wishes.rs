@@ -108,7 +108,8 @@ fn a_service_that_waits_asks_for_every_pool_in_vain_and_is_told_of_each() {
     );
     assert_eq!(
         refusal.to_string(),
-        "no address pool has a free IPv4 address: full has no free IPv4, hidden serves only those \
-         who name it, labels serves other labels, six has no IPv4, theirs serves other namespaces"
+        "no address pool has a free IPv4 address: full has no free IPv4, hidden serves only \
+        Services that name it, labels serves other labels, six has no IPv4, theirs serves other \
+        namespaces"
     );
 }

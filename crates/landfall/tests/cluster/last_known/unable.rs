@@ -107,7 +107,7 @@ async fn a_replica_whose_start_fails_leaves_the_lease_to_others_and_serves_until
     answered_by(scene.web, &["one"]).await;
     std::fs::remove_file(token).unwrap();
     bed.cluster.start_api_server().await.unwrap();
-    says(&unable, "tried again soon").await;
+    says(&unable, "retried soon").await;
     answered_by(scene.web, &["one"]).await;
     scene.is_replaced(&remembering, unable).await;
 }

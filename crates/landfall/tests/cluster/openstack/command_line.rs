@@ -38,7 +38,7 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
         command
     };
     let told = printed(explain()).await;
-    assert!(told.contains("Steps still to be done"), "{told}");
+    assert!(told.contains("Pending steps"), "{told}");
     assert!(told.contains("create load balancer"), "{told}");
     assert_eq!(sim.writes().len(), 0);
 
@@ -60,7 +60,7 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
 
     // After: nothing more is to be done, for who looks at the cluster.
     let told = printed(explain()).await;
-    assert!(!told.contains("Steps still to be done"), "{told}");
+    assert!(!told.contains("Pending steps"), "{told}");
     let named = format!("{{name: web, namespace: {}}}\n", bed.namespace);
     bed.write("web.yaml", &SERVICE.replace("{name: web}\n", &named));
     let mut plan = landfall(home);

@@ -83,8 +83,8 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
     // A Service that is still being cleared away owns its load balancer, until that is done.
     bed.run(&["delete", "service", "api", "--wait=false"]).await;
     let told = printed(command(&bed, &["orphans"])).await;
-    assert!(told.starts_with("0 orphans; looked at 2 load"), "{told}");
-    assert!(told.ends_with("for 2 Services\n"), "{told}");
+    assert!(told.starts_with("0 orphans among 2 load"), "{told}");
+    assert!(told.ends_with("; 2 Services\n"), "{told}");
 
     // What is marked by this cluster is its own under whatever name; by another cluster, never.
     let system = bed.kubectl().get(&["namespace", "kube-system"]).await;

@@ -127,7 +127,7 @@ impl ServiceSpec {
             Kind::ExternalName => false,
         };
         if self.ports.is_empty() && needs_one {
-            findings.missing("spec.ports", "there is no port", "list at least one");
+            findings.missing("spec.ports", "the Service has no port", "list at least one");
         }
         let mut taken = Taken::default();
         let several = self.ports.len() > 1;
@@ -155,7 +155,7 @@ impl ServiceSpec {
                 }
             };
             if families.contains(&family) {
-                findings.forbid(field, text, "this family stands there already", "remove it");
+                findings.forbid(field, text, "this family is listed twice", "remove it");
             } else {
                 families.push(family);
             }
@@ -345,7 +345,11 @@ impl ServicePortShape {
         };
         let port = match self.port {
             None => {
-                findings.missing(format!("{field}.port"), "there is no number", "write one");
+                findings.missing(
+                    format!("{field}.port"),
+                    "the number is missing",
+                    "write one",
+                );
                 None
             }
             Some(number) => judge_port(&format!("{field}.port"), number, findings),

@@ -157,7 +157,7 @@ impl Losses {
             if !fits {
                 let field = format!("{field}.{key}");
                 self.0
-                    .push(fault(&field, "a value of this type can't stand here"));
+                    .push(fault(&field, "a value of another type is expected here"));
             }
             fits
         });
@@ -171,7 +171,7 @@ impl Losses {
             if !fits {
                 let field = format!("{field}[{index}]");
                 self.0
-                    .push(fault(&field, "a value of this type can't stand here"));
+                    .push(fault(&field, "a value of another type is expected here"));
             }
             index += 1;
             fits

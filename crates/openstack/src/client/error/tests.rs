@@ -58,7 +58,8 @@ fn each_refusal_of_octavia_has_its_kind() {
         ),
         (
             409,
-            "The VIP IP address is already in use: Quota exceeded for resources: ['port']."
+            "The VIP IP address is already in use: Quota exceeded for resources: \
+              ['port']."
                 .to_owned(),
             Quota,
         ),

@@ -55,9 +55,9 @@ pub(in crate::http) enum BadResponse {
     TooManyFields,
     #[error("the response's Connection field has more than {MAX_OPTIONS} options")]
     TooManyOptions,
-    #[error("the response's length can't be told for sure")]
+    #[error("the response's length is ambiguous")]
     Framing,
-    #[error("the response switches protocols without being asked to")]
+    #[error("the response switches protocols without a request to")]
     Unasked,
 }
 

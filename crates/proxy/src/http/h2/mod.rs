@@ -193,7 +193,7 @@ pub(super) async fn run<S: ClientStream>(
                     Seen::Nothing => None,
                     Seen::Waiting(next) => Some(next),
                     Seen::Stuck => {
-                        tracing::debug!(client = %inbound.client, "responses are not taken");
+                        tracing::debug!(client = %inbound.client, "responses are not read");
                         return Poll::Ready(());
                     }
                 };

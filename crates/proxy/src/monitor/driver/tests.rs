@@ -190,7 +190,7 @@ async fn members_follow_their_backends_down_and_up_again() {
         scene.changes.has_changed().unwrap(),
         "the control plane hears of it"
     );
-    assert_eq!(scene.members()[1].2, "HTTP 503, wanted 200");
+    assert_eq!(scene.members()[1].2, "HTTP 503, expected 200");
     let client = "127.0.0.1:5000".parse().unwrap();
     for _ in 0..4 {
         assert_eq!(
@@ -393,7 +393,7 @@ async fn members_of_http2_are_asked_over_http2() {
     assert_eq!(scene.members()[0].2, "HTTP 200");
     code.store(503, Ordering::SeqCst);
     scene.until_health(&[Health::Down]).await;
-    assert_eq!(scene.members()[0].2, "HTTP 503, wanted 200");
+    assert_eq!(scene.members()[0].2, "HTTP 503, expected 200");
 
     let old = Backend::start(200);
     config.pool.members = vec![Member::new(old.address)];

@@ -230,10 +230,7 @@ fn a_member_that_fails_in_a_row_is_left_out_and_comes_back() {
     fail(0, start);
     assert_eq!(served(after(29)), [1, 2]);
     let why = member(0).left_out(after(29)).unwrap();
-    assert_eq!(
-        &*why,
-        "left out for 30 s after 3 failures in a row: refused"
-    );
+    assert_eq!(&*why, "ejected for 30 s after 3 failures in a row: refused");
     fail(1, after(1));
     assert_eq!(served(after(2)), [1, 2], "two of three are too many");
     assert_eq!(served(after(30)), [0, 1, 2]);
@@ -272,7 +269,7 @@ fn answers_and_connections_count_as_failures_only_where_that_is_asked_for() {
     let left_out = |pool: &PoolState| pool.status()[0].left_out.clone();
     assert_eq!(
         left_out(&asked).as_deref(),
-        Some("left out for 30 s after 3 failures in a row: it gives no answer")
+        Some("ejected for 30 s after 3 failures in a row: it does not answer")
     );
     assert_eq!(left_out(&unasked), None);
 }

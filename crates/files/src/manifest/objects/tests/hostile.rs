@@ -17,8 +17,8 @@ fn an_alias_bomb_is_refused_at_once() {
     assert_eq!(
         shown(&content),
         [
-            "web.yaml:5: the aliases stand for more than 100000 values; \
-             correct this line or one shortly above it"
+            "web.yaml:5: the aliases expand to more than 100000 values; correct this line or one \
+            shortly above it"
         ]
     );
 }
@@ -29,8 +29,8 @@ fn an_alias_to_what_it_stands_in_is_refused() {
     assert_eq!(
         shown(&content),
         [
-            "web.yaml:1: an alias stands inside the value that it names; \
-             correct this line or one shortly above it"
+            "web.yaml:1: an alias is inside of the value that it names; correct this line or one \
+            shortly above it"
         ]
     );
 }
@@ -103,7 +103,7 @@ fn a_file_of_mistakes_tells_a_hundred_and_how_many_more() {
     assert_eq!(content.reasons.len(), REASONS_LIMIT + 1);
     assert_eq!(
         content.reasons[REASONS_LIMIT].to_string(),
-        "web.yaml:1: 200 more findings are left out"
+        "web.yaml:1: 200 more findings are omitted"
     );
 }
 
