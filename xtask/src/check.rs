@@ -1,9 +1,14 @@
 //! `cargo xtask check`: all that can be said of the code without running it.
 
+mod commits;
 mod layers;
+mod lines;
+mod literals;
 mod manifests;
 mod sources;
+mod words;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -18,15 +23,18 @@ use crate::tools;
 /// Help of `check`.
 pub const HELP: &str = "\
 Stages, in order:
-  lockfile   Cargo.lock fits the manifests, and every crate in it can be had
-  sources    sizes of files, #[ignore], todo!, unimplemented!, unsafe outside landfall-sys, paths of one machine
+  lockfile   Cargo.lock fits the manifests, and every crate in it is available
+  sources    sizes of files, #[ignore], todo!, unimplemented!, unsafe outside landfall-sys, paths of
+             one machine
+  words      lines of at most 100 columns in Rust and Markdown, the words that docs/glossary.md
+             excludes, subjects of commits
   manifests  banned crates, versions in one place, licence, lints
-  layers     a crate uses only what stands below it (ARCHITECTURE.md)
+  layers     a crate uses only crates below it (ARCHITECTURE.md)
   fmt        cargo fmt --check
   deny       licences, sources and banned crates of the whole graph (deny.toml)
   clippy     every target of the workspace, warnings are errors
   doc        rustdoc, warnings are errors
-Security advisories need a database from the network, so they are a command of their own:
+Security advisories need a database from the network, so they are a separate command:
   cargo deny check advisories";
 
 /// `check`
@@ -34,7 +42,7 @@ Security advisories need a database from the network, so they are a command of t
 pub struct CheckArgs {}
 
 /// How many stages [`stages`] runs.
-pub const STAGES: usize = 8;
+pub const STAGES: usize = 9;
 
 /// Compiling may take this long from nothing on a slow machine.
 const DEADLINE: Duration = Duration::from_mins(30);
@@ -60,6 +68,9 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
         .await?;
     stages
         .work("sources", again, async { settle(&sources::judge(place)?) })
+        .await?;
+    stages
+        .work("words", again, async { settle(&texts(place)?) })
         .await?;
     let metadata = Metadata::read(place).await?;
     let graph = graph(place).await?;
@@ -126,6 +137,25 @@ async fn graph(place: &Place) -> anyhow::Result<String> {
         ])
         .args(["--prefix", "none"]);
     stage::output(&mut command).await
+}
+
+/// Checks lines and words of all files, and subjects of commits.
+fn texts(place: &Place) -> anyhow::Result<Findings> {
+    let mut findings = Findings::default();
+    let glossary = std::fs::read_to_string(place.root.join(words::GLOSSARY))
+        .with_context(|| format!("{} can't be read", words::GLOSSARY))?;
+    let excluded = words::table(&glossary)?;
+    sources::each(place, |path, text| {
+        lines::check_file(path, text, &mut findings);
+        words::check_file(path, text, &excluded, &mut findings);
+    })?;
+    commits::check(place, &mut findings);
+    Ok(findings)
+}
+
+/// Returns what follows the last dot in the name of a file.
+fn extension(path: &str) -> Option<&str> {
+    Path::new(path).extension()?.to_str()
 }
 
 /// What a rule found.

@@ -17,17 +17,17 @@ use crate::tools;
 /// Help of `ci`.
 pub const HELP: &str = "\
 This is the README's test command, and what .ci/run calls. Stages, in order:
-  packages, tools     install what is missing (as root on Debian; else it says what to type)
+  packages, tools     install missing packages (as root on Debian; else the command is printed)
   check               as `cargo xtask check`
   openstack up        Keystone, Neutron, Octavia and Barbican, for the tests; needs root
   test                every test of the workspace, documentation examples included
-  openstack down      also when a test failed; one that ran before is left running
+  openstack down      also when a test failed; one that ran before keeps running
   static program      the binary as it is shipped
   image, try          the container image, run from nothing but its own files
   demo                `landfall demo --once`: real requests through every address
   soak                a minute of it
-  bench               short runs of the benchmarks: that they work, not how fast they are
-The first stage that fails ends it, with the command to repeat that stage by.";
+  bench               short runs of the benchmarks, as a test
+The first stage that fails ends it, and prints the command that repeats that stage.";
 
 /// `ci`
 #[derive(Debug, Args)]

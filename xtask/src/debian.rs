@@ -17,7 +17,7 @@ use crate::tools;
 
 /// Help of `install`.
 pub const HELP: &str = "\
-Debian packages need root; without it the command to type is printed, and nothing else is done.
+Debian packages need root; without it the command is printed, and nothing else is done.
 Tools that are built (cargo-deny, and helm with Go) and OpenStack's Python packages go to
 $LANDFALL_CACHE (default ~/.cache/landfall), keyed by their version.
 Packages that bring a service (nginx, haproxy, mariadb, rabbitmq, ovn) do not start it.";

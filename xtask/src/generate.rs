@@ -16,7 +16,7 @@ docs/landfall.schema.json  from the types that parse landfall.yaml (crates/confi
 docs/metrics.md            from the table of metrics (crates/web/src/metrics/table.rs)
 deploy/landfall.yaml       from the other files beside it
 charts/landfall/values.schema.json  its $defs, from docs/landfall.schema.json
-The tests of these crates, and so `cargo xtask ci`, fail while a page is behind its table.";
+The tests of these crates, and so `cargo xtask ci`, fail while a page differs from its table.";
 
 /// `generate`
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! What developers run: the one test command (`cargo xtask ci`), the rules of the house
+//! What developers run: the one test command (`cargo xtask ci`), the rules of the project
 //! (`cargo xtask check`) and the benchmarks (`cargo xtask bench`).
 //!
 //! It is never shipped, and it decides nothing about Landfall: it runs programs and reads files.
@@ -50,17 +50,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything: install what is missing, check, test, demo, short benchmarks
+    /// Run everything: install missing packages, check, test, demo, short benchmarks
     #[command(after_help = ci::HELP)]
     Ci(ci::CiArgs),
-    /// Run formatting, lints, documentation, licences and the rules of the house, but no tests
+    /// Run formatting, lints, documentation, licences and words, but no tests
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
     /// Install what tests and benchmarks need: Debian packages (as root), cargo-deny, helm,
     /// OpenStack
     #[command(after_help = debian::HELP)]
     Install(debian::InstallArgs),
-    /// Write the pages anew that are generated from tables in the code
+    /// Rewrite the pages that are generated from tables in the code
     #[command(after_help = generate::HELP)]
     Generate(generate::GenerateArgs),
     /// Build the container image, without an engine and without network
@@ -75,13 +75,13 @@ enum Command {
     /// Run all property tests with fresh seeds, at length
     #[command(after_help = search::HELP)]
     Search(search::SearchArgs),
-    /// Feed what reads the network with random input, at length
+    /// Test parsers of network and files with random input, at length
     #[command(after_help = fuzz::HELP)]
     Fuzz(fuzz::FuzzArgs),
     /// Misuse Services in every way for an hour, beside others under load, and measure those
     #[command(after_help = soak::HELP)]
     Soak(soak::SoakArgs),
-    /// Take pictures of the status page, light, dark and on a telephone
+    /// Make screenshots of the status page, light, dark and on a phone
     #[command(after_help = screenshots::HELP)]
     Screenshots(screenshots::ScreenshotsArgs),
 }

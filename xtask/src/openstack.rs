@@ -14,8 +14,8 @@ use crate::stage::{self, Stages};
 /// Help of `openstack`.
 pub const HELP: &str = "\
 It lives in $LANDFALL_CACHE/openstack (default ~/.cache/landfall/openstack) and listens on 127.0.0.1
-only. Tests find it by themselves, and start it if it doesn't run; it goes on when they end.
-LANDFALL_OPENSTACK=<clouds.yaml> lets them use another one.";
+only. Tests find it, and start it if it doesn't run; it keeps running when they end.
+LANDFALL_OPENSTACK=<clouds.yaml> makes them use another one.";
 
 /// `openstack ...`
 #[derive(Debug, Subcommand)]

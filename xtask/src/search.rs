@@ -15,10 +15,10 @@ use crate::stage::Stages;
 
 /// Help of `search`.
 pub const HELP: &str = "\
-`cargo test` looks at the same cases each time: its seed stands in .cargo/config.toml. Here each round has a
-seed of its own, which is printed. The first round with a failure ends the search; the case that failed
-stands in a file below proptest-regressions then, and runs first in every `cargo test` from now on.
-Commit that file, with what mends it.";
+`cargo test` runs the same cases each time, from the seed in .cargo/config.toml. Here each round
+has a seed of its own, which is printed. The first round with a failure ends the search; the case
+that failed is then in a file below proptest-regressions, and runs first in every `cargo test`.
+Commit that file together with the fix.";
 
 /// `search`
 #[derive(Debug, Args)]

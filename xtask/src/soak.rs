@@ -11,11 +11,10 @@ use crate::stage::Stages;
 
 /// Help of `soak`.
 pub const HELP: &str = "\
-One process with 4,096 descriptors serves 200 Services (TCP, HTTP/1, HTTP/2, TLS, UDP) under load and
-edits, while clients misuse another Service in every way that is known, by turns. Of the requests of
-those within their limits none may fail, and the last quarter may hold no more descriptors and
-memory than the first. It is a test of `landfall`, built as tests are; `cargo test` runs it for
-30 s.";
+One process with 4,096 descriptors serves 200 Services (TCP, HTTP/1, HTTP/2, TLS, UDP) under load
+and edits, while clients misuse another Service in all known ways, by turns. No request within the
+limits may fail, and the last quarter may hold no more descriptors and memory than the first. It is
+a test of `landfall`, built as tests are; `cargo test` runs it for 30 s.";
 
 /// The test that it is.
 const TEST: &str = "attacks::soak::a_soak_fails_no_request_within_limits_and_leaks_nothing";

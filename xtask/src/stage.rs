@@ -199,7 +199,7 @@ pub async fn run_group(command: &mut Command, deadline: Duration) -> anyhow::Res
         status = child.wait() => status?,
         () = tokio::time::sleep(deadline) => {
             end_group(&mut child, group).await?;
-            bail!("not done within {}: ended with all that it had started", human(deadline));
+            bail!("timed out after {}: ended with all its children", human(deadline));
         }
         _ = interrupt.recv() => {
             end_group(&mut child, group).await?;
@@ -295,7 +295,7 @@ mod tests {
         })
         .unwrap_err();
         assert!(
-            format!("{error:#}").contains("not done within 0.10 s"),
+            format!("{error:#}").contains("timed out after 0.10 s"),
             "{error:#}"
         );
         assert!(begun.elapsed() < PATIENCE, "the group had to be killed");

@@ -39,7 +39,12 @@ Examples:
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
     /// Services, and as many EndpointSlices
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=16_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=16_000)
+    )]
     services: u32,
     /// Nodes
     #[arg(long, value_name = "N", default_value_t = 500)]
@@ -312,7 +317,7 @@ fn field(pid: i32, name: &str) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    let kib = kib.with_context(|| format!("/proc tells no {name}"))?;
+    let kib = kib.with_context(|| format!("/proc has no {name}"))?;
     Ok(kib * 1024.0)
 }
 

@@ -35,19 +35,24 @@ use scenario::{Figures, Scenario, Sizes};
 
 /// Help of `bench proxy`.
 pub const HELP: &str = "\
-Runs at least a few minutes, and wants the machine to itself: the load before and after is printed.
-docs/benchmarks.md says what each figure means, how it is measured, and how the peers are configured.
+Takes at least a few minutes, and needs an idle machine: the load before and after is printed.
+docs/benchmarks.md defines each figure, how it is measured, and how the peers are configured.
 
 Examples:
   cargo xtask bench proxy --json figures.json
   cargo xtask bench proxy --only bulk,connect --rounds 9
-  cargo xtask bench proxy --quick                          (that it works; its figures mean little)";
+  cargo xtask bench proxy --quick                          (a test; its figures mean little)";
 
 /// `bench proxy`
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
     /// Rounds; every proxy is measured once in each
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
     rounds: u16,
     /// One short round with little work, to see that it works
     #[arg(long)]

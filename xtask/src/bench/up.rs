@@ -33,10 +33,20 @@ Examples:
 #[derive(Debug, Args)]
 pub struct UpArgs {
     /// Services
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=60_000)
+    )]
     services: u32,
     /// Services per file
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     per_file: u32,
     /// Edits of one Service whose effect on traffic is timed
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -140,7 +150,7 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what is measured is another process, which tells nothing"
+    reason = "the measured process is another one, without figures"
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);
@@ -357,7 +367,7 @@ impl Up {
         let text = fs::read_to_string(format!("/proc/{}/io", self.pid()))?;
         let mut lines = text.lines();
         let bytes = lines.find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
-        bytes.context("/proc tells no write_bytes")
+        bytes.context("/proc has no write_bytes")
     }
 
     fn pid(&self) -> i32 {

@@ -1,8 +1,8 @@
-//! The layering of ARCHITECTURE.md: a crate uses only what stands below it.
+//! The layering of ARCHITECTURE.md: a crate uses only crates below it.
 
 use super::{Findings, Metadata, Package};
 
-/// The house, from the top. Crates of one floor don't know each other.
+/// The crates, from the top. Crates of one layer do not use each other.
 const FLOORS: &[&[&str]] = &[
     &["landfall"],
     &["landfall-web"],
@@ -25,7 +25,7 @@ const FLOORS: &[&[&str]] = &[
     &["landfall-model"],
 ];
 
-/// Only for tests, and for tests of every floor. It may use what the whole house stands on.
+/// Only for tests, and for tests of every floor. It may use what all crates use.
 const TESTKIT: &str = "landfall-testkit";
 const TESTKIT_USES: &[&str] = &["landfall-model", "landfall-config", "landfall-sys"];
 
@@ -130,9 +130,9 @@ fn judge_package(package: &Package, errors: &mut Vec<String>) {
                 && ["landfall-openstack", "landfall-local"].contains(&room)
                 && used == "landfall-engine" => {}
             (Some(above), Some(below)) if below <= above => {
-                refuse("a crate uses only what stands below it (ARCHITECTURE.md)");
+                refuse("a crate uses only crates below it (ARCHITECTURE.md)");
             }
-            (Some(_), None) => refuse("it isn't a part of the house"),
+            (Some(_), None) => refuse("it isn't a crate of this workspace"),
             _ => {}
         }
         for (_, apart, why) in APART.iter().filter(|(name, ..)| *name == room) {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_crate_may_not_use_what_stands_beside_or_above_it() {
-        let why = "a crate uses only what stands below it (ARCHITECTURE.md)";
+        let why = "a crate uses only crates below it (ARCHITECTURE.md)";
         assert_eq!(
             errors("landfall-proxy", "landfall-ipam", None),
             [format!("landfall-proxy uses landfall-ipam: {why}")]

@@ -63,7 +63,7 @@ fn judge_graph(graph: &str, errors: &mut Vec<String>) {
         let used = |line: &str| line.split(' ').next() == Some(name);
         if graph.lines().any(used) {
             errors.push(format!(
-                "{name} is in the dependency graph; through whom: cargo tree --workspace \
+                "{name} is in the dependency graph; see cargo tree --workspace \
                 --all-features --target all -i {name}"
             ));
         }

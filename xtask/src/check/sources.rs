@@ -1,4 +1,4 @@
-//! Rules over files: their size, and words that have no place in them.
+//! Rules over files: their size, and code that is not allowed in them.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::Findings;
+use super::{Findings, extension};
 use crate::place::Place;
 
-/// Over this a file wants to be two.
+/// Over this a file should be two.
 const LONG: usize = 600;
 /// Over this it is refused.
 const TOO_LONG: usize = 1000;
@@ -41,6 +41,12 @@ const MAY_NAME_PATHS: &[&str] = &["Cargo.lock"];
 /// Judges every file of the checkout that is or may become tracked.
 pub fn judge(place: &Place) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
+    each(place, |path, text| judge_file(path, text, &mut findings))?;
+    Ok(findings)
+}
+
+/// Calls `check` with path and text of every such file.
+pub fn each(place: &Place, mut check: impl FnMut(&str, &str)) -> anyhow::Result<()> {
     for path in files(&place.root)? {
         let bytes = match fs::read(place.root.join(&path)) {
             Ok(bytes) => bytes,
@@ -50,10 +56,10 @@ pub fn judge(place: &Place) -> anyhow::Result<Findings> {
         };
         // Pictures have no lines.
         if let Ok(text) = std::str::from_utf8(&bytes) {
-            judge_file(&path, text, &mut findings);
+            check(&path, text);
         }
     }
-    Ok(findings)
+    Ok(())
 }
 
 fn files(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -106,9 +112,7 @@ fn walk(root: &Path, below: &str, found: &mut Vec<String>) -> anyhow::Result<()>
 }
 
 fn judge_file(path: &str, text: &str, findings: &mut Findings) {
-    let extension = Path::new(path)
-        .extension()
-        .and_then(|extension| extension.to_str());
+    let extension = extension(path);
     if extension.is_some_and(|extension| WRITTEN.contains(&extension)) {
         let lines = text.lines().count();
         if lines > TOO_LONG {
@@ -117,7 +121,7 @@ fn judge_file(path: &str, text: &str, findings: &mut Findings) {
             ));
         } else if lines > LONG {
             findings.warnings.push(format!(
-                "{path}: {lines} lines; over {LONG} it wants to be two files"
+                "{path}: {lines} lines; over {LONG} it should be two files"
             ));
         }
     }
@@ -175,7 +179,7 @@ mod tests {
         assert_eq!(judged("a.rs", &"\n".repeat(600)), Findings::default());
         assert_eq!(
             judged("a.rs", &"\n".repeat(601)).warnings,
-            ["a.rs: 601 lines; over 600 it wants to be two files"]
+            ["a.rs: 601 lines; over 600 it should be two files"]
         );
         assert_eq!(
             judged("a.rs", &"\n".repeat(1001)).errors,

@@ -257,12 +257,12 @@ fn table(rows: &[&Row], failures: &[&Failure]) -> Table {
                 )
         });
         let ratio = row.ratio().map_or_else(String::new, |(peer, spread)| {
-            let wish = if row.figure.better() == Better::Higher {
+            let better = if row.figure.better() == Better::Higher {
                 "more"
             } else {
                 "less"
             };
-            format!("{spread} x {peer}; {wish} is better")
+            format!("{spread} x {peer}; {better} is better")
         });
         let line = std::iter::once(row.figure.to_string())
             .chain(figures)
