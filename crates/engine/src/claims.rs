@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use landfall_model::dialect;
 use landfall_model::intent::Claim;
@@ -65,17 +66,19 @@ pub fn claims<P: Provider>(
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> Vec<Vec<Claim>> {
-    on_record(world, classes, providers).claims
+    on_record(world.services(), world, classes, providers).claims
 }
 
-/// Returns what is on record, each address with one Service unless Services share it.
+/// Returns what is on record of these Services, each address with one Service unless Services share
+/// it.
 pub fn on_record<P: Provider>(
+    services: impl Iterator<Item = Arc<ServiceRow>>,
     world: &World,
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> OnRecord {
     let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
-    for row in world.services() {
+    for row in services {
         let namespace = world.namespace(row.key.namespace());
         let namespace = namespace.map(AsRef::as_ref);
         let Some(instance) = classes.holder_on_record(&row, namespace) else {
@@ -99,10 +102,14 @@ pub fn on_record<P: Provider>(
     record
 }
 
-/// Returns the claims of Services that were ours and that no instance serves any more.
-pub(crate) fn lost(world: &World, classes: &Classes) -> BTreeMap<ServiceKey, Claim> {
-    let claims = world.services().filter_map(|row| {
-        let claim = lost_claim(&row, world, classes)?;
+/// Returns the claims of those Services that were ours and that no instance serves any more.
+pub(crate) fn lost(
+    services: &[Arc<ServiceRow>],
+    world: &World,
+    classes: &Classes,
+) -> BTreeMap<ServiceKey, Claim> {
+    let claims = services.iter().filter_map(|row| {
+        let claim = lost_claim(row, world, classes)?;
         Some((claim.service.clone(), claim))
     });
     claims.collect()

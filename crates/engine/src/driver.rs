@@ -408,14 +408,24 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
     fn recall(&mut self) {
-        let record = on_record(&self.world, &self.config.classes, &self.handle.providers);
+        // Unpacking a row costs more than all that is asked of it here.
+        let rows: Vec<Arc<ServiceRow>> = self.rows_on_record().collect();
+        let record = on_record(
+            rows.iter().cloned(),
+            &self.world,
+            &self.config.classes,
+            &self.handle.providers,
+        );
+        let served = rows
+            .iter()
+            .filter(|row| prepare::stands(row, ConditionType::Programmed));
+        let served: HashSet<&ServiceKey> = served.map(|row| &row.key).collect();
         for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
             provider.recall(claims);
-            let served = claims.iter().filter(|claim| {
-                let row = self.world.service(&claim.service);
-                row.is_some_and(|row| prepare::stands(&row, ConditionType::Programmed))
-            });
-            provider.keep_places(&served.cloned().collect::<Vec<_>>());
+            let claims = claims
+                .iter()
+                .filter(|claim| served.contains(&claim.service));
+            provider.keep_places(&claims.cloned().collect::<Vec<_>>());
         }
         self.forfeited = record.forfeited;
         for (key, tracked) in &mut self.tracked {
@@ -424,10 +434,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
         }
         // After what is ours: where both are on record with an address, ours goes on being served.
-        self.lost.claims = lost(&self.world, &self.config.classes);
+        self.lost.claims = lost(&rows, &self.world, &self.config.classes);
         self.reserve();
-        let unhandled = self.world.services().filter_map(|row| {
-            let Belongs::Ours(instance) = self.judge(&row) else {
+        let unhandled = rows.iter().filter_map(|row| {
+            let Belongs::Ours(instance) = self.judge(row) else {
                 return None;
             };
             let record = Record {
@@ -444,6 +454,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         });
         let records = unhandled.collect();
         self.handle.book.write(|pages| pages.records = records);
+    }
+
+    /// Every Service that may have something on record here, or is to be handled.
+    fn rows_on_record(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
+        let concerned = self.world.keys().filter(|key| {
+            let affiliation = self.world.affiliation(key);
+            self.concerns_us(key) || affiliation.is_some_and(|it| it.instance.is_some())
+        });
+        concerned.filter_map(|key| self.world.service(&key))
     }
 
     fn start_passes(&mut self) {

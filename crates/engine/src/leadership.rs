@@ -15,6 +15,9 @@
 //! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during which a replica saw nothing of the record
 //! counts for no one: after an outage of the API server the leader of before goes on.
 //!
+//! To lead is to work. A replica that can't, because it has not started or knows too little,
+//! neither takes the record nor keeps it ([`Turns`]).
+//!
 //! Writing and serving are two things. A replica that may not write any more carries its traffic on
 //! until another one is seen to serve ([`Course`]).
 
@@ -40,6 +43,8 @@ pub struct Record {
     pub lease: Duration,
     /// Whether the holder says that it has opened its listeners.
     pub serving: bool,
+    /// Whether the holder says at all whether it has.
+    pub declares: bool,
     /// Whether its holder made it, and did not renew it since.
     pub unproven: bool,
 }
@@ -55,6 +60,8 @@ pub enum Decision {
     Wait(Instant),
     /// Stop writing: another replica may lead, or soon.
     StepDown,
+    /// Stop writing, and let another replica lead.
+    GiveUp,
 }
 
 /// What a replica knows.
@@ -70,6 +77,8 @@ pub struct Standing<'a> {
     pub renewed_at: Option<Instant>,
     /// Whether the last look at the record came to nothing.
     pub blind: bool,
+    /// Whether it could do what a leader does.
+    pub able: bool,
 }
 
 /// What was seen of the record, and since when it is so.
@@ -117,15 +126,44 @@ struct Rival {
     renewals: u32,
 }
 
+/// When a replica that leads and does not come to work lets another one have its turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// How long others have their turn after one that came to nothing.
+    rest: Duration,
+    phase: Phase,
+    /// How many turns in a row have come to nothing.
+    failed: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// It works, or has not come to lead.
+    Able,
+    /// It came to lead then, and has not begun to work in this term.
+    Idle { term: u64, since: Instant },
+    /// Others have their turn until then.
+    Resting(Instant),
+}
+
 /// The longest that a holder is waited for, whatever it asked for.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
-/// A holder that renews for so long without saying whether it serves is taken to serve: versions of
-/// before did not say it.
+/// A holder that renews for so long without a word about whether it serves is taken to serve:
+/// versions of before said nothing. One that says that it does not is believed.
 const UNDECLARED: Duration = Duration::from_secs(30);
 
 /// The longest that a replica which gave the record up waits for the next one to serve.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(15);
+
+/// How long a first turn without work lasts: longer than what can't be listed is waited for.
+const FIRST_TURN: Duration = Duration::from_secs(60);
+
+/// How long any does. They grow, so that a large cluster behind a slow API server is known at last.
+const LONGEST_TURN: Duration = Duration::from_secs(900);
+
+/// How long others have their turn after it at least: they look several times.
+const REST: Duration = Duration::from_secs(15);
 
 // === impl Times ===
 
@@ -200,12 +238,18 @@ pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision 
         let renew_at = renewed_at + times.retry;
         return if taken || now >= renewed_at + times.renew_deadline {
             Decision::StepDown
+        } else if !standing.able {
+            Decision::GiveUp
         } else if now >= renew_at || standing.record.is_none() {
             // Where it was deleted it is put back at once.
             Decision::Renew
         } else {
             Decision::Wait(renew_at)
         };
+    }
+    if !standing.able {
+        // It looks on: another one may serve what this one carries.
+        return Decision::Wait(now + times.retry);
     }
     let ends = match standing.record {
         Some(record) if record.holder.is_empty() => return Decision::Acquire,
@@ -243,6 +287,62 @@ pub fn awaits_successor(
         } else {
             times.retry * 3
         }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Begins with a replica that may lead.
+    pub fn new(times: &Times) -> Self {
+        Self {
+            // Where giving the record up fails, others wait until it runs out, and then look.
+            rest: REST.max(times.lease + times.retry * 2),
+            phase: Phase::Able,
+            failed: 0,
+        }
+    }
+
+    /// Decides whether this replica may lead; `term`: in which one it does. Returns when to ask
+    /// again at the latest.
+    pub fn judge(
+        &mut self,
+        term: Option<u64>,
+        works: bool,
+        now: Instant,
+    ) -> (bool, Option<Instant>) {
+        if let Phase::Resting(until) = self.phase
+            && now < until
+        {
+            return (false, Some(until));
+        }
+        if works {
+            self.phase = Phase::Able;
+            self.failed = 0;
+            return (true, None);
+        }
+        // Behind a slow API server the lead is lost for a moment again and again, and no other
+        // replica has its turn meanwhile: the clock of the term runs on.
+        let Some(term) = term else {
+            if let Phase::Resting(_) = self.phase {
+                self.phase = Phase::Able;
+            }
+            return (true, None);
+        };
+        let since = match self.phase {
+            Phase::Idle { term: of, since } if of == term => since,
+            _ => now,
+        };
+        let longest = FIRST_TURN.saturating_mul(1 << self.failed.min(10));
+        let ends = since + longest.min(LONGEST_TURN);
+        if now < ends {
+            self.phase = Phase::Idle { term, since };
+            return (true, Some(ends));
+        }
+        self.failed = self.failed.saturating_add(1);
+        let until = now + self.rest;
+        self.phase = Phase::Resting(until);
+        (false, Some(until))
+    }
 }
 
 // === impl Sight ===
@@ -365,7 +465,9 @@ impl Course {
                 renewals: 0,
             }),
         };
-        let presumed = rival.renewals >= 2 && now.duration_since(rival.since) >= UNDECLARED;
+        let presumed = !record.declares
+            && rival.renewals >= 2
+            && now.duration_since(rival.since) >= UNDECLARED;
         let lives = rival.renewals >= 1 || !self.inherited;
         if record.serving && lives || presumed {
             self.role = Role::Standby;

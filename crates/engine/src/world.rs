@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
+use landfall_model::reach::Ours;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
     Affiliation, Fact, NamespaceRow, NodeRow, PackedService, PoolRow, SecretRow, ServiceRow,
@@ -38,6 +40,8 @@ pub struct World {
     /// Whether the source can't tell Secrets.
     secrets_unavailable: bool,
     pools: Pools,
+    /// Networks whose traffic arrives on this machine.
+    machine: Arc<[IpNet]>,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
     synced: bool,
     /// The newest term as of whose beginning everything is known.
@@ -114,6 +118,14 @@ impl World {
             Fact::SecretsUnavailable => {
                 let before = std::mem::replace(&mut self.secrets_unavailable, true);
                 if before {
+                    Affected::Nobody
+                } else {
+                    Affected::All
+                }
+            }
+            Fact::Machine(networks) => {
+                let before = std::mem::replace(&mut self.machine, networks);
+                if before == self.machine {
                     Affected::Nobody
                 } else {
                     Affected::All
@@ -222,6 +234,15 @@ impl World {
     /// Whether an address is in an address pool, so that a listener of ours may be there.
     pub fn in_a_pool(&self, address: IpAddr) -> bool {
         self.pools.cover(address)
+    }
+
+    /// What is known of an address that a member may have. `asks_machine`: whether it matters that it
+    /// is one of this machine's, of which there may be many.
+    pub fn ours(&self, address: IpAddr, asks_machine: bool) -> Ours {
+        Ours {
+            pool: self.in_a_pool(address),
+            machine: asks_machine && self.machine.iter().any(|net| net.contains(&address)),
+        }
     }
 
     /// Whether address pools may be missing, because a source can't be read.

@@ -15,6 +15,7 @@ use landfall_sys::files;
 
 use crate::catalog::{File, Finding, Survey};
 use crate::manifest;
+use crate::parallel;
 
 /// Larger files are refused. Ten thousand Services need about 4 MiB.
 const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
@@ -62,6 +63,18 @@ pub(crate) struct Look {
     pub(crate) survey: Survey,
     /// Folders in which a change could matter.
     pub(crate) folders: BTreeSet<PathBuf>,
+    /// Files of the survey that changed and are still to be read.
+    unread: Vec<Unread>,
+}
+
+/// A file that is to be read.
+#[derive(Debug)]
+struct Unread {
+    /// Its position among the files of the survey.
+    position: usize,
+    path: PathBuf,
+    name: Arc<str>,
+    print: Print,
 }
 
 /// A path given by the user that can't be used from the start.
@@ -134,6 +147,7 @@ impl Disk {
                 Err(error) => self.absent(&path, &error, &mut look),
             }
         }
+        self.read(&mut look);
         let present: HashSet<&Arc<str>> = look.survey.files.iter().map(|file| &file.name).collect();
         self.seen.retain(|name, _| present.contains(name));
         self.files.retain(|name| present.contains(name));
@@ -236,17 +250,31 @@ impl Disk {
         let name = name_of(path);
         self.files.insert(name.clone());
         let print = Print::of(metadata);
-        let finding = if self.seen.get(&name) == Some(&print) {
-            Finding::Same
-        } else {
-            let (finding, print) = read_file(path, &name, print);
+        if self.seen.get(&name) != Some(&print) {
+            look.unread.push(Unread {
+                position: look.survey.files.len(),
+                path: path.to_owned(),
+                name: name.clone(),
+                print,
+            });
+        }
+        let finding = Finding::Same;
+        look.survey.files.push(File { name, finding });
+    }
+
+    /// Reads what changed.
+    fn read(&mut self, look: &mut Look) {
+        let unread = std::mem::take(&mut look.unread);
+        let findings = parallel::map(&unread, |it| read_file(&it.path, &it.name, it.print));
+        for (Unread { position, name, .. }, (finding, print)) in unread.into_iter().zip(findings) {
             match print {
-                Some(print) => self.seen.insert(name.clone(), print),
+                Some(print) => self.seen.insert(name, print),
                 None => self.seen.remove(&name),
             };
-            finding
-        };
-        look.survey.files.push(File { name, finding });
+            if let Some(file) = look.survey.files.get_mut(position) {
+                file.finding = finding;
+            }
+        }
     }
 
     fn is_ours(&self, real: &Path) -> bool {

@@ -22,6 +22,7 @@ mod disk;
 mod identity;
 mod load;
 mod manifest;
+mod parallel;
 mod pools;
 mod registry;
 mod report;

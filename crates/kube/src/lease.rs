@@ -3,9 +3,10 @@
 //! What to do is decided in [`landfall_engine::leadership`]; this asks, and keeps the guard. It never
 //! says that this replica leads for longer than its own clock allows, whatever the server answers.
 //!
-//! The holder says in an annotation of the Lease when it has opened its listeners. Until then the
-//! replica that led before carries the traffic on.
+//! The holder says in an annotation of the Lease whether it has opened its listeners. Until then
+//! the replica that led before carries the traffic on.
 
+use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
@@ -36,6 +37,8 @@ pub struct LeaseConfig {
     pub times: Times,
     /// Whether this replica carries traffic from before its start, until another one serves.
     pub carries: bool,
+    /// Whether it is able to lead from the start. It says later that it is, or is not any more.
+    pub able: bool,
 }
 
 /// A running candidacy.
@@ -44,6 +47,7 @@ pub struct Election {
     leading: watch::Receiver<bool>,
     role: watch::Receiver<Role>,
     serving: watch::Sender<bool>,
+    able: watch::Sender<bool>,
     guard: WriteGuard,
     stop: CancellationToken,
     /// No successor is waited for any more.
@@ -98,6 +102,7 @@ struct Candidate {
     leading: watch::Sender<bool>,
     role: watch::Sender<Role>,
     serving: watch::Receiver<bool>,
+    able: watch::Receiver<bool>,
     sight: Sight<(Lease, Record)>,
     course: Course,
     renewed_at: Option<Instant>,
@@ -116,7 +121,8 @@ enum Written {
     Failed,
 }
 
-/// The annotation that names the holder once it serves.
+/// The annotation that names the holder once it serves. It is empty before: versions that don't know
+/// it, or leave it out until then, are told apart.
 const SERVING: &str = "landfall.dev/serving";
 
 /// The transitions of a Lease that was made and not renewed since.
@@ -142,6 +148,7 @@ impl LeaseConfig {
             identity: identity.to_owned(),
             times: Times::default(),
             carries: false,
+            able: true,
         }
     }
 
@@ -167,6 +174,7 @@ impl Election {
         };
         let (role, role_seen) = watch::channel(course.role());
         let (serving, declared) = watch::channel(false);
+        let (able, is_able) = watch::channel(config.able);
         let candidate = Candidate {
             connection,
             config,
@@ -174,6 +182,7 @@ impl Election {
             leading,
             role,
             serving: declared,
+            able: is_able,
             sight: Sight::new(Instant::now()),
             course,
             renewed_at: None,
@@ -190,6 +199,7 @@ impl Election {
             leading: leading_seen,
             role: role_seen,
             serving,
+            able,
             guard: WriteGuard {
                 term: Some(term_seen),
             },
@@ -212,6 +222,12 @@ impl Election {
     /// Takes whether this replica has opened its listeners. While it leads, the others are shown.
     pub fn serving(&self) -> watch::Sender<bool> {
         self.serving.clone()
+    }
+
+    /// Takes whether this replica could do what a leader does. One that can't gives the Lease up,
+    /// and looks on.
+    pub fn able(&self) -> watch::Sender<bool> {
+        self.able.clone()
     }
 
     /// What every write has to pass.
@@ -257,6 +273,35 @@ impl WriteGuard {
             .ok()?;
         Some(left.min(left_by_the_wall)).filter(|left| !left.is_zero())
     }
+
+    /// Carries out a write for as long as that is allowed; `None`: it is not, or not any more. A
+    /// Lease that is renewed meanwhile prolongs it: many writes at a time may each take as long as
+    /// it takes until the next renewal.
+    pub(crate) async fn while_allowed<T>(&self, write: impl Future<Output = T>) -> Option<T> {
+        let mut write = pin!(write);
+        let mut term = self.term.clone();
+        loop {
+            let left = self.allows()?;
+            tokio::select! {
+                biased;
+                done = &mut write => return Some(done),
+                // What began in one term does not go on in another one.
+                () = ended(term.as_mut()) => return None,
+                () = tokio::time::sleep(left) => {}
+            }
+        }
+    }
+}
+
+async fn ended(term: Option<&mut watch::Receiver<Option<Term>>>) {
+    let ended = match term {
+        Some(term) => term.wait_for(Option::is_none).await.is_ok(),
+        None => false,
+    };
+    // Where nothing is renewed any more, the time that is left counts alone.
+    if !ended {
+        std::future::pending::<()>().await;
+    }
 }
 
 // === impl Candidate ===
@@ -298,6 +343,11 @@ impl Candidate {
                          nothing is written, and traffic is carried on"
                     );
                     self.step_down();
+                    self.look().await;
+                }
+                Decision::GiveUp => {
+                    tracing::warn!("this replica can't work; another one may lead");
+                    self.give_up().await;
                     self.look().await;
                 }
             }
@@ -345,6 +395,7 @@ impl Candidate {
             seen_at: self.sight.since(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
+            able: *self.able.borrow(),
         }
     }
 
@@ -356,13 +407,15 @@ impl Candidate {
     }
 
     /// Waits, a little less each time than was asked for, so that replicas fall out of step; never
-    /// past the moment at which this replica has to step down, nor when it comes to serve.
+    /// past the moment at which this replica has to step down, nor when it comes to serve or is
+    /// able to lead.
     async fn pause(&mut self, wanted: Duration) {
         let jittered = wanted.mul_f64(0.8 + (dice() % 200) as f64 / 1000.0);
         let left = self.time_left().unwrap_or(jittered);
         tokio::select! {
             () = tokio::time::sleep(jittered.min(left)) => {}
             Ok(()) = self.serving.changed() => {}
+            Ok(()) = self.able.changed() => {}
         }
     }
 
@@ -468,15 +521,10 @@ impl Candidate {
         metadata.remove("managedFields");
         metadata.insert("name".into(), self.config.name.clone().into());
         metadata.insert("namespace".into(), self.config.namespace.clone().into());
-        let mut annotations = match metadata.remove("annotations") {
-            Some(Value::Object(annotations)) => annotations,
-            _ => Map::new(),
-        };
-        annotations.remove(SERVING);
-        if serving {
-            annotations.insert(SERVING.into(), self.config.identity.clone().into());
-        }
-        metadata.insert("annotations".into(), annotations.into());
+        declare(
+            &mut metadata,
+            if serving { &self.config.identity } else { "" },
+        );
         let (method, path, what) = if known.is_some() {
             let path = format!("{}/{}", self.config.path(), self.config.name);
             (Method::PUT, path, "update leases.coordination.k8s.io")
@@ -583,15 +631,28 @@ impl Lease {
     fn record(&self) -> Record {
         let holder = self.spec.holder_identity.clone().unwrap_or_default();
         let annotations = self.metadata.get("annotations");
-        let serving = annotations.and_then(|it| it.get(SERVING)?.as_str());
+        let said = annotations.and_then(|it| it.get(SERVING)?.as_str());
+        let serving = !holder.is_empty() && said == Some(&holder);
         let seconds = self.spec.lease_duration_seconds.unwrap_or(0);
         Record {
-            serving: !holder.is_empty() && serving == Some(&holder),
+            serving,
+            // A word about another holder says nothing of this one.
+            declares: serving || said == Some(""),
             holder,
             lease: Duration::from_secs(seconds.try_into().unwrap_or(0)),
             unproven: self.spec.lease_transitions.unwrap_or(UNPROVEN) == UNPROVEN,
         }
     }
+}
+
+/// Says in the metadata of a Lease which holder serves; empty: the holder does not.
+fn declare(metadata: &mut Map<String, Value>, serving: &str) {
+    let mut annotations = match metadata.remove("annotations") {
+        Some(Value::Object(annotations)) => annotations,
+        _ => Map::new(),
+    };
+    annotations.insert(SERVING.into(), serving.into());
+    metadata.insert("annotations".into(), annotations.into());
 }
 
 /// `metav1.MicroTime`: always six digits.
@@ -634,6 +695,46 @@ mod tests {
         assert_eq!(WriteGuard::always().allows(), Some(Duration::MAX));
     }
 
+    fn term_of(left: Duration) -> Term {
+        Term {
+            until: Instant::now() + left,
+            until_by_the_wall: SystemTime::now() + left,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_began_before_a_renewal_goes_on_after_it() {
+        let soon = Duration::from_millis(20);
+        let term = watch::Sender::new(Some(term_of(soon)));
+        let guard = WriteGuard {
+            term: Some(term.subscribe()),
+        };
+        let write = async {
+            term.send_replace(Some(term_of(Duration::from_secs(3600))));
+            tokio::time::sleep(soon * 2).await;
+            "written"
+        };
+        assert_eq!(guard.while_allowed(write).await, Some("written"));
+    }
+
+    #[tokio::test]
+    async fn a_write_ends_with_the_lease() {
+        let soon = Duration::from_millis(20);
+        let never = std::future::pending::<()>;
+        assert_eq!(guard_until(Some(soon)).while_allowed(never()).await, None);
+        let term = watch::Sender::new(Some(term_of(Duration::from_secs(3600))));
+        let guard = WriteGuard {
+            term: Some(term.subscribe()),
+        };
+        let lost_and_won_again = async {
+            term.send_replace(None);
+            tokio::task::yield_now().await;
+            term.send_replace(Some(term_of(Duration::from_secs(3600))));
+            never().await;
+        };
+        assert_eq!(guard.while_allowed(lost_and_won_again).await, None);
+    }
+
     #[test]
     fn a_guard_ends_when_either_clock_says_so() {
         let (hour, now) = (Duration::from_secs(3600), Instant::now());
@@ -652,6 +753,40 @@ mod tests {
         assert_eq!(micro(Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
         let time: Timestamp = "2026-01-01T00:00:00.123456789Z".parse().unwrap();
         assert_eq!(micro(time), "2026-01-01T00:00:00.123456Z");
+    }
+
+    #[test]
+    fn a_holder_that_does_not_serve_says_so_and_one_of_an_older_version_says_nothing() {
+        let read = |metadata: &Map<String, Value>| {
+            let spec = LeaseSpec {
+                holder_identity: Some("holder".into()),
+                ..LeaseSpec::default()
+            };
+            let metadata = metadata.clone();
+            let record = Lease { metadata, spec }.record();
+            (record.declares, record.serving)
+        };
+        let mut metadata = Map::new();
+        assert_eq!(
+            read(&metadata),
+            (false, false),
+            "written by an older version"
+        );
+        declare(&mut metadata, "");
+        assert_eq!(read(&metadata), (true, false));
+        declare(&mut metadata, "holder");
+        assert_eq!(read(&metadata), (true, true));
+        declare(&mut metadata, "the holder before");
+        assert_eq!(read(&metadata), (false, false));
+    }
+
+    #[test]
+    fn what_others_say_about_a_lease_stays() {
+        let theirs = json!({"annotations": {"team": "net"}, "labels": {"a": "b"}});
+        let mut metadata: Map<String, Value> = serde_json::from_value(theirs).unwrap();
+        declare(&mut metadata, "");
+        assert_eq!(metadata["annotations"]["team"], "net");
+        assert_eq!(metadata["labels"]["a"], "b");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod events;
 mod patch;
+mod turns;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -17,7 +18,6 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid, wire};
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +27,7 @@ use crate::lease::WriteGuard;
 
 use events::{Announcer, Occurrence};
 use patch::{Live, finalizer_patch, release_patch, status_patch};
+use turns::Turns;
 
 /// Reports to the API server.
 #[derive(Debug)]
@@ -36,13 +37,6 @@ pub struct KubeReports {
     recent: Mutex<Recent>,
     events: Announcer,
     turns: Turns,
-}
-
-/// Turns to write, each kind in the order in which it was asked for.
-#[derive(Debug)]
-struct Turns {
-    all: Semaphore,
-    statuses: Semaphore,
 }
 
 /// What the API server answered to our own writes, until the watch has caught up with them.
@@ -75,14 +69,6 @@ const MOST_RECENT: usize = 1024;
 
 /// The longest that a single write may take.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Writes at the same time. Each takes a connection of its own, and the API server grants each user
-/// a share of what it does at a time.
-const WRITES: usize = 64;
-
-/// How many of them may be statuses of Services that have their finalizer, while others wait for
-/// theirs: a Service is served once that is on it, and told of after.
-const STATUSES: usize = 32;
 
 /// Passes at the same time. Most of them wait for their turn to write.
 const AT_ONCE: usize = 1024;
@@ -122,15 +108,12 @@ impl KubeReports {
     }
 
     async fn patch(&self, service: &ServiceRow, body: &Value) -> Result<Live, ApiError> {
-        let patience = self
-            .guard
-            .allows()
-            .ok_or(ApiError::NotLeading)?
-            .min(PATIENCE);
         let path = format!("{}/status?fieldManager={MANAGER}", path_of(&service.key));
         let what = "patch services/status";
         let ask = Ask::send(Method::PATCH, path, STRATEGIC_MERGE, body, what);
-        let answer: wire::Service = api::request_json(&self.connection, ask, patience).await?;
+        let answer = api::request_json(&self.connection, ask, PATIENCE);
+        let answer = self.guard.while_allowed(answer).await;
+        let answer: wire::Service = answer.ok_or(ApiError::NotLeading)??;
         Ok(Live::of_answer(answer))
     }
 
@@ -292,37 +275,6 @@ fn path_of(key: &ServiceKey) -> String {
     )
 }
 
-// === impl Turns ===
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self {
-            all: Semaphore::new(WRITES),
-            statuses: Semaphore::new(STATUSES),
-        }
-    }
-}
-
-impl Turns {
-    /// Waits for a turn to write what traffic waits for. A turn ends when it is dropped.
-    async fn first(&self) -> Option<SemaphorePermit<'_>> {
-        // Neither of the two is ever closed.
-        self.all.acquire().await.ok()
-    }
-
-    /// Waits for a turn to write anything else. So few of these wait beside the others that they
-    /// hold up none of them, and none of the others that come later is before them.
-    async fn later(&self) -> Option<(SemaphorePermit<'_>, Option<SemaphorePermit<'_>>)> {
-        if self.all.available_permits() > STATUSES
-            && let Ok(turn) = self.all.try_acquire()
-        {
-            return Some((turn, None));
-        }
-        let status = self.statuses.acquire().await.ok()?;
-        Some((self.all.acquire().await.ok()?, Some(status)))
-    }
-}
-
 // === impl Recent ===
 
 impl Recent {
@@ -395,49 +347,6 @@ mod tests {
             recent.newer_than(&uid, live("9")).version.as_deref(),
             Some("9")
         );
-    }
-
-    /// Looks once whether it is done.
-    fn look<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> Option<F::Output> {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
-        }
-    }
-
-    /// Takes all turns.
-    fn taken(turns: &Turns) -> Vec<Option<SemaphorePermit<'_>>> {
-        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(turns.first())));
-        firsts.map(Option::flatten).collect()
-    }
-
-    #[test]
-    fn only_so_many_statuses_are_written_before_what_traffic_waits_for() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut statuses: Vec<_> = (0..=STATUSES).map(|_| Box::pin(turns.later())).collect();
-        assert!(statuses.iter_mut().all(|it| look(it).is_none()));
-        let mut first = Box::pin(turns.first());
-        assert!(look(&mut first).is_none());
-        taken.truncate(WRITES - STATUSES - 1);
-        let written: Vec<_> = statuses.iter_mut().filter_map(look).collect();
-        assert_eq!(written.len(), STATUSES);
-        assert!(look(&mut first).is_some());
-    }
-
-    #[test]
-    fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut status = Box::pin(turns.later());
-        assert!(look(&mut status).is_none());
-        let mut others: Vec<_> = (0..100).map(|_| Box::pin(turns.first())).collect();
-        assert!(others.iter_mut().all(|it| look(it).is_none()));
-        taken.pop();
-        let turn = look(&mut status);
-        assert!(turn.is_some());
-        assert!(others.iter_mut().all(|it| look(it).is_none()));
     }
 
     #[test]

@@ -40,6 +40,7 @@ struct Wishes {
     named: HashMap<ServiceKey, Named>,
     secrets: HashMap<ServiceKey, Secret>,
     held: HashMap<ServiceKey, Held>,
+    current: Option<Current>,
 }
 
 /// What one Service names.
@@ -58,6 +59,13 @@ struct Named {
 struct Secret {
     users: usize,
     known: bool,
+}
+
+/// The fact that everything is known as of some time, which follows what is held back from before.
+#[derive(Debug)]
+struct Current {
+    fact: Fact,
+    behind: BTreeSet<ServiceKey>,
 }
 
 #[derive(Debug)]
@@ -113,10 +121,12 @@ impl Wishes {
                 }
                 key.clone()
             }
-            // Nothing that is older may come after it.
+            // Nothing that is older may come after it, and a Service that a new leader sees for the
+            // first time is not to be judged without its certificate.
             Fact::Current { .. } => {
-                let mut orders = self.let_go(|_, _, _| true);
-                orders.push(Order::Tell(fact));
+                let behind = self.held.keys().cloned().collect();
+                self.current = Some(Current { fact, behind });
+                self.tell_current(&mut orders);
                 return orders;
             }
             _ => {
@@ -134,8 +144,19 @@ impl Wishes {
         } else {
             self.held.remove(&key);
             orders.push(Order::Tell(fact));
+            self.tell_current(&mut orders);
         }
         orders
+    }
+
+    /// Tells that everything is known, once nothing from before is held back any more.
+    fn tell_current(&mut self, orders: &mut Vec<Order>) {
+        let held = &self.held;
+        let due = self.current.take_if(|current| {
+            current.behind.retain(|key| held.contains_key(key));
+            current.behind.is_empty()
+        });
+        orders.extend(due.map(|current| Order::Tell(current.fact)));
     }
 
     /// It is known whether a Secret is there, and what it holds.
@@ -167,10 +188,10 @@ impl Wishes {
             .filter(|(key, held)| ready(self, key, held))
             .map(|(key, _)| key.clone())
             .collect();
-        keys.iter()
-            .filter_map(|key| self.held.remove(key))
-            .map(|held| Order::Tell(held.fact))
-            .collect()
+        let released = keys.iter().filter_map(|key| self.held.remove(key));
+        let mut orders = released.map(|held| Order::Tell(held.fact)).collect();
+        self.tell_current(&mut orders);
+        orders
     }
 
     fn waits(&self, service: &ServiceKey) -> bool {
@@ -410,7 +431,7 @@ impl SecretsTask {
                     self.wishes.expire(Instant::now())
                 }
             };
-            if self.carry_out(orders).await.is_err() {
+            if self.carry_out(orders, &listed).await.is_err() {
                 break;
             }
             if all_listed
@@ -426,11 +447,11 @@ impl SecretsTask {
         self.watchers.shutdown().await;
     }
 
-    async fn carry_out(&mut self, orders: Vec<Order>) -> Result<(), ()> {
+    async fn carry_out(&mut self, orders: Vec<Order>, services: &Listings) -> Result<(), ()> {
         for order in orders {
             match order {
                 Order::Tell(fact) => self.facts.send(fact).await.map_err(drop)?,
-                Order::Watch(secret) => self.watch(secret),
+                Order::Watch(secret) => self.watch(secret, services.clone()),
                 Order::Unwatch(secret) => {
                     if let Some(watch) = self.watches.remove(&secret) {
                         watch.cancel.cancel();
@@ -443,7 +464,7 @@ impl SecretsTask {
         Ok(())
     }
 
-    fn watch(&mut self, secret: ServiceKey) {
+    fn watch(&mut self, secret: ServiceKey, services: Listings) {
         let (renewal, mut known) = Renewal::never();
         let watcher = Watcher::new(
             self.connection.clone(),
@@ -452,6 +473,7 @@ impl SecretsTask {
             self.facts.clone(),
             self.health.clone(),
             renewal,
+            Some(services),
         );
         let cancel = CancellationToken::new();
         let (end, ended) = oneshot::channel();

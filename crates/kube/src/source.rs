@@ -33,6 +33,8 @@ pub struct SourceConfig {
     pub look_again: Duration,
     /// How long a Service is held back for a Secret that it has only just named.
     pub secret_patience: Duration,
+    /// After this long of failures what was known of a kind stands in for a list of it.
+    pub stands_in_after: Duration,
     /// How many Secrets are watched.
     pub limits: Limits,
 }
@@ -66,6 +68,7 @@ impl Default for SourceConfig {
             longest_silence: Duration::from_secs(180),
             look_again: Duration::from_secs(60),
             secret_patience: Duration::from_secs(3),
+            stands_in_after: Duration::from_secs(30),
             limits: Limits::default(),
         }
     }
@@ -76,7 +79,7 @@ impl Default for SourceConfig {
 impl Sources {
     /// Starts to watch. Every task is the tracker's, and ends when cancelled. `role`: whenever
     /// another term begins in which this replica leads, everything but Secrets is listed anew, and
-    /// then [`Fact::Current`] is told.
+    /// then [`Fact::Current`] is told, behind the Secrets that are named for the first time.
     pub fn start(
         connection: &Connection,
         config: SourceConfig,
@@ -88,11 +91,10 @@ impl Sources {
         let config = Arc::new(config);
         let (sender, health) = watch::channel(Health::default());
         let report = HealthReport(Arc::new(sender));
-        let mut awaited: Vec<Listings> = Vec::new();
         let ask = watch::Sender::new(0);
-        let mut start = |kind: Kind, facts: mpsc::Sender<Fact>| {
-            let (renewal, listings) = Renewal::when(ask.subscribe());
-            awaited.push(listings);
+        let (renewal, listed) = Renewal::when(ask.subscribe());
+        let mut awaited: Vec<Listings> = vec![listed.clone()];
+        let start = |kind: Kind, facts: mpsc::Sender<Fact>, renewal: Renewal, beside| {
             let watcher = Watcher::new(
                 connection.clone(),
                 config.clone(),
@@ -100,23 +102,25 @@ impl Sources {
                 facts,
                 report.clone(),
                 renewal,
+                beside,
             );
             tasks.spawn(watcher.run(cancel.clone()));
         };
         let (services, from_services) = mpsc::channel(64);
-        start(Kind::Services, services.clone());
-        start(Kind::Slices, facts.clone());
-        start(Kind::Nodes, facts.clone());
-        start(Kind::Namespaces, facts.clone());
-        if let Some(namespace) = config.pool_namespace.clone() {
-            start(Kind::Pools { namespace }, facts.clone());
+        start(Kind::Services, services.clone(), renewal, None);
+        let pools = config.pool_namespace.clone();
+        let pools = pools.map(|namespace| Kind::Pools { namespace });
+        for kind in [Kind::Slices, Kind::Nodes, Kind::Namespaces]
+            .into_iter()
+            .chain(pools)
+        {
+            let (renewal, listings) = Renewal::when(ask.subscribe());
+            awaited.push(listings);
+            start(kind, facts.clone(), renewal, Some(listed.clone()));
         }
         let (answer, known) = oneshot::channel();
-        if let Some(listed) = awaited.first().cloned() {
-            let secrets =
-                SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
-            tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
-        }
+        let secrets = SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
+        tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
         let first = tell_synced(awaited.clone(), known, facts);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(first));
         if let Some(role) = role {

@@ -13,6 +13,7 @@
 
 mod kind;
 mod known;
+mod lapse;
 mod lines;
 mod renewal;
 mod wire;
@@ -35,6 +36,7 @@ use crate::source::{HealthReport, SourceConfig};
 
 pub(crate) use kind::Kind;
 use known::Known;
+use lapse::Lapse;
 use lines::Lines;
 pub(crate) use renewal::{Listings, Renewal, answered};
 use wire::{Bookmark, Event, EventKind, Page};
@@ -48,12 +50,15 @@ pub(crate) struct Watcher {
     health: HealthReport,
     /// Says when everything is to be listed anew, and is told when it is known.
     renewal: Renewal,
+    /// How Services fare; `None`: these are they.
+    services: Option<Listings>,
     /// From where the watch goes on; `None`: everything has to be listed.
     resume_from: Option<String>,
     streaming: bool,
     /// Whether everything is listed anew and no attempt was made yet.
     is_first: bool,
     retry: Retry,
+    lapse: Lapse,
     complaint: Option<String>,
     denied: bool,
     missing_since: Option<Instant>,
@@ -65,8 +70,10 @@ enum End {
     Over,
     /// Everything is to be listed anew.
     Outdated,
+    /// The first attempt to list everything anew was not answered.
+    Unanswered,
     /// The server no longer knows the past from where it should go on.
-    Expired,
+    Expired(ApiError),
     /// The server has no streamed lists.
     NoStreaming,
     /// Something else.
@@ -95,6 +102,7 @@ impl Watcher {
         facts: mpsc::Sender<Fact>,
         health: HealthReport,
         renewal: Renewal,
+        services: Option<Listings>,
     ) -> Self {
         Self {
             streaming: config.streaming,
@@ -104,9 +112,11 @@ impl Watcher {
             facts,
             health,
             renewal,
+            services,
             resume_from: None,
             is_first: false,
             retry: Retry::default(),
+            lapse: Lapse::default(),
             complaint: None,
             denied: false,
             missing_since: None,
@@ -145,17 +155,28 @@ impl Watcher {
                 self.resume_from = None;
                 self.is_first = true;
             }
+            let lists = self.resume_from.is_none();
             let end = self.round().await;
             let pause = match end {
                 End::Unheard => return,
                 End::Outdated => Duration::ZERO,
+                End::Unanswered => {
+                    self.note_lapse(begun);
+                    Duration::ZERO
+                }
                 End::Over if begun.elapsed() > TOO_SHORT => Duration::ZERO,
                 End::Over => self.retry.next(dice()),
-                End::Expired => {
+                // A list that expires page after page is one that fails: people are told.
+                End::Expired(error) if lists => match self.take_failure(error, begun).await {
+                    Some(pause) => pause,
+                    None => return,
+                },
+                End::Expired(_) => {
                     self.resume_from = None;
                     if begun.elapsed() > TOO_SHORT {
                         Duration::ZERO
                     } else {
+                        self.note_lapse(begun);
                         self.retry.next(dice())
                     }
                 }
@@ -164,7 +185,7 @@ impl Watcher {
                     self.resume_from = None;
                     Duration::ZERO
                 }
-                End::Failed(error) => match self.take_failure(error).await {
+                End::Failed(error) => match self.take_failure(error, begun).await {
                     Some(pause) => pause,
                     None => return,
                 },
@@ -196,12 +217,13 @@ impl Watcher {
         };
         let body = match opened {
             Ok(body) => body,
-            Err(ApiError::Timeout(_)) if is_first => return End::Outdated,
+            Err(ApiError::Timeout(_)) if is_first => return End::Unanswered,
             Err(error) => return end_of(error, listing && self.streaming),
         };
-        self.take_success();
         if listing {
             self.known.begin_listing();
+        } else {
+            self.take_success();
         }
         if self.take_access().await.is_err() {
             return End::Unheard;
@@ -238,25 +260,16 @@ impl Watcher {
             };
             let frame = match frame {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => {
-                    tracing::debug!(
-                        kind = self.known.kind().resource(),
-                        error = api::chain(&error),
-                        "a watch broke"
-                    );
-                    return End::Over;
-                }
-                Ok(None) => return End::Over,
-                Err(_) => {
-                    tracing::debug!(kind = self.known.kind().resource(), "a watch fell silent");
-                    return End::Over;
-                }
+                Ok(Some(Err(error))) => return self.broken(listing, &api::chain(&error)),
+                Ok(None) => return self.broken(listing, "it ended"),
+                Err(_) => return self.broken(listing, "nothing came any more"),
             };
             let Some(bytes) = frame.data_ref() else {
                 continue;
             };
             let mut facts = Vec::new();
             let mut end = None;
+            let was_listing = listing;
             let cut = lines.push(bytes, |line| {
                 if end.is_none() {
                     end = self.take_line(line, &mut listing, &mut facts);
@@ -266,9 +279,13 @@ impl Watcher {
                 return End::Unheard;
             }
             if !listing {
+                // Not earlier: a list that breaks again and again is no success.
+                if was_listing {
+                    self.take_success();
+                }
                 self.note_answered();
+                self.retry.reset();
             }
-            self.retry.reset();
             if let Some(end) = end {
                 return end;
             }
@@ -276,6 +293,15 @@ impl Watcher {
                 return End::Failed(self.unreadable("a line is longer than any object".to_owned()));
             }
         }
+    }
+
+    /// What it means that no more comes: to a watch little, to a list that it came to nothing.
+    fn broken(&self, listing: bool, why: &str) -> End {
+        if listing {
+            return End::Failed(self.unreadable(format!("not all was listed: {why}")));
+        }
+        tracing::debug!(kind = self.known.kind().resource(), why, "a watch broke");
+        End::Over
     }
 
     /// Takes one line of a watch; an end if it was its last.
@@ -354,7 +380,7 @@ impl Watcher {
             let is_first = std::mem::take(&mut self.is_first);
             let answer = api::request(&self.connection, ask, patience(is_first)).await;
             let bytes = answer.map_err(|error| match error {
-                ApiError::Timeout(_) if is_first => End::Outdated,
+                ApiError::Timeout(_) if is_first => End::Unanswered,
                 error => end_of(error, false),
             })?;
             let page: Page<'_> = serde_json::from_slice(&bytes)
@@ -378,8 +404,9 @@ impl Watcher {
         Ok(())
     }
 
-    /// Says what failed, once, and how long to wait; `None`: nobody listens any more.
-    async fn take_failure(&mut self, error: ApiError) -> Option<Duration> {
+    /// Says what failed that was `begun` then, once, and how long to wait; `None`: the facts have
+    /// no receiver any more.
+    async fn take_failure(&mut self, error: ApiError, begun: Instant) -> Option<Duration> {
         let kind = self.known.kind().clone();
         let pause = self.retry.next(dice());
         if kind.is_optional() && error.is_not_found() {
@@ -411,6 +438,7 @@ impl Watcher {
             return Some(self.config.look_again);
         }
         self.health.failed(&kind, text);
+        self.note_lapse(begun);
         Some(error.retry_after().map_or(pause, |least| least.max(pause)))
     }
 
@@ -451,11 +479,34 @@ impl Watcher {
             tracing::info!(kind = self.known.kind().resource(), "followed again");
         }
         self.missing_since = None;
+        self.lapse = Lapse::default();
+        self.renewal.fares(true, Instant::now());
         self.health.recovered(self.known.kind());
     }
 
     fn note_answered(&mut self) {
-        self.renewal.answer();
+        self.lapse = Lapse::default();
+        self.renewal.answer(Instant::now());
+    }
+
+    /// Notes an attempt that was begun then and came to nothing. After a while of them, what was
+    /// known before stands in.
+    fn note_lapse(&mut self, begun: Instant) {
+        let now = Instant::now();
+        self.renewal.fares(false, now);
+        let services = self.services.as_ref();
+        let since = services.and_then(|it| self.renewal.alike(&it.borrow()));
+        let lasted = self.lapse.fail(begun, now, since);
+        let kind = self.known.kind();
+        if lasted.is_some_and(|lasted| lasted >= self.config.stands_in_after)
+            && lapse::stands_in(kind, self.renewal.is_answered())
+            && self.renewal.answer(now)
+        {
+            tracing::warn!(
+                kind = kind.resource(),
+                "can't be listed; what was known before stands, and the rest goes on"
+            );
+        }
     }
 
     async fn tell(&self, facts: Vec<Fact>) -> Result<(), ()> {
@@ -492,13 +543,13 @@ fn patience(is_first: bool) -> Duration {
 /// What an error of the server means to a watch.
 fn end_of(error: ApiError, asked_for_streaming: bool) -> End {
     match &error {
-        ApiError::Refused { code: 410, .. } => End::Expired,
+        ApiError::Refused { code: 410, .. } => End::Expired(error),
         // From before a restore of the store, which has not come as far yet.
         ApiError::Refused {
             code: 504 | 500,
             message,
             ..
-        } if message.contains("Too large resource version") => End::Expired,
+        } if message.contains("Too large resource version") => End::Expired(error),
         ApiError::Refused {
             code: 400 | 422, ..
         } if asked_for_streaming => End::NoStreaming,

@@ -17,8 +17,14 @@ use tokio_util::task::TaskTracker;
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
-use crate::served::{Carried, Memory, until_done};
+use crate::served::{Carried, Memory};
 use crate::signals::Stop;
+
+mod carry;
+mod turns;
+
+use carry::Ends;
+use turns::take_turns;
 
 /// From one giving back of unused memory to the next, in the long run. It takes about a millisecond.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
@@ -48,11 +54,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     if args.leader_elect {
         rights.extend(access::to_elect(&namespace, &args.lease_name));
     }
+    let lease = format!("{namespace}/{}", args.lease_name);
     let memory = args.state.filter(|_| options.fleet.serves_here());
-    let memory = memory.map(|folder| {
-        let lease = format!("{namespace}/{}", args.lease_name);
-        Memory::new(&folder, &connection, &options.fleet, &lease)
-    });
+    let memory = memory.map(|folder| Memory::new(&folder, &connection, &options.fleet, &lease));
     let stop = Stop::watch(grace)?;
     // What is to be known of the cluster before anything of it is written.
     let prepare = || async {
@@ -65,125 +69,91 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         Some(memory) => memory.last().await,
         None => None,
     };
-    let remembers = last.is_some();
+    let lease = LeaseConfig {
+        name: args.lease_name,
+        times,
+        carries: last.is_some(),
+        // Another replica may work before this one can.
+        able: false,
+        ..LeaseConfig::new(&namespace, &identity)
+    };
+    let tasks = TaskTracker::new();
+    let election = args
+        .leader_elect
+        .then(|| Election::start(connection.clone(), lease, &tasks));
+    let ends = Ends {
+        stop,
+        grace,
+        role: election.as_ref().map(Election::role),
+        memory,
+    };
     let prepared = if let Some(last) = last {
         let carried = Carried::start(&options, last, connection.server(), args.leader_elect);
-        carry(carried.await?, &connection, &stop, grace, prepare).await?
+        ends.carry(carried.await?, &connection, prepare).await?
     } else {
-        let prepared = stop.unless_asked(prepare()).await.transpose()?;
-        prepared.map(|fleet| (fleet, Ground::default()))
+        ends.begin(prepare).await?
     };
     let Some((fleet, ground)) = prepared else {
         return Ok(());
     };
     options.fleet = fleet;
-    if !args.leader_elect {
-        let on = On {
-            ground,
-            memory,
-            role: None,
-        };
-        let starting = || start(&options, &connection, &identity, WriteGuard::always(), &on);
-        let Some(instance) = started(&stop, grace, &on, starting).await? else {
-            return Ok(());
-        };
-        drop(on);
-        let outcome = tokio::select! {
-            () = stop.asked() => Ok(()),
-            () = instance.broken() => Err(loop_ended()),
-        };
-        instance.stop(grace).await;
-        return outcome;
-    }
-    let lease = LeaseConfig {
-        name: args.lease_name,
-        times,
-        carries: remembers,
-        ..LeaseConfig::new(&namespace, &identity)
-    };
-    let tasks = TaskTracker::new();
-    let election = Election::start(connection.clone(), lease, &tasks);
-    let (guard, role) = (election.guard(), election.role());
-    let on = On {
+    let mut on = On {
         ground,
-        memory: memory.clone(),
-        role: Some(role.clone()),
+        memory: ends.memory.clone(),
+        role: ends.role.clone(),
     };
-    let starting = || start(&options, &connection, &identity, guard.clone(), &on);
-    let Some(instance) = started(&stop, grace, &on, starting).await? else {
-        election.release().await;
+    let guard = election.as_ref().map(Election::guard);
+    let guard = guard.unwrap_or_else(WriteGuard::always);
+    let starting = async |on: &On| {
+        let guard = guard.clone();
+        start(&options, &connection, &identity, guard, on).await
+    };
+    let Some(instance) = ends.started(&mut on, starting).await? else {
         return Ok(());
     };
     drop(on);
-    instance.tell_serving(election.serving());
-    let outcome = tokio::select! {
-        biased;
-        () = stop.asked() => Ok(()),
-        () = instance.broken() => Err(loop_ended()),
-    };
-    // First nothing is written any more, then the Lease passes on, then another replica serves, and
-    // only then nothing new is accepted here.
-    let handed_over = async {
-        election.hand_over().await;
-        if *role.borrow() == Role::Standby
-            && let Some(memory) = &memory
-            && let Err(error) = memory.forget().await
-        {
-            tracing::warn!(%error, "another replica serves; what was served here stays on disk");
-        }
-    };
-    instance.stop_after(grace, handed_over).await;
+    let outcome = serve(instance, election, times, &ends, &tasks).await;
     tasks.close();
     tasks.wait().await;
     outcome
 }
 
-/// Carries what was served last until the API server has answered what is to be known. From then on
-/// traffic goes on by itself, until another control plane knows everything. `None`: a stop was
-/// asked for.
-async fn carry<F: Future<Output = anyhow::Result<Fleet>>>(
-    carried: Carried,
-    connection: &Connection,
-    stop: &Stop,
-    grace: Duration,
-    prepare: impl Fn() -> F,
-) -> anyhow::Result<Option<(Fleet, Ground)>> {
-    let answered = stop.unless_asked(carried.until_answered(connection)).await;
-    if answered == Some(false) {
-        carried.stop(grace).await;
-        return Err(loop_ended());
+/// Serves until a stop is asked for, and hands over.
+async fn serve(
+    instance: Instance,
+    election: Option<Election>,
+    times: Times,
+    ends: &Ends,
+    tasks: &TaskTracker,
+) -> anyhow::Result<()> {
+    if let Some(election) = &election {
+        instance.tell_serving(election.serving());
+        let book = instance.handle().book.clone();
+        let changes = book.changes();
+        let works = move || book.read(|pages| pages.at_work);
+        let (role, able) = (election.role(), election.able());
+        tasks.spawn(take_turns(times, works, changes, role, able));
     }
-    let fleet = match answered {
-        Some(_) => until_done(stop, prepare).await,
-        None => None,
+    let outcome = tokio::select! {
+        biased;
+        () = ends.stop.asked() => Ok(()),
+        () = instance.broken() => Err(loop_ended()),
     };
-    let Some(fleet) = fleet else {
-        carried.stop(grace).await;
-        return Ok(None);
+    let Some(election) = election else {
+        instance.stop(ends.grace).await;
+        return outcome;
     };
-    Ok(Some((fleet, carried.let_go().await)))
-}
-
-/// Starts an instance. Where traffic is carried already it is tried until it works: that must not
-/// end for what is wrong with the rest. `None`: a stop was asked for.
-async fn started<F: Future<Output = anyhow::Result<Instance>>>(
-    stop: &Stop,
-    grace: Duration,
-    on: &On,
-    starting: impl Fn() -> F,
-) -> anyhow::Result<Option<Instance>> {
-    let Some(proxy) = &on.ground.proxy else {
-        return starting().await.map(Some);
+    // First nothing is written any more, then the Lease passes on, then another replica serves, and
+    // only then nothing new is accepted here.
+    let handed_over = async {
+        let role = election.role();
+        election.hand_over().await;
+        if *role.borrow() == Role::Standby {
+            ends.forget().await;
+        }
     };
-    // A cloud may keep a start waiting for minutes, and probes are answered meanwhile.
-    let instance = tokio::select! {
-        instance = until_done(stop, starting) => instance,
-        never = on.ground.answer(Duration::ZERO) => match never {},
-    };
-    if instance.is_none() {
-        proxy.shutdown(grace).await;
-    }
-    Ok(instance)
+    instance.stop_after(ends.grace, handed_over).await;
+    outcome
 }
 
 /// What an instance is started with, beside its connection.

@@ -19,7 +19,6 @@ use landfall_model::provider::{Capabilities, Provider as _};
 use landfall_model::reach::Setting;
 use landfall_model::rows::PoolRow;
 use landfall_openstack::{OpenStack, Settings};
-use landfall_sys::routes;
 
 use crate::account::Account;
 use crate::cli::InstancesArgs;
@@ -261,14 +260,10 @@ impl Fleet {
     /// Of each instance what makes a provider keep to the rules and limits, and its account.
     fn each(&self) -> impl Iterator<Item = (impl FnOnce(Local) -> Local, Option<&Account>)> {
         let limits = self.limits();
-        let machine = routes::local().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the addresses of this machine can't be read");
-            Vec::new()
-        });
         let instances = self.config.instances.iter().zip(&self.accounts);
         instances.map(move |(instance, account)| {
             let rules = instance.member_rules(self.setting);
-            let rules = rules.beside(self.admin, machine.iter().copied());
+            let rules = rules.beside(self.admin);
             let guarded = move |local: Local| local.allowing(rules).within(limits);
             (guarded, account.as_ref())
         })

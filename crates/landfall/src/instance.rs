@@ -35,6 +35,7 @@ use crate::{access_log, planning, view};
 
 mod clouds;
 mod inherited;
+mod machine;
 
 /// Facts on their way from the source to the engine.
 const FACTS: usize = 1024;
@@ -207,6 +208,16 @@ impl Instance {
         source(read, &lifetime);
         if options.fallback_pool {
             pools.push(pools::fallback());
+        }
+        if admin.local_addr()?.ip().is_unspecified() {
+            // Before the first Service is told of, so that none has a member there.
+            let known = machine::tell(&facts).await;
+            let (facts, cancel) = (facts.downgrade(), cancel.clone());
+            tasks.spawn(async move {
+                cancel
+                    .run_until_cancelled(machine::follow(facts, known))
+                    .await;
+            });
         }
         tasks.spawn(with_pools(told, facts, pools));
         let ended = CancellationToken::new();

@@ -43,6 +43,10 @@ use clap::Parser as _;
 
 use cli::{Cli, Command};
 
+/// Set up in [`landfall_sys::memory`].
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Threads for everything but traffic: the data plane brings its own.
 const CONTROL_THREADS: usize = 2;
 
@@ -53,7 +57,6 @@ const WRONG_USAGE: u8 = 2;
 const BLOCKED: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    landfall_sys::memory::share();
     // One TLS provider for the whole process. It can only be set already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let command = Cli::parse().command;

@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use crate::fleet::Fleet;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::platform::Platform;
-use crate::signals::Stop;
 
 /// Changes within this time are remembered together.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -344,17 +343,16 @@ impl Carried {
         Ok(Self(start.await?))
     }
 
-    /// Returns once the API server answers; `false`: the control loop has ended before.
-    pub async fn until_answered(&self, connection: &Connection) -> bool {
-        let answered = async {
-            while !access::answers(connection).await {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::select! {
-            () = answered => true,
-            () = self.0.broken() => false,
+    /// Returns once the API server answers.
+    pub async fn until_answered(&self, connection: &Connection) {
+        while !access::answers(connection).await {
+            tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Returns once the control loop has ended although nothing asked it to.
+    pub async fn broken(&self) {
+        self.0.broken().await;
     }
 
     /// Ends the control plane. Traffic goes on, and another one can be started on it.
@@ -410,25 +408,19 @@ impl Report for Mute {
     async fn event(&self, _service: &ServiceRow, _event: &Event) {}
 }
 
-/// Does something although it may fail, again and again; `None`: a stop was asked for.
-pub async fn until_done<T, F: Future<Output = anyhow::Result<T>>>(
-    stop: &Stop,
-    work: impl Fn() -> F,
-) -> Option<T> {
-    let trying = async {
-        loop {
-            match work().await {
-                Ok(done) => return done,
-                Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::error!(
-                        error,
-                        "only what was served last is served; tried again soon"
-                    );
-                }
+/// Does something although it may fail, again and again.
+pub async fn until_done<T, F: Future<Output = anyhow::Result<T>>>(work: impl Fn() -> F) -> T {
+    loop {
+        match work().await {
+            Ok(done) => return done,
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(
+                    error,
+                    "only what was served last is served; tried again soon"
+                );
             }
-            tokio::time::sleep(AGAIN).await;
         }
-    };
-    stop.unless_asked(trying).await
+        tokio::time::sleep(AGAIN).await;
+    }
 }

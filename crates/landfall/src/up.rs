@@ -177,7 +177,7 @@ impl Serving {
                     never = ground.answer(Duration::ZERO) => match never {},
                 }
             };
-            let Some(resumed) = self.stop.unless_asked(resumed).await else {
+            let Some(resumed) = Box::pin(self.stop.unless_asked(resumed)).await else {
                 if let Some(proxy) = &ground.proxy {
                     proxy.shutdown(self.grace).await;
                 }

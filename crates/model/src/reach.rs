@@ -1,7 +1,7 @@
 //! Which addresses may be members. A load balancer stands where its users don't: what it reaches,
 //! whoever may write a Service reaches through it.
 //!
-//! Pure. What is our own (addresses of pools) is known to the World, not here.
+//! Pure. What is our own (addresses of pools and of the machine) is known to the World, not here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -19,8 +19,15 @@ pub struct MemberRules {
     pub slices: Option<Vec<IpNet>>,
     /// Where our own admin endpoint answers.
     pub admin: Option<SocketAddr>,
-    /// What this machine's addresses are in, where the admin endpoint answers at all of them.
-    pub own: Vec<IpNet>,
+}
+
+/// What is known of an address that a member may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ours {
+    /// It is in one of our pools.
+    pub pool: bool,
+    /// What is sent to it arrives on this machine.
+    pub machine: bool,
 }
 
 /// Who writes the Services that an instance serves.
@@ -75,27 +82,14 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 // === impl MemberRules ===
 
 impl MemberRules {
-    /// The same rules beside an admin endpoint on a machine that has these addresses: networks, by
-    /// address and length.
+    /// The same rules beside an admin endpoint.
     #[must_use]
-    pub fn beside(
-        mut self,
-        admin: Option<SocketAddr>,
-        machine: impl IntoIterator<Item = (IpAddr, u8)>,
-    ) -> Self {
-        self.admin = admin;
-        self.own = match admin {
-            Some(admin) if admin.ip().is_unspecified() => machine
-                .into_iter()
-                .filter_map(|(address, length)| IpNet::new(address, length).ok())
-                .collect(),
-            Some(_) | None => Vec::new(),
-        };
-        self
+    pub fn beside(self, admin: Option<SocketAddr>) -> Self {
+        Self { admin, ..self }
     }
 
-    /// Judges a member, which is checked at another port if one is given. `ours` says whether an
-    /// address is in one of our pools.
+    /// Judges a member, which is checked at another port if one is given. `ours` says what is
+    /// known of an address.
     ///
     /// # Errors
     /// Why it can't be one.
@@ -104,7 +98,7 @@ impl MemberRules {
         member: SocketAddr,
         check: Option<NonZeroU16>,
         by: NamedBy,
-        ours: impl Fn(IpAddr) -> bool,
+        ours: impl Fn(IpAddr, bool) -> Ours,
     ) -> Result<(), Barred> {
         let address = member.ip().to_canonical();
         let listed = match by {
@@ -119,13 +113,19 @@ impl MemberRules {
                 Some(kind) => return Err(Barred::Kind(kind)),
                 None => {}
             }
-            if ours(address) {
+            let asks_admin = self.admin.is_some_and(|admin| {
+                let ports = [Some(member.port()), check.map(NonZeroU16::get)];
+                ports.contains(&Some(admin.port()))
+            });
+            let Ours { pool, machine } = ours(address, asks_admin);
+            if pool {
                 return Err(Barred::Pool);
             }
-            if self.is_admin(SocketAddr::new(address, member.port())) {
+            let is_admin = |port| self.is_admin(SocketAddr::new(address, port), machine);
+            if is_admin(member.port()) {
                 return Err(Barred::Admin);
             }
-            if check.is_some_and(|port| self.is_admin(SocketAddr::new(address, port.get()))) {
+            if check.is_some_and(|port| is_admin(port.get())) {
                 return Err(Barred::AdminChecked);
             }
         }
@@ -148,12 +148,11 @@ impl MemberRules {
         }
     }
 
-    fn is_admin(&self, member: SocketAddr) -> bool {
+    fn is_admin(&self, member: SocketAddr, is_here: bool) -> bool {
         let Some(admin) = self.admin else {
             return false;
         };
-        let everywhere = admin.ip().is_unspecified()
-            && (member.ip().is_loopback() || covers(&self.own, member.ip()));
+        let everywhere = admin.ip().is_unspecified() && (member.ip().is_loopback() || is_here);
         admin.port() == member.port() && (everywhere || admin.ip().to_canonical() == member.ip())
     }
 }
@@ -291,7 +290,11 @@ mod tests {
         let member = member
             .parse()
             .unwrap_or_else(|_| SocketAddr::new(member.parse().unwrap(), 80));
-        rules.judge(member, None, by, |address| pool.contains(&address))
+        let own = ["10.0.0.7", "2001:db8::7"].map(|own| own.parse::<IpAddr>().unwrap());
+        rules.judge(member, None, by, |address, _| Ours {
+            pool: pool.contains(&address),
+            machine: own.contains(&address),
+        })
     }
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {
@@ -450,14 +453,10 @@ mod tests {
 
     #[test]
     fn the_admin_endpoint_at_all_addresses_of_a_machine_is_no_member_at_any() {
-        let machine = [
-            ("10.0.0.7".parse().unwrap(), 32),
-            ("2001:db8::7".parse().unwrap(), 128),
-        ];
         let by = NamedBy::Slice;
         for admin in ["0.0.0.0:9640", "[::]:9640"] {
             let admin = Some(admin.parse().unwrap());
-            let rules = MemberRules::default().beside(admin, machine);
+            let rules = MemberRules::default().beside(admin);
             for own in [
                 "10.0.0.7:9640",
                 "[2001:db8::7]:9640",
@@ -470,7 +469,7 @@ mod tests {
             }
         }
         let admin = Some("10.0.0.8:9640".parse().unwrap());
-        let rules = MemberRules::default().beside(admin, machine);
+        let rules = MemberRules::default().beside(admin);
         assert_eq!(judge(&rules, by, "10.0.0.7:9640"), Ok(()));
         assert_eq!(judge(&rules, by, "10.0.0.8:9640"), Err(Barred::Admin));
     }
@@ -483,9 +482,12 @@ mod tests {
         };
         let judged = |member: &str, port| {
             let member = member.parse().unwrap();
-            rules.judge(member, NonZeroU16::new(port), NamedBy::Annotation, |_| {
-                false
-            })
+            rules.judge(
+                member,
+                NonZeroU16::new(port),
+                NamedBy::Annotation,
+                |_, _| Ours::default(),
+            )
         };
         assert_eq!(judged("127.0.0.1:80", 9640), Err(Barred::AdminChecked));
         assert_eq!(

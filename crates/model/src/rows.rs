@@ -13,6 +13,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 
 use crate::id::{ServiceKey, Uid};
@@ -328,6 +329,8 @@ pub enum Fact {
     /// Secrets can't be read from this source. A port that needs one that is not known stays closed
     /// instead of being an error of the whole Service.
     SecretsUnavailable,
+    /// The networks whose traffic arrives on this machine, in place of those that were told before.
+    Machine(Arc<[IpNet]>),
     /// An address pool appeared or changed.
     Pool(Arc<PoolRow>),
     /// An address pool of the source is gone.

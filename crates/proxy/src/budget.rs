@@ -129,6 +129,13 @@ pub struct Sockets {
     common: bool,
 }
 
+/// A hold on descriptors that belong to no Service yet.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    budget: Arc<Budget>,
+    count: u32,
+}
+
 /// What a new connection or flow needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cost {
@@ -231,6 +238,18 @@ impl Budget {
         }
         namespaces.insert(name.to_owned(), Arc::downgrade(&namespace));
         namespace
+    }
+
+    /// Takes descriptors that are open already: connections may have so many fewer.
+    pub(crate) fn set_aside(self: &Arc<Self>, count: u32) -> Aside {
+        let _no_sockets_meanwhile = self.accounts();
+        let limit = &self.descriptors.limit;
+        let count = count.min(limit.load(Ordering::Relaxed));
+        limit.fetch_sub(count, Ordering::Relaxed);
+        Aside {
+            budget: self.clone(),
+            count,
+        }
     }
 
     /// Notes something that failed for want of descriptors, ports or memory.
@@ -616,6 +635,13 @@ impl Drop for Sockets {
     }
 }
 
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let limit = &self.budget.descriptors.limit;
+        limit.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -661,6 +687,17 @@ mod tests {
         // More than each one's minimum, all at one Service.
         let clients = (0..24).map(|_| victims[0].take(Cost::Connection, None));
         assert!(clients.filter_map(Result::ok).count() == 24);
+    }
+
+    #[test]
+    fn the_only_service_may_open_nearly_two_hundred_ports_with_few_descriptors() {
+        let budget = Budget::new(1024, 2);
+        let only = budget.account(&Uid::new("only"), "shop");
+        let sockets: Vec<_> = std::iter::from_fn(|| only.sockets(2)).collect();
+        assert!(sockets.len() > 190, "{}", sockets.len());
+        let other = budget.account(&Uid::new("other"), "shop");
+        let _socket = other.sockets(2).expect("the first listener of another");
+        assert!(flood(&only).len() > 50 && flood(&other).len() > 4);
     }
 
     #[test]

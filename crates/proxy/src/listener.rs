@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
-use landfall_model::listener::{AllowedSources, Listener, Mode};
+use landfall_model::listener::{AllowedSources, Listener, Member, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -121,6 +121,8 @@ pub struct ListenerConfig {
     pub toward_members: Option<Arc<TowardMembers>>,
     allowed: Option<SourceSet>,
     trusted: SourceSet,
+    /// Of UDP: where its members answer, in order.
+    answering: Vec<(IpAddr, u16)>,
 }
 
 /// A listener as the workers see it.
@@ -222,6 +224,10 @@ impl ListenError {
     }
 }
 
+fn place(member: &Member) -> (IpAddr, u16) {
+    (member.address.ip(), member.address.port())
+}
+
 // === impl ListenerConfig ===
 
 impl ListenerConfig {
@@ -258,7 +264,13 @@ impl ListenerConfig {
         let toward_members = before.and_then(|before| before.toward_members.as_ref());
         let toward_members =
             TowardMembers::of_listener(listener, toward_members).map_err(unusable)?;
+        let mut answering: Vec<_> = match listener.key.protocol {
+            Protocol::Udp => listener.pool.members.iter().map(place).collect(),
+            Protocol::Tcp | Protocol::Sctp => Vec::new(),
+        };
+        answering.sort_unstable();
         Ok(Self {
+            answering,
             listener: listener.clone(),
             termination,
             toward_members,
@@ -272,6 +284,13 @@ impl ListenerConfig {
         self.allowed
             .as_ref()
             .is_none_or(|allowed| allowed.contains(client))
+    }
+
+    /// Whether what is sent to a peer may be answered for ever: a member takes it for a question,
+    /// and its answer comes from where a client would be.
+    pub(crate) fn would_go_round(&self, peer: SocketAddr) -> bool {
+        let peer = (peer.ip(), peer.port());
+        self.answering.binary_search(&peer).is_ok()
     }
 
     /// Whether a peer must begin with a PROXY protocol header, which is then believed.

@@ -7,9 +7,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use handover::Adopted;
 pub use handover::Sockets;
 pub(crate) use handover::copy;
 use landfall_model::listener::Listener;
@@ -63,7 +65,7 @@ pub struct Proxy {
     /// Closed, but connections go on until they end or the drain time passes.
     draining: Arc<Mutex<Vec<Arc<ListenerState>>>>,
     /// Sockets of another process, for listeners that are not open yet.
-    adopted: Mutex<Sockets>,
+    adopted: Mutex<BTreeMap<ListenerId, Adopted>>,
     changes: watch::Sender<u64>,
     monitors: Monitors,
     tasks: TaskTracker,
@@ -199,14 +201,19 @@ impl Proxy {
         let config = ListenerConfig::new(id, listener)?;
         let workers = self.workers.len();
         let account = self.budget.account(&owner.uid, owner.service.namespace());
-        let sockets = account.sockets(u32::try_from(workers).unwrap_or(u32::MAX));
-        let sockets = sockets.ok_or(ListenError::Descriptors { id })?;
+        let adopted = self.take_adopted(id);
+        // A process with more workers may have left more sockets than there are workers here.
+        let count = u32::try_from(workers.max(adopted.len())).unwrap_or(u32::MAX);
+        let Some(sockets) = account.sockets(count) else {
+            self.keep_adopted(id, adopted);
+            return Err(ListenError::Descriptors { id });
+        };
         let (service, changes) = (owner.clone(), self.changes.clone());
         let state = ListenerState::with_account(id, service, config, workers, changes, account)
             .logging_to(self.access_log.clone());
         state.hold_sockets(Some(sockets));
         let state = Arc::new(state);
-        self.open(&state).await?;
+        self.open(&state, adopted).await?;
         self.listeners().insert(id, state.clone());
         self.monitors.watch(state);
         self.changes.send_modify(|version| *version += 1);
@@ -328,11 +335,14 @@ impl Proxy {
         self.listeners().get(&id).cloned()
     }
 
-    async fn open(&self, state: &Arc<ListenerState>) -> Result<(), ListenError> {
+    async fn open(
+        &self,
+        state: &Arc<ListenerState>,
+        adopted: Vec<OwnedFd>,
+    ) -> Result<(), ListenError> {
         let id = state.id();
         let (address, count) = (id.socket_address(), self.workers.len());
         let failed = |source| ListenError::from_bind(id, source);
-        let adopted = self.take_adopted(id);
         let missing = count.saturating_sub(adopted.len());
         let commands: Vec<Opening> = match id.key.protocol {
             Protocol::Tcp => {
@@ -357,8 +367,7 @@ impl Proxy {
             }
             Protocol::Sctp => return Err(ListenError::Sctp { id }),
         };
-        // All workers are asked before the first has answered. A process with more workers may have
-        // left more sockets than there are workers here.
+        // All workers are asked before the first has answered.
         let mut answers = Vec::with_capacity(commands.len());
         for (worker, opening) in self.workers.iter().cycle().zip(commands) {
             let (done, answer) = oneshot::channel();

@@ -13,12 +13,14 @@ mod scene;
 
 use crate::scene::{Scene, Server, until};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const CLIENTS: u64 = 1000;
 
 #[tokio::test]
 async fn a_flood_of_long_heads_takes_little_memory_and_leaves_none_behind() {
-    // As the program does before it starts threads.
-    landfall_sys::memory::share();
     let limit = landfall_sys::limits::raise_open_files().unwrap();
     assert!(limit > 2 * CLIENTS + 100, "{limit} descriptors are too few");
     let member = Server::echo("only").await;
@@ -46,7 +48,11 @@ async fn a_flood_of_long_heads_takes_little_memory_and_leaves_none_behind() {
 
     drop(clients);
     // Buffers for the next clients stay: 7 MiB at most.
-    until("memory is given back", || resident() < before + 9 * 1024).await;
+    until("memory is given back", || {
+        landfall_sys::memory::give_back();
+        resident() < before + 9 * 1024
+    })
+    .await;
     assert_eq!(scene.get("/").await.status, 200);
 }
 

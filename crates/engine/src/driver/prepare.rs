@@ -104,48 +104,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
-        let known = self.tracked.get_mut(&row.key);
-        let mut known = known.filter(|tracked| tracked.uid == row.uid);
-        let accepted = known.as_ref().and_then(|it| it.accepted.clone());
-        // This process may have begun with a version that is refused already.
-        let recorded = accepted.is_none();
-        let record = || {
-            // What the source tells may be from before everything of it was removed.
-            let mut row = ServiceRow::clone(&row);
-            if let Some(known) = &mut known {
-                row.status = known.current_status(&row);
-            }
-            claims::accepted(&row)
-        };
-        let (accepted, damaged) = match (accepted, recorded.then(record).flatten()) {
-            (Some(accepted), _) => (Some(accepted), None),
-            (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
-            (None, Some(Err(damaged))) => (None, Some(damaged)),
-            (None, None) => (None, None),
-        };
-        // A version that is too long to be recorded stands in the status alone, as any did that an
-        // earlier release accepted, and by the rules of today it may be refused.
-        let unrecorded = accepted.is_none() && stands(&row, ConditionType::Accepted);
-        let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(&row, None)));
-        let outcome = match self.handle.providers.get(instance) {
-            Some(provider) => self.resolve(&row, accepted.as_ref(), provider.capabilities()),
-            None => (None, Vec::new()),
-        };
-        let (mut intent, mut errors) = outcome;
-        // A version that can't be had under any rule is no version to record.
-        let accepted = accepted.filter(|_| !unrecorded || intent.is_some());
+        let (mut intent, mut errors, accepted) = self.decide(&row, instance);
         let valid = errors.is_empty();
-        let accepted = if valid {
-            Some(Accepted::new(&row, intent.as_ref()))
-        } else {
-            errors.extend(damaged);
-            match (accepted, &intent) {
-                (Some(accepted), Some(_)) if recorded => {
-                    Some(Accepted::new(&accepted.row, intent.as_ref()))
-                }
-                (accepted, _) => accepted,
-            }
-        };
         let (persisted, remarks) = self.persisted(&row, instance, valid, accepted.as_ref());
         match &mut intent {
             Some(intent) => intent.remarks.extend(remarks),
@@ -225,19 +185,57 @@ impl<P: Provider, R: Report> Engine<P, R> {
         held || !row.status.conditions.is_empty()
     }
 
-    /// The wish; of an earlier version where the newest is invalid. Members follow the facts of
-    /// today in either case.
-    fn resolve(
-        &self,
-        row: &ServiceRow,
-        accepted: Option<&Accepted>,
-        capabilities: &Capabilities,
-    ) -> (Option<Intent>, Vec<Reason>) {
-        let mut errors = match resolve(row, &self.world, capabilities) {
-            Ok(intent) => return (Some(intent), Vec::new()),
-            Err(errors) => errors,
+    /// Decides what a Service is to have; also what is wrong with its newest version, and which one
+    /// was accepted last.
+    fn decide(
+        &mut self,
+        row: &Arc<ServiceRow>,
+        instance: usize,
+    ) -> (Option<Intent>, Vec<Reason>, Option<Accepted>) {
+        let Some(provider) = self.handle.providers.get(instance).cloned() else {
+            return (None, Vec::new(), None);
         };
-        let previous = accepted.and_then(|accepted| {
+        match resolve(row, &self.world, provider.capabilities()) {
+            Ok(intent) => {
+                let accepted = Accepted::new(row, Some(&intent));
+                (Some(intent), Vec::new(), Some(accepted))
+            }
+            Err(errors) => self.decide_by_previous(row, errors, provider.capabilities()),
+        }
+    }
+
+    /// Decides by the version that was accepted last: the newest is refused for these `errors`.
+    /// Members follow the facts of today in either case.
+    fn decide_by_previous(
+        &mut self,
+        row: &Arc<ServiceRow>,
+        mut errors: Vec<Reason>,
+        capabilities: &Capabilities,
+    ) -> (Option<Intent>, Vec<Reason>, Option<Accepted>) {
+        let known = self.tracked.get_mut(&row.key);
+        let mut known = known.filter(|tracked| tracked.uid == row.uid);
+        let accepted = known.as_ref().and_then(|it| it.accepted.clone());
+        // This process may have begun with a version that is refused already.
+        let recorded = accepted.is_none();
+        let record = || {
+            // What the source tells may be from before everything of it was removed.
+            let mut row = ServiceRow::clone(row);
+            if let Some(known) = &mut known {
+                row.status = known.current_status(&row);
+            }
+            claims::accepted(&row)
+        };
+        let (accepted, damaged) = match (accepted, recorded.then(record).flatten()) {
+            (Some(accepted), _) => (Some(accepted), None),
+            (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
+            (None, Some(Err(damaged))) => (None, Some(damaged)),
+            (None, None) => (None, None),
+        };
+        // A version that is too long to be recorded stands in the status alone, as any did that an
+        // earlier release accepted, and by the rules of today it may be refused.
+        let unrecorded = accepted.is_none() && stands(row, ConditionType::Accepted);
+        let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(row, None)));
+        let previous = accepted.as_ref().and_then(|accepted| {
             let Accepted {
                 row: version,
                 certificates,
@@ -253,7 +251,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if previous.is_some() {
             errors.push(serving_previous());
         }
-        (previous, errors)
+        errors.extend(damaged);
+        let accepted = match (accepted, &previous) {
+            (Some(accepted), Some(_)) if recorded => {
+                Some(Accepted::new(&accepted.row, previous.as_ref()))
+            }
+            // A version that can't be had under any rule is no version to record.
+            (_, None) if unrecorded => None,
+            (accepted, _) => accepted,
+        };
+        (previous, errors, accepted)
     }
 
     fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> Errand {

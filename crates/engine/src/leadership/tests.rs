@@ -17,6 +17,7 @@ fn held_by(holder: &str) -> Record {
         holder: holder.to_owned(),
         lease: TIMES.lease,
         serving: false,
+        declares: false,
         unproven: false,
     }
 }
@@ -41,6 +42,7 @@ fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bo
         seen_at: begin,
         renewed_at: renewed.map(|at| begin + seconds(at)),
         blind,
+        able: true,
     };
     decide(&standing, &TIMES, begin + seconds(now))
 }
@@ -102,6 +104,7 @@ fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
         seen_at: begin(),
         renewed_at: None,
         blind: false,
+        able: true,
     };
     assert_eq!(
         decide(&standing, &times, begin()),
@@ -134,6 +137,95 @@ fn a_leader_puts_a_deleted_lease_back_at_once() {
     assert_eq!(decided(None, Some(4), 13), Decision::Renew);
     // Too late: another one may have made it by now.
     assert_eq!(decided(None, Some(4), 14), Decision::StepDown);
+}
+
+#[test]
+fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
+    let unable = |record: Option<&Record>, renewed: Option<u64>, now: u64| {
+        let standing = Standing {
+            identity: "me",
+            record,
+            seen_at: begin(),
+            renewed_at: renewed.map(|at| begin() + seconds(at)),
+            blind: false,
+            able: false,
+        };
+        decide(&standing, &TIMES, begin() + seconds(now))
+    };
+    let later = Decision::Wait(begin() + seconds(42));
+    for record in [held_by(""), held_by("me"), held_by("other")] {
+        assert_eq!(unable(Some(&record), None, 40), later, "{record:?}");
+    }
+    assert_eq!(unable(None, None, 40), later);
+    let mine = held_by("me");
+    assert_eq!(unable(Some(&mine), Some(4), 5), Decision::GiveUp);
+    // It is not its own any more, or may not be.
+    assert_eq!(
+        unable(Some(&held_by("other")), Some(4), 5),
+        Decision::StepDown
+    );
+    assert_eq!(unable(Some(&mine), Some(4), 14), Decision::StepDown);
+}
+
+#[test]
+fn a_leader_that_does_not_come_to_work_lets_others_have_their_turn_and_waits_longer_the_next_time()
+{
+    let at = |count| begin() + seconds(count);
+    let mut turns = Turns::new(&Times::default());
+    assert_eq!(turns.judge(None, false, at(0)), (true, None));
+    assert_eq!(turns.judge(Some(1), false, at(1)), (true, Some(at(61))));
+    assert_eq!(turns.judge(Some(1), false, at(60)), (true, Some(at(61))));
+    assert_eq!(turns.judge(Some(1), false, at(61)), (false, Some(at(76))));
+    assert_eq!(turns.judge(None, false, at(70)), (false, Some(at(76))));
+    // No other one wanted it: the term may be the same.
+    assert_eq!(turns.judge(None, false, at(76)), (true, None));
+    assert_eq!(turns.judge(Some(1), false, at(77)), (true, Some(at(197))));
+    // In a term that ends because another replica leads nothing has failed.
+    assert_eq!(turns.judge(None, false, at(90)), (true, None));
+    assert_eq!(turns.judge(Some(2), false, at(91)), (true, Some(at(211))));
+    assert_eq!(turns.judge(Some(2), true, at(100)), (true, None));
+    assert_eq!(turns.judge(Some(2), false, at(101)), (true, Some(at(161))));
+}
+
+#[test]
+fn a_leader_that_loses_the_lead_for_moments_only_gets_no_longer_turn_by_that() {
+    let at = |count| begin() + seconds(count);
+    let mut turns = Turns::new(&Times::default());
+    for second in (0..60).step_by(5) {
+        let idle = turns.judge(Some(1), false, at(second));
+        assert_eq!(idle, (true, Some(at(60))), "after {second} s");
+        assert_eq!(turns.judge(None, false, at(second + 3)), (true, None));
+    }
+    assert_eq!(turns.judge(Some(1), false, at(60)), (false, Some(at(75))));
+}
+
+#[test]
+fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be_given_up() {
+    let at = |count| begin() + seconds(count);
+    for (lease, rest) in [(4, 15), (16, 16 + 8), (120, 120 + 60), (300, 300 + 150)] {
+        let times = Times::of_lease(seconds(lease));
+        let mut turns = Turns::new(&times);
+        turns.judge(Some(1), false, at(0));
+        let turn = seconds(60 + rest);
+        let until = begin() + turn;
+        let rests = turns.judge(Some(1), false, at(60));
+        assert_eq!(rests, (false, Some(until)), "a Lease of {lease} s");
+        // One that still names this replica, and was renewed last when it was given up.
+        let unchanged = Record {
+            lease: times.lease,
+            ..held_by("me")
+        };
+        let follower = Standing {
+            identity: "other",
+            record: Some(&unchanged),
+            seen_at: at(60) + times.retry / 2,
+            renewed_at: None,
+            blind: false,
+            able: true,
+        };
+        let look = begin() + turn.saturating_sub(times.retry / 2);
+        assert_eq!(decide(&follower, &times, look), Decision::Acquire);
+    }
 }
 
 #[test]
@@ -313,6 +405,29 @@ fn a_holder_of_a_version_that_does_not_say_so_is_taken_to_serve_after_a_while() 
 }
 
 #[test]
+fn a_holder_that_says_that_it_does_not_serve_is_believed_for_as_long_as_it_says_so() {
+    let mut lost = led();
+    lost.lose();
+    let idle = Record {
+        declares: true,
+        ..held_by("other")
+    };
+    let at = |second: u64| begin() + seconds(second);
+    for mut course in [lost, Course::carrying()] {
+        for second in 0..900 {
+            course.see(Some(&idle), "me", true, at(second));
+            assert_eq!(course.role(), Role::Carrying, "after {second} s");
+        }
+        let serving = Record {
+            serving: true,
+            ..idle.clone()
+        };
+        course.see(Some(&serving), "me", true, at(900));
+        assert_eq!(course.role(), Role::Standby);
+    }
+}
+
+#[test]
 fn a_holder_that_does_nothing_is_never_taken_to_serve() {
     let mut course = led();
     course.lose();
@@ -447,6 +562,7 @@ impl Replica {
             seen_at: self.sight.since(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
+            able: true,
         };
         let decision = decide(&standing, &TIMES, self.clock(now));
         if decision == Decision::StepDown {

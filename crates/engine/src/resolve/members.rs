@@ -285,7 +285,9 @@ fn judge_member(
     by: NamedBy,
 ) -> Result<(), Barred> {
     let rules = &scene.capabilities.members;
-    rules.judge(member, check, by, |address| scene.world.in_a_pool(address))
+    rules.judge(member, check, by, |address, asks_machine| {
+        scene.world.ours(address, asks_machine)
+    })
 }
 
 /// Why an endpoint is in no pool.

@@ -509,14 +509,9 @@ impl Sender {
                 )
             }
         };
-        let patience = self
-            .guard
-            .allows()
-            .ok_or(ApiError::NotLeading)?
-            .min(PATIENCE);
-        api::request(&self.connection, ask, patience)
-            .await
-            .map(drop)
+        let answer = api::request(&self.connection, ask, PATIENCE);
+        let answer = self.guard.while_allowed(answer).await;
+        answer.ok_or(ApiError::NotLeading)?.map(drop)
     }
 }
 

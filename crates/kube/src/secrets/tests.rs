@@ -71,6 +71,40 @@ fn patience_with_a_secret_ends() {
 }
 
 #[test]
+fn a_new_leader_begins_behind_the_secrets_that_its_services_name_for_the_first_time() {
+    let mut wishes = Wishes::default();
+    let now = Instant::now();
+    let until = now + Duration::from_secs(3);
+    let current = |term| Fact::Current { term };
+    let told = |term| format!("{:?}", current(term));
+    // Nothing is held back.
+    assert_eq!(take(&mut wishes, current(1), until), [told(1)]);
+    take(&mut wishes, naming("web", "tls"), until);
+    take(&mut wishes, naming("api", "slow"), until);
+    take(&mut wishes, naming("old", "slow"), until);
+    assert_eq!(
+        take(&mut wishes, current(2), until),
+        [] as [&str; 0],
+        "three Services come before it"
+    );
+    // What is held back later does not have to be waited for.
+    take(
+        &mut wishes,
+        naming("new", "newest"),
+        until + Duration::from_secs(1),
+    );
+    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/web"]);
+    let gone = take(&mut wishes, Fact::ServiceGone(key("old")), until);
+    assert_eq!(gone, ["gone shop/old"]);
+    // A Secret that can't be had keeps no leader from its work for longer than its Service.
+    assert_eq!(
+        words(&wishes.expire(until)),
+        ["tell shop/api".to_owned(), told(2)]
+    );
+    assert_eq!(words(&wishes.know(&key("newest"))), ["tell shop/new"]);
+}
+
+#[test]
 fn a_secret_is_watched_until_the_last_version_but_one_that_names_it_is_gone() {
     let mut wishes = Wishes::default();
     let now = Instant::now();

@@ -163,6 +163,10 @@ async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_se
     leads(&second, true).await;
     relay.mend();
     assert_eq!(*first.role().borrow(), Role::Carrying);
+    let at = ["-n", "landfall-system", "lease", "carry"];
+    let lease = cluster.kubectl().get(&at).await.unwrap();
+    // Said, and not left out: a holder that says nothing is taken to serve after a while.
+    assert_eq!(lease["metadata"]["annotations"]["landfall.dev/serving"], "");
     second.serving().send_replace(true);
     has_role(&first, "stands by", |role| role == Role::Standby).await;
 
@@ -179,6 +183,38 @@ async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_se
         .expect("it is seen")
         .unwrap();
     first.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_can_not_work_neither_takes_the_lease_nor_keeps_it() {
+    let cluster = cluster().await;
+    allow_any_lease(cluster).await;
+    let tasks = TaskTracker::new();
+    let first = connect(cluster, "landfall/first").await;
+    let unable = LeaseConfig {
+        able: false,
+        ..config("unable", &identity("first"))
+    };
+    let first = Election::start(first, unable, &tasks);
+    let second = connect(cluster, "landfall/second").await;
+    let second = Election::start(second, config("unable", &identity("second")), &tasks);
+    // It came later, and waits for as long as a Lease that is not there is waited for.
+    leads(&second, true).await;
+    assert!(!*first.leading().borrow());
+    first.able().send_replace(true);
+    second.able().send_replace(false);
+    leads(&first, true).await;
+    assert_eq!(*second.role().borrow(), Role::Carrying);
+    first.release().await;
+    // Free, and another one takes it sooner or later: this one does when it is able again.
+    let third = connect(cluster, "landfall/third").await;
+    let third = Election::start(third, config("unable", &identity("third")), &tasks);
+    leads(&third, true).await;
+    assert!(!*second.leading().borrow());
+    third.release().await;
+    second.able().send_replace(true);
+    leads(&second, true).await;
+    second.release().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

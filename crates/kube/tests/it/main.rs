@@ -12,7 +12,9 @@
 mod connection;
 mod current;
 mod facts;
+mod fake;
 mod leadership;
+mod lists;
 mod outage;
 mod reports;
 mod support;

@@ -165,6 +165,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::Secret(row) => format!("+Secret {}", row.key),
         Fact::SecretGone(key) => format!("-Secret {key}"),
         Fact::SecretsUnavailable => "no Secrets".to_owned(),
+        Fact::Machine(networks) => format!("at {networks:?}"),
         Fact::Pool(row) => format!("+Pool {}", row.name),
         Fact::PoolGone(name) => format!("-Pool {name}"),
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),

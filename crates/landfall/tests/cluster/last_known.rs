@@ -18,6 +18,8 @@ use crate::network::Range;
 use crate::replica::Replica;
 use crate::traffic::{self, Backend, answered_by, ask, refused};
 
+mod unable;
+
 const CERTIFICATES: &str = include_str!("../../../../deploy/rbac-certificates.yaml");
 
 fn service(name: &str, annotations: &str, ports: &str, range: &Range) -> String {
@@ -59,9 +61,14 @@ impl<'a> Remembering<'a> {
     }
 
     fn start_by(&self, kubeconfig: &Path, name: &str) -> Replica {
+        self.start_with(kubeconfig, name, &[])
+    }
+
+    fn start_with(&self, kubeconfig: &Path, name: &str, more: &[&str]) -> Replica {
         let (config, state) = (text(&self.config), text(&self.state));
         let elected = format!("--leader-elect={}", self.elected);
         let arguments = ["--config", config, "--state", state, &elected];
+        let arguments = [&arguments, more].concat();
         Replica::spawn_by(kubeconfig, self.bed, name, self.admin, &arguments)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use landfall_model::view::{Health, ServiceView};
@@ -152,4 +153,52 @@ async fn the_fewest_connections_decide_where_they_last() {
         assert_eq!(said.name, "b");
         kept.push((said.name, talk));
     }
+}
+
+/// Says to a test that it runs in a network namespace of its own.
+const WITHIN: &str = "LANDFALL_TEST_NAMESPACE";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_root_an_address_that_the_machine_gets_later_is_no_way_to_the_admin_endpoint() {
+    if std::env::var_os(WITHIN).is_none() {
+        let name = "members::as_root_an_address_that_the_machine_gets_later_is_no_way_to_the_\
+                    admin_endpoint";
+        let ended = Command::new("unshare")
+            .args([
+                "--net",
+                "sh",
+                "-euc",
+                "ip link set lo up; exec \"$@\"",
+                "net",
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(WITHIN, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        assert!(text.contains("1 passed"), "as root? {text}");
+        return;
+    }
+    let lab = Lab::new().also(&["--admin", "0.0.0.0:9640"]);
+    let service = svc("web")
+        .tcp(8080)
+        .option("endpoints", "10.88.0.7:9640, 10.88.0.8:9640");
+    lab.write("web.yaml", &service.yaml());
+    let lab = lab.started().await;
+    let members = |service: &ServiceView| {
+        let members = service.listeners.iter().flat_map(|it| &it.members);
+        members.map(|it| it.address.to_string()).collect::<Vec<_>>()
+    };
+    let has = |wanted: &'static [&str]| move |service: &ServiceView| members(service) == wanted;
+    lab.until(
+        "default/web",
+        "has both",
+        has(&["10.88.0.7:9640", "10.88.0.8:9640"]),
+    )
+    .await;
+    let address = ["address", "add", "10.88.0.7/32", "dev", "lo"];
+    assert!(Command::new("ip").args(address).status().unwrap().success());
+    lab.until("default/web", "lost it", has(&["10.88.0.8:9640"]))
+        .await;
 }

@@ -12,6 +12,8 @@
 //! others do not. From trusted peers, the first datagram of a flow must carry one, which names the
 //! client; others may, and one that names another client begins another flow.
 
+mod room;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -29,7 +31,6 @@ use super::slab::{Key, Slab};
 use super::wheel::Wheel;
 use super::{Copies, Subject, Tools, millis};
 use crate::access_log::{self, Note};
-use crate::admission::Excess;
 use crate::budget::{Cost, Source};
 use crate::counters::{Refusal, Span};
 use crate::listener::{ListenerConfig, ListenerId, ListenerState, Place};
@@ -41,10 +42,6 @@ use crate::shortage::Shortage;
 
 /// How many batches one socket may deliver before others have their turn.
 const ROUNDS: usize = 8;
-
-/// So many ports with the most flows above the minimum of their Service are looked at for one that
-/// is still above it.
-const LOOKS: usize = 16;
 
 /// All UDP of a worker.
 #[derive(Debug)]
@@ -413,8 +410,9 @@ impl Flows {
     ) {
         let mut bytes = self.batch.bytes(place);
         let mut inbound = listener.inbound(peer);
-        // Replies to one of our own listeners would go round for ever.
-        if self.own.contains(&peer) {
+        // Replies to one of our own listeners, or to a member, would go round for ever. There are
+        // none to port 0.
+        if self.own.contains(&peer) || config.would_go_round(peer) || peer.port() == 0 {
             return listener.refuse(inbound.client, Refusal::Source);
         }
         if trusted {
@@ -449,7 +447,8 @@ impl Flows {
         }
         self.room.extend_from_slice(bytes);
         let received = bytes.len() as u64;
-        if !self.make_room(port, source, &mut place_in_gate) {
+        let excess = place_in_gate.take(Cost::Flow, source).err();
+        if excess.is_some_and(|excess| !self.can_make_room(port, source, excess)) {
             return listener.refuse(inbound.client, Refusal::Share);
         }
         let mut reached = reach(&listener, inbound.client, &self.room);
@@ -460,11 +459,20 @@ impl Flows {
         let (lease, socket) = match reached {
             Ok(reached) => reached,
             Err(Unreached::Members(refusal)) => return listener.refuse(inbound.client, refusal),
-            Err(Unreached::Here(_)) => {
-                listener.account().budget().fell_short();
+            Err(Unreached::Here(shortage)) => {
+                // What a client can bring about with one datagram says nothing of the process.
+                if !matches!(shortage, Shortage::Size | Shortage::Denied) {
+                    listener.account().budget().fell_short();
+                }
                 return listener.refuse(inbound.client, Refusal::Local);
             }
         };
+        // Only now: a datagram that no member takes must end no flow.
+        if let Some(excess) = excess
+            && !self.make_room((port, source), excess, &mut place_in_gate)
+        {
+            return listener.refuse(inbound.client, Refusal::Share);
+        }
         let idle = millis(config.listener.timeouts.client_data).max(1);
         let raw_peer = RawAddress::new(peer);
         let heard = tools.now;
@@ -509,83 +517,6 @@ impl Flows {
         self.times.set(key.index, heard + u64::from(idle));
     }
 
-    /// Takes what a new flow of a listener needs. Ends the flow that was silent for longest, where
-    /// nothing is left: one of the same listener, or where it has none, of a Service above its
-    /// minimum.
-    fn make_room(&mut self, port: Key, source: Option<Source>, place: &mut Place) -> bool {
-        let Err(excess) = place.take(Cost::Flow, source) else {
-            return true;
-        };
-        if !self.end_for(port, source, excess) {
-            return false;
-        }
-        // Who has more than its share, because others want more now, gives it back by and by.
-        if excess != Excess::All {
-            self.end_for(port, source, excess);
-        }
-        place.take_again(source).is_ok()
-    }
-
-    /// Ends a flow in favour of a new one of this listener and source.
-    fn end_for(&mut self, port: Key, source: Option<Source>, excess: Excess) -> bool {
-        match excess {
-            Excess::Service => self.end_oldest_of(port),
-            // Not a flow of another client of the Service.
-            Excess::Source => self.is_oldest_of(port, source) && self.end_oldest_of(port),
-            Excess::All => self.end_oldest_of(port) || self.end_oldest_of_most(),
-        }
-    }
-
-    fn is_oldest_of(&mut self, port: Key, source: Option<Source>) -> bool {
-        let Some(port) = self.ports.get_mut(port) else {
-            return false;
-        };
-        let oldest = port.known.oldest().map(|(_, key)| *key);
-        oldest
-            .and_then(|key| self.table.get_mut(key))
-            .is_some_and(|flow| flow.source == source)
-    }
-
-    /// Ends the flow of a listener that was silent for longest. `false`: it has none.
-    fn end_oldest_of(&mut self, port: Key) -> bool {
-        let oldest = self
-            .ports
-            .get_mut(port)
-            .and_then(|port| port.known.pop_oldest());
-        let Some((_, oldest)) = oldest else {
-            return false;
-        };
-        self.end(oldest);
-        true
-    }
-
-    /// Ends a flow of the listener with the most of the common part, whose Service has more than
-    /// its minimum.
-    fn end_oldest_of_most(&mut self) -> bool {
-        let most = self.ranks.iter().rev().take(LOOKS);
-        let most: Vec<u32> = most.map(|&(_, place)| place).collect();
-        most.into_iter().any(|place| {
-            self.ports.key_at(place).is_some_and(|key| {
-                let port = self.ports.get_mut(key);
-                port.is_some_and(|port| port.listener.account().is_above_minimum())
-                    && self.end_oldest_of(key)
-            })
-        })
-    }
-
-    /// Notes how many flows of a port are of the common part.
-    fn count_common(&mut self, key: Key, change: impl FnOnce(u32) -> u32) {
-        let Some(port) = self.ports.get_mut(key) else {
-            return;
-        };
-        let before = port.common;
-        port.common = change(before);
-        self.ranks.remove(&(before, key.index));
-        if port.common > 0 {
-            self.ranks.insert((port.common, key.index));
-        }
-    }
-
     fn end(&mut self, key: Key) {
         let Some(mut flow) = self.table.remove(key) else {
             return;
@@ -604,9 +535,11 @@ impl Flows {
 // === impl Flow ===
 
 impl Flow {
-    /// Whether it must end: it is cut, or no range allows its client any more.
+    /// Whether it must end: it is cut, or no range allows its client any more, or that is a member
+    /// now.
     fn is_over(&self) -> bool {
-        self.lease.is_cut() || !self.listener.config().allows(self.client.ip())
+        let config = self.listener.config();
+        self.lease.is_cut() || !config.allows(self.client.ip()) || config.would_go_round(self.peer)
     }
 
     /// Measures from the first datagram to the last one.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::h2::pace::{Pace, Paced};
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
 
@@ -25,6 +26,8 @@ const READ_ON: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct RequestContent {
     source: Source,
+    /// How a member over HTTP/2 takes it.
+    pace: Option<Arc<Pace>>,
     progress: Arc<Progress>,
 }
 
@@ -127,6 +130,7 @@ impl RequestContent {
             .store(matches!(source, Source::Empty), Ordering::Relaxed);
         Self {
             source,
+            pace: None,
             progress: Arc::new(progress),
         }
     }
@@ -142,12 +146,10 @@ impl RequestContent {
     }
 }
 
-impl Body for RequestContent {
-    type Data = Bytes;
-    type Error = BodyFailed;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+impl RequestContent {
+    /// The next frame, for who sends it at once.
+    pub(super) fn poll_next(
+        &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let polled = match &mut self.source {
@@ -184,6 +186,38 @@ impl Body for RequestContent {
             Poll::Pending => {}
         }
         polled
+    }
+
+    /// Notes that the member is the one that is waited for.
+    fn is_held_up(&mut self) {
+        self.progress
+            .waits_for_client
+            .store(false, Ordering::Relaxed);
+        if let Source::Http2 { impatience, .. } = &mut self.source {
+            impatience.calm();
+        }
+    }
+}
+
+impl Body for RequestContent {
+    type Data = Paced;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
+        let this = &mut *self;
+        let pace = this.pace.get_or_insert_default().clone();
+        if pace.poll_room(context).is_pending() {
+            this.is_held_up();
+            return Poll::Pending;
+        }
+        let polled = this.poll_next(context);
+        polled.map(|next| {
+            let hand_over = |frame: Frame<Bytes>| frame.map_data(|bytes| pace.hand_over(bytes));
+            next.map(|frame| frame.map(hand_over))
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -263,5 +297,48 @@ impl Impatience {
     /// Somebody was heard.
     pub(super) fn calm(&mut self) {
         self.since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::super::h2::pace::MAX_FRAMES;
+    use super::*;
+
+    type Polled = Poll<Option<Result<Frame<Paced>, BodyFailed>>>;
+
+    async fn next(content: &mut RequestContent) -> Polled {
+        let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *content).poll_frame(context)));
+        tokio::task::unconstrained(polled).await
+    }
+
+    #[tokio::test]
+    async fn a_member_that_takes_no_frames_lets_few_of_them_wait() {
+        let (frames, received) = mpsc::channel(2 * MAX_FRAMES);
+        let tiny = || Ok(Frame::data(Bytes::from_static(b"x")));
+        for _ in 0..2 * MAX_FRAMES {
+            frames.try_send(tiny()).unwrap();
+        }
+        let mut content = RequestContent::channel(received);
+        let mut waiting = Vec::new();
+        for _ in 0..MAX_FRAMES {
+            let Poll::Ready(Some(Ok(frame))) = next(&mut content).await else {
+                panic!("no frame after {}", waiting.len());
+            };
+            waiting.push(frame);
+        }
+        assert!(next(&mut content).await.is_pending());
+        assert!(!content.progress().waits_for_client());
+        // Some go, and the task is woken.
+        let goes_on = tokio::spawn(async move {
+            let frame = content.frame().await;
+            (frame.is_some(), content)
+        });
+        tokio::task::yield_now().await;
+        assert!(!goes_on.is_finished());
+        waiting.truncate(MAX_FRAMES / 2 - 1);
+        assert!(goes_on.await.unwrap().0);
     }
 }

@@ -28,6 +28,7 @@ mod watchdog;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::buffer::Buffer;
 pub use self::front::{ClientStream, Front};
@@ -36,6 +37,10 @@ use crate::inbound::Inbound;
 /// Most bytes in a head. More than any honest client sends, and what others (nginx: 4 x 8 KiB) take.
 /// Buffers grow to this and no further while they wait for the rest of a head.
 const MAX_HEAD: usize = 32 * 1024;
+
+/// A member that ends a connection sooner than this after a request began gave up no client that
+/// kept it waiting.
+const KEPT_WAITING: Duration = Duration::from_secs(1);
 
 /// Serves a client until its connection ends. `early` was read from it already.
 ///

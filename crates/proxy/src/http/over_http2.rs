@@ -10,8 +10,9 @@ use http::uri::Scheme;
 use http::{Method, Request, Response, Uri, Version};
 use hyper::body::{Body, Frame, Incoming};
 use landfall_model::listener::Timeouts;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::KEPT_WAITING;
 use super::content::{BodyFailed, Impatience, Progress, RequestContent};
 use super::fields::strip_hop_by_hop;
 use super::refusal::Refusal;
@@ -58,6 +59,7 @@ pub(super) async fn send(
     let mut answer = std::pin::pin!(sender.try_send_request(request));
     let mut frames = progress.frames();
     let mut silent = Duration::ZERO;
+    let started = Instant::now();
     let answered = loop {
         let wait = LOOK_EVERY.min(timeouts.member_data.saturating_sub(silent));
         if let Ok(answered) = timeout(wait, answer.as_mut()).await {
@@ -98,7 +100,11 @@ pub(super) async fn send(
             None if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
             None => {
                 tracing::debug!(member = %lease.address(), error = %error.error(), "no response");
-                lease.unanswered();
+                // One that gave up a client which kept it waiting did not fail.
+                let waited = started.elapsed() >= KEPT_WAITING;
+                if !waited || !progress.waits_for_client() {
+                    lease.unanswered();
+                }
                 Sent::Failed(Refusal::MemberFailed)
             }
         },

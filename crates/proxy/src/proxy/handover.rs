@@ -13,21 +13,40 @@ use landfall_model::listener::ListenerKey;
 use socket2::SockRef;
 
 use super::{Proxy, lock};
+use crate::budget::Aside;
 use crate::engine::Command;
 use crate::listener::ListenerId;
 
 /// Sockets of listeners, by what they listen on.
 pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
 
+/// Sockets of another process for a listener that is not open yet.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    sockets: Vec<OwnedFd>,
+    _aside: Aside,
+}
+
 impl Proxy {
     /// Keeps sockets of another process for the listeners that are opened from now on. What is not
     /// a listening socket of its address is left out.
     pub fn adopt(&self, sockets: Sockets) {
-        let fitting = sockets.into_iter().map(|(id, sockets)| {
+        for (id, sockets) in sockets {
             let sockets = sockets.into_iter().filter(|it| fits(id, it));
-            (id, sockets.collect())
-        });
-        lock(&self.adopted).extend(fitting);
+            self.keep_adopted(id, sockets.collect());
+        }
+    }
+
+    pub(super) fn keep_adopted(&self, id: ListenerId, sockets: Vec<OwnedFd>) {
+        if sockets.is_empty() {
+            return;
+        }
+        let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+        let adopted = Adopted {
+            sockets,
+            _aside: self.budget.set_aside(count),
+        };
+        lock(&self.adopted).insert(id, adopted);
     }
 
     /// Closes adopted sockets for which no listener was opened, but for those that are kept. What
@@ -46,7 +65,8 @@ impl Proxy {
     }
 
     pub(super) fn take_adopted(&self, id: ListenerId) -> Vec<OwnedFd> {
-        lock(&self.adopted).remove(&id).unwrap_or_default()
+        let adopted = lock(&self.adopted).remove(&id);
+        adopted.map_or_else(Vec::new, |adopted| adopted.sockets)
     }
 
     /// Returns copies of the sockets of all open listeners, for another process. Nothing changes

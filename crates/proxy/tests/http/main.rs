@@ -15,6 +15,7 @@ mod framing;
 mod http2;
 mod http2_flow;
 mod http2_members;
+mod http2_raw;
 mod lifetime;
 mod member_limits;
 mod rates;

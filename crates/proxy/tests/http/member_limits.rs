@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use hyper::body::Frame;
 use landfall_model::listener::{Http, Mode};
 use landfall_proxy::counters::Refusal;
+use tokio::io::AsyncWriteExt;
 
 use crate::scene::http2::{self, Http2Client, Http2Server};
 use crate::scene::member::Puppet;
@@ -215,4 +218,128 @@ async fn a_pool_that_gives_no_answer_is_asked_little_more_than_once_per_request(
     until("most gave up", || open() <= 30).await;
     let again = open();
     assert!((10..=30).contains(&again), "{again}");
+}
+
+/// A member that answers one request and then says for ever that it is at work, and a good one.
+async fn beside_a_member_that_never_comes_to_an_end() -> (Server, Server, Scene) {
+    let busy = Server::start(|mut conversation| async move {
+        conversation.request().await;
+        conversation.send(OK).await;
+        while conversation.request().await.is_some() {
+            let stream = conversation.client().stream();
+            let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+            while stream.write_all(interim).await.is_ok() {}
+        }
+    })
+    .await;
+    let good = Server::echo("good").await;
+    let scene = Scene::start_with(&[busy.address, good.address], |listener| {
+        listener.pool.protection.outlier_failures = Some(1);
+        listener.timeouts.client_data = Duration::from_secs(600);
+        listener.timeouts.member_data = Duration::from_secs(600);
+    })
+    .await;
+    (busy, good, scene)
+}
+
+#[tokio::test]
+async fn a_member_that_sends_interim_responses_without_end_is_given_up_and_left_out() {
+    for http2_client in [false, true] {
+        let (_busy, _good, scene) = beside_a_member_that_never_comes_to_an_end().await;
+        let (mut over_http1, over_http2) = (
+            scene.client().await,
+            Http2Client::connect(scene.address).await,
+        );
+        let mut statuses = Vec::new();
+        for _ in 0..12 {
+            statuses.push(if http2_client {
+                over_http2.ask(http2::get("/")).await.status
+            } else {
+                ask(&mut over_http1, "/").await;
+                loop {
+                    let response = over_http1.response().await;
+                    if response.status != 103 {
+                        break response.status;
+                    }
+                }
+            });
+        }
+        statuses.sort_unstable();
+        assert_eq!(statuses, [[200; 11].as_slice(), &[502]].concat());
+        let status = scene.state.pool().status();
+        let why = status.iter().find_map(|it| it.left_out.clone()).unwrap();
+        assert!(why.ends_with("it gives no answer"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_may_say_many_times_that_it_is_at_work() {
+    let interims = "HTTP/1.1 102 Processing\r\n\r\n".repeat(2000);
+    let member = Server::fixed(format!("{interims}{OK}"), false).await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    ask(&mut client, "/").await;
+    for _ in 0..2000 {
+        assert_eq!(client.response().await.status, 102);
+    }
+    assert_eq!(client.response().await.status, 200);
+    let over_http2 = Http2Client::connect(scene.address).await;
+    assert_eq!(over_http2.ask(http2::get("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_member_that_gives_up_a_slow_client_is_not_blamed() {
+    for http2_client in [false, true] {
+        let left_out = half_requests(http2_client, SLOW).await;
+        assert_eq!(left_out, 0, "over HTTP/2: {http2_client}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_ends_connections_at_once_is_left_out_though_clients_still_send() {
+    for http2_client in [false, true] {
+        let left_out = half_requests(http2_client, Duration::ZERO).await;
+        assert_ne!(left_out, 0, "over HTTP/2: {http2_client}");
+    }
+}
+
+/// Longer than a member waits that does not give up a slow client.
+const SLOW: Duration = Duration::from_millis(1100);
+
+/// Sends a half request, which a member gives up after this time. Returns how many members are left
+/// out then.
+async fn half_requests(http2_client: bool, after: Duration) -> usize {
+    let mut members = [Puppet::start().await, Puppet::start().await];
+    let addresses = members.each_ref().map(|it| it.address);
+    let scene = Scene::start_with(&addresses, |listener| {
+        listener.pool.protection.outlier_failures = Some(1);
+    })
+    .await;
+    let [first, second] = &mut members;
+    let mut over_http1 = scene.client().await;
+    let over_http2 = Http2Client::connect(scene.address).await;
+    let (frames, body) = http2::frames();
+    let half = Frame::data(Bytes::from_static(b"half"));
+    frames.send(half).await.unwrap();
+    let asked = async {
+        if http2_client {
+            return over_http2.ask(http2::post("/", body)).await.status;
+        }
+        over_http1
+            .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf\r\n")
+            .await;
+        over_http1.response().await.status
+    };
+    let gives_up = async {
+        let mut served = tokio::select! {
+            served = first.accept() => served,
+            served = second.accept() => served,
+        };
+        while !served.line().await.ends_with("half") {}
+        tokio::time::sleep(after).await;
+    };
+    let (status, ()) = tokio::join!(asked, gives_up);
+    assert_eq!(status, 502);
+    let status = scene.state.pool().status();
+    status.iter().filter(|it| it.left_out.is_some()).count()
 }

@@ -84,6 +84,29 @@ async fn what_fails_to_take_over_takes_nothing_along() {
 }
 
 #[tokio::test]
+async fn sockets_of_another_process_are_counted_whether_they_have_a_listener_or_not() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    let after = data_plane(1);
+    let limit = after.pressure().limit;
+    let counts = || {
+        let pressure = after.pressure();
+        (limit - pressure.limit, pressure.listeners)
+    };
+    after.adopt(scene.proxy.sockets().await.unwrap());
+    assert_eq!(counts(), (2, 0));
+    let wanted = listener(&scene, &server);
+    after.apply(scene.id, &owner(), &wanted).await.unwrap();
+    // Both, although it has one worker.
+    assert_eq!(counts(), (2, 2));
+    after.close(scene.id, &owner().uid).await;
+    assert_eq!(counts(), (0, 0));
+    after.adopt(scene.proxy.sockets().await.unwrap());
+    after.drop_adopted(|_| false);
+    assert_eq!(counts(), (0, 0));
+}
+
+#[tokio::test]
 async fn a_socket_that_is_not_what_it_is_said_to_be_is_not_adopted() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp(&[server.address]).await;

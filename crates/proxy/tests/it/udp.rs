@@ -350,3 +350,30 @@ async fn a_datagram_in_the_name_of_a_listener_of_ours_makes_no_loop() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_datagram_in_the_name_of_a_member_makes_no_loop() {
+    let members = [
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+    ];
+    let addresses = members.each_ref().map(|it| it.local_addr().unwrap());
+    let scene = Scene::udp_with(&addresses, |_| {}).await;
+    for member in &members {
+        member.send_to(b"round?", scene.address()).await.unwrap();
+    }
+    until("both are refused", || scene.refused(Refusal::Source) == 2).await;
+    for member in &members {
+        assert!(member.try_recv(&mut [0; 16]).is_err());
+    }
+    // One that is no member any more is a client like others.
+    let pool = vec![Member::new(addresses[1])];
+    scene
+        .change(|listener| listener.pool.members = pool)
+        .await
+        .unwrap();
+    members[0].send_to(b"mine", scene.address()).await.unwrap();
+    let mut room = [0; 16];
+    let count = in_time(members[1].recv(&mut room)).await.unwrap();
+    assert_eq!(&room[..count], b"mine");
+}

@@ -8,6 +8,7 @@ use landfall_model::rows::PoolRow;
 use landfall_testkit::slice;
 
 use super::*;
+use crate::world::Affected;
 
 const ENDPOINTS: &str = "landfall.dev/endpoints";
 
@@ -166,6 +167,31 @@ fn a_monitor_port_that_is_the_admin_endpoint_of_a_member_is_refused() {
         .annotated("landfall.dev/monitor-port", "9640");
     let intent = resolve(&service.row(), &world, &machine).unwrap();
     assert_eq!(members(&intent), ["10.0.0.1:80"]);
+}
+
+#[test]
+fn an_address_that_the_machine_gets_later_leads_no_member_to_the_admin_endpoint() {
+    let machine = Capabilities {
+        members: MemberRules::default().beside(Some("0.0.0.0:9640".parse().unwrap())),
+        ..one_machine()
+    };
+    let here = |networks: &[&str]| {
+        let networks = networks.iter().map(|text| text.parse().unwrap());
+        Fact::Machine(networks.collect())
+    };
+    let mut world = slices([slice("web")
+        .port("", 9640)
+        .ready("10.0.0.1")
+        .ready("10.0.0.7")]);
+    world.apply(here(&["10.0.0.6/32"]));
+    let of = |world: &World| members(&resolve(&web().row(), world, &machine).unwrap());
+    assert_eq!(of(&world), ["10.0.0.1:9640", "10.0.0.7:9640"]);
+    let both = here(&["10.0.0.6/32", "10.0.0.7/32"]);
+    assert_eq!(world.apply(both.clone()), Affected::All);
+    assert_eq!(of(&world), ["10.0.0.1:9640"]);
+    assert_eq!(world.apply(both), Affected::Nobody);
+    world.apply(here(&[]));
+    assert_eq!(of(&world), ["10.0.0.1:9640", "10.0.0.7:9640"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::num::NonZeroU16;
 
-use landfall_model::listener::{Listener, Member};
+use landfall_model::listener::{Listener, Member, Pool, ProxyProtocol};
 use landfall_model::{ServiceKey, Uid};
 use landfall_sys::epoll::Epoll;
 use tokio::sync::watch;
@@ -40,11 +40,16 @@ impl Scene {
 
     /// Opens a port of a Service.
     fn open(&mut self, service: &str) -> Key {
+        let member = Member::new(self.member.local_addr().unwrap());
+        self.open_with(service, |pool| pool.members = vec![member])
+    }
+
+    fn open_with(&mut self, service: &str, change: impl FnOnce(&mut Pool)) -> Key {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
         let at = socket.local_addr().unwrap();
         let mut listener = Listener::new(Protocol::Udp, NonZeroU16::new(at.port()).unwrap());
-        listener.pool.members = vec![Member::new(self.member.local_addr().unwrap())];
+        change(&mut listener.pool);
         let id = ListenerId {
             address: at.ip(),
             key: listener.key,
@@ -65,12 +70,24 @@ impl Scene {
 
     /// Another client sends to a port.
     fn send(&mut self, port: Key) {
+        self.send_from(0, port, b"a");
+    }
+
+    /// The same, with an address of its own among many.
+    fn send_from(&mut self, source: u8, port: Key, bytes: &[u8]) {
         let to = self.flows.ports.get_mut(port).unwrap();
         let to = to.socket.local_addr().unwrap();
-        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-        client.send_to(b"a", to).unwrap();
+        let own = SocketAddr::from(([127, 0, 1, source + 1], 0));
+        let client = UdpSocket::bind(own).unwrap();
+        client.send_to(bytes, to).unwrap();
         self.clients.push(client);
         self.flows.port_event(port, &mut self.tools);
+    }
+
+    /// Flows that a port ever had.
+    fn begun(&mut self, port: Key) -> u64 {
+        let port = self.flows.ports.get_mut(port).unwrap();
+        port.listener.counters().totals().connections
     }
 
     fn count(&mut self, port: Key) -> usize {
@@ -97,7 +114,8 @@ async fn flows_of_a_service_within_its_minimum_do_not_make_room_for_others() {
     };
     assert_eq!((scene.count(modest), of_greedy(&mut scene)), (10, 50));
     let mut ended = 0;
-    while scene.flows.end_oldest_of_most() {
+    while let Some(port) = scene.flows.port_with_most() {
+        assert!(scene.flows.end_oldest_of(port));
         ended += 1;
         assert_eq!(of_greedy(&mut scene), 50 - ended);
     }
@@ -119,4 +137,53 @@ async fn a_sweep_looks_at_the_flows_of_one_listener_and_closing_forgets_them() {
     scene.flows.close(id, &scene.tools);
     assert!(scene.flows.flows_of(id).is_empty());
     assert_eq!((scene.count(second), scene.budget.pressure().flows), (1, 1));
+}
+
+#[tokio::test]
+async fn a_datagram_too_large_for_any_member_is_no_sign_of_overload() {
+    let mut scene = Scene::new(256);
+    let member = Member::new(scene.member.local_addr().unwrap());
+    let port = scene.open_with("web", |pool| {
+        pool.members = vec![member];
+        pool.proxy_protocol = Some(ProxyProtocol::V2);
+    });
+    scene.send_from(0, port, &vec![7; 65_507]);
+    assert_eq!(scene.begun(port), 0);
+    assert_eq!(scene.budget.pressure().shortages, 0);
+}
+
+#[tokio::test]
+async fn a_datagram_that_no_member_takes_ends_no_flow() {
+    // From one source, which has its share of the Service's, and from many.
+    for sources in [1, 100] {
+        let mut scene = Scene::new(256);
+        let [empty, wrapping] = [None, Some(ProxyProtocol::V2)].map(|version| {
+            let member = Member::new(scene.member.local_addr().unwrap());
+            scene.open_with("web", |pool| {
+                pool.members = version.map(|_| member).into_iter().collect();
+                pool.proxy_protocol = version;
+            })
+        });
+        // Until flows make room for others; then there is room for one more.
+        let mut before = 0;
+        for source in (0..sources).cycle() {
+            scene.send_from(source, wrapping, b"a");
+            let now = scene.count(wrapping);
+            if std::mem::replace(&mut before, now) > now {
+                break;
+            }
+        }
+        scene.send_from(0, wrapping, b"a");
+        let before = scene.count(wrapping);
+        for _ in 0..3 {
+            // No member, and no room for the header in front of it.
+            scene.send_from(0, empty, b"a");
+            scene.send_from(0, wrapping, &vec![7; 65_507]);
+        }
+        assert_eq!(scene.count(wrapping), before, "from {sources}");
+        let begun = scene.begun(wrapping);
+        scene.send_from(0, wrapping, b"a");
+        assert_eq!(scene.begun(wrapping), begun + 1, "from {sources}");
+        assert!(scene.count(wrapping) < before, "from {sources}");
+    }
 }

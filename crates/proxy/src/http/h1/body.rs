@@ -6,6 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::http::fields::allowed_in_trailers;
 
+/// Most bytes of a body or a chunk. More are less than nothing to programs that know a sign.
+pub(in crate::http) const MAX_LENGTH: u64 = u64::MAX >> 1;
+
 /// Most bytes that chunk extensions may take in one body. Nobody uses them; unbounded, they are a way
 /// to make a proxy work for nothing.
 const MAX_EXTENSIONS: usize = 16 * 1024;
@@ -229,7 +232,9 @@ impl Decoder {
             self.state = match self.state {
                 State::Size { size, digits } => match (char::from(byte).to_digit(16), byte) {
                     // Sixteen digits are all that fit.
-                    (Some(_), _) if digits == 16 => return Err(BadBody::Size),
+                    (Some(_), _) if digits == 16 || size > MAX_LENGTH >> 4 => {
+                        return Err(BadBody::Size);
+                    }
                     (Some(digit), _) => State::Size {
                         size: size << 4 | u64::from(digit),
                         digits: digits + 1,
@@ -385,6 +390,8 @@ mod tests {
             (b";ext\r\n", BadBody::Size),
             (b"1\n", BadBody::Size),
             (b"10000000000000000\r\n", BadBody::Size),
+            (b"8000000000000000\r\n", BadBody::Size),
+            (b"FFFFFFFFFFFFFFFF\r\n", BadBody::Size),
             (b"1\rx", BadBody::LineEnd),
             (b"1;a\nb", BadBody::LineEnd),
             (b"1;a\0b\r\n", BadBody::LineEnd),
@@ -420,7 +427,7 @@ mod tests {
 
     #[test]
     fn the_largest_size_is_followed_without_overflow() {
-        let (content, ..) = decode(Framing::Chunked, b"FFFFFFFFFFFFFFFF\r\nabc", 4).unwrap();
+        let (content, ..) = decode(Framing::Chunked, b"7FFFFFFFFFFFFFFF\r\nabc", 4).unwrap();
         assert_eq!(content, b"abc");
     }
 

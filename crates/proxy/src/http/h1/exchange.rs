@@ -13,15 +13,15 @@ use super::Then;
 use super::body::Framing;
 use super::head::{Room, Version};
 use super::request::RequestFacts;
-use super::response::{ResponseFacts, ResponseHead, ResponseStyle};
+use super::response::{Interims, ResponseFacts, ResponseHead, ResponseStyle};
 use super::transfer::{Broken, End, Recode, Transfer};
 use crate::access_log;
-use crate::http::MAX_HEAD;
 use crate::http::buffer::Buffer;
 use crate::http::front::{ClientStream, Front};
 use crate::http::record::Record;
 use crate::http::refusal::Refusal;
 use crate::http::watchdog::{Side, Watchdog};
+use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
@@ -58,6 +58,9 @@ pub(super) enum Failure {
         refusal: Refusal,
         /// The request can be sent to another member, or once more.
         may_retry: bool,
+        /// The member had all of the request that there is to have. One that gave up a client
+        /// which kept it waiting did not fail.
+        was_asked: bool,
     },
     /// Nothing has gone to the client, which is told this.
     Refused(Refusal),
@@ -85,6 +88,7 @@ pub(super) struct Exchange {
     /// Bytes that were read while waiting for heads, and written of interim responses.
     heads_read: u64,
     interim_written: u64,
+    interims: Interims,
     counted: Tally,
 }
 
@@ -132,6 +136,16 @@ struct Tally {
 // === impl Failure ===
 
 impl Failure {
+    /// Whether the member failed. One that was `kept` may have closed the connection before it saw
+    /// the request.
+    pub(super) fn is_of_member(&self, kept: bool) -> bool {
+        match self {
+            Self::Unanswered { was_asked, .. } => *was_asked && !kept,
+            Self::Refused(refusal) => refusal.is_for_want_of_members(),
+            Self::Broken(_) => false,
+        }
+    }
+
     /// A response broke while it was passed on.
     fn of_response(broken: &Broken) -> Self {
         Self::Broken(match broken {
@@ -167,6 +181,7 @@ impl Exchange {
             server: Side::new(started),
             heads_read: 0,
             interim_written: 0,
+            interims: Interims::default(),
             counted: Tally::default(),
         }
     }
@@ -332,6 +347,9 @@ impl Exchange {
         let mut out = std::mem::take(&mut self.spare);
         out.clear();
         if matches!(response.status, 100 | 102..=199) {
+            if !self.interims.allow(response.length) {
+                return Err(Failure::Refused(Refusal::MemberFailed));
+            }
             let style = ResponseStyle {
                 version,
                 keep_alive: true,
@@ -375,6 +393,12 @@ impl Exchange {
         Ok(true)
     }
 
+    /// Whether the client keeps the member waiting for the rest of the request.
+    fn waits_for_client(&self) -> bool {
+        let sends = !self.up.is_done() && !self.up_failed;
+        sends && self.up.waits_for() == End::Source && self.started.elapsed() >= KEPT_WAITING
+    }
+
     /// The member ended the connection where a response should have begun.
     fn no_head(&self) -> Failure {
         if self.heads_read > 0 {
@@ -382,13 +406,18 @@ impl Exchange {
         }
         Failure::Unanswered {
             refusal: Refusal::MemberFailed,
+            was_asked: !self.waits_for_client(),
             may_retry: self.request.may_be_repeated() || self.up.written() == 0,
         }
     }
 
-    /// Whether a part of the final response may have gone to the client.
+    /// Whether the client has, or may have, a part of the final response or of another head.
     fn has_begun(&self) -> bool {
-        matches!(self.down, Down::Body { .. })
+        match &self.down {
+            Down::Head => false,
+            Down::Interim(transfer) => transfer.written() > 0,
+            Down::Body { .. } => true,
+        }
     }
 
     fn poll_clock(

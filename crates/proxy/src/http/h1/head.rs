@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use httparse::Header;
 
-use super::body::Framing;
+use super::body::{Framing, MAX_LENGTH};
 use super::response::BadResponse;
 use crate::http::fields::{Field, list};
 use crate::http::refusal::Refusal;
@@ -135,7 +135,8 @@ impl<'h, 'b> Fields<'h, 'b> {
         }
     }
 
-    /// An upgrade to HTTP/2 would be between client and member, past everything that is done here.
+    /// An upgrade to HTTP/2, of any draft, would be between client and member, past everything that
+    /// is done here. So would one to TLS, in which HTTP goes on (RFC 2817).
     pub(super) fn may_upgrade(&self) -> bool {
         let mut protocols = self
             .of(Field::Upgrade)
@@ -147,9 +148,11 @@ impl<'h, 'b> Fields<'h, 'b> {
                     .split(|&byte| byte == b'/')
                     .next()
                     .unwrap_or_default();
-                [&b"h2c"[..], b"h2", b"http"]
-                    .iter()
-                    .any(|http| name.eq_ignore_ascii_case(http))
+                let begins = |with: &[u8]| {
+                    let first = name.get(..with.len());
+                    first.is_some_and(|first| first.eq_ignore_ascii_case(with))
+                };
+                begins(b"h2") || begins(b"http") || begins(b"tls")
             })
     }
 
@@ -238,12 +241,13 @@ pub(in crate::http) fn is_host(value: &[u8]) -> bool {
         .all(|&byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte))
 }
 
-/// Digits and nothing but digits.
-pub(super) fn number(value: &[u8]) -> Option<u64> {
+/// Digits and nothing but digits, of a number that is one to programs that know a sign, too.
+pub(in crate::http) fn number(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let number = std::str::from_utf8(value).ok()?.parse().ok();
+    number.filter(|&number| number <= MAX_LENGTH)
 }
 
 /// Writes one field.

@@ -321,6 +321,7 @@ impl<S: ClientStream> Connection<S> {
                 Err(Failure::Unanswered {
                     refusal: why,
                     may_retry,
+                    ..
                 }) => {
                     refusal = why;
                     if !may_retry {
@@ -382,7 +383,9 @@ impl<S: ClientStream> Connection<S> {
         };
         let tls = self.front.toward_members();
         if let Some(stream) = self.idle(settings).take(member, need, tls.as_ref()) {
-            let answered = self.exchange(stream, lease, request, settings).await;
+            let answered = self
+                .exchange((stream, true), lease, request, settings)
+                .await;
             match answered {
                 // The member closed the connection just when it was to be used: no failure of its own.
                 Err(Failure::Unanswered {
@@ -395,20 +398,15 @@ impl<S: ClientStream> Connection<S> {
         let tls = (tls.as_ref(), Inside::Http1);
         match dial::reach(member, within, settings.introduce, tls, &self.inbound).await {
             Ok(stream) => {
-                let answered = self.exchange(stream, lease, request, settings).await;
-                if let Err(Failure::Unanswered { refusal, .. } | Failure::Refused(refusal)) =
-                    answered
-                    && refusal.is_for_want_of_members()
-                {
-                    lease.unanswered();
-                }
-                answered
+                self.exchange((stream, false), lease, request, settings)
+                    .await
             }
             Err(error) => {
                 let refusal = self.front.connect_failed(lease, &error);
                 Err(Failure::Unanswered {
                     refusal,
                     may_retry: true,
+                    was_asked: false,
                 })
             }
         }
@@ -416,7 +414,7 @@ impl<S: ClientStream> Connection<S> {
 
     async fn exchange(
         &mut self,
-        stream: MemberStream,
+        (stream, kept): (MemberStream, bool),
         lease: &Lease,
         request: RequestFacts,
         settings: Settings,
@@ -438,7 +436,11 @@ impl<S: ClientStream> Connection<S> {
         let finished = exchange.run(scene).await;
         let (result, heads) = exchange.into_result(finished);
         (self.upward, self.downward) = heads;
-        result
+        result.inspect_err(|failure| {
+            if failure.is_of_member(kept) {
+                lease.unanswered();
+            }
+        })
     }
 
     async fn after(&mut self, answered: Answered, lease: &Lease, settings: Settings) -> Then {

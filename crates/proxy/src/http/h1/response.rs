@@ -4,7 +4,12 @@
 use super::body::Framing;
 use super::head::{Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line};
 use super::request::RequestFacts;
+use crate::http::MAX_HEAD;
 use crate::http::fields::Field;
+
+/// Most bytes of interim responses (1xx) ahead of one response. Each is heard as a sign of life, so
+/// that without a bound they keep a request for ever; 2,400 of the shortest fit.
+const MAX_INTERIMS: usize = 2 * MAX_HEAD;
 
 /// A response's head, read and found good.
 pub(in crate::http) struct ResponseHead<'h, 'b> {
@@ -22,6 +27,12 @@ pub(in crate::http) struct ResponseFacts {
     pub(in crate::http) framing: Framing,
     /// The member keeps the connection open.
     pub(in crate::http) keep_alive: bool,
+}
+
+/// What a member has said ahead of one response.
+#[derive(Debug, Default)]
+pub(in crate::http) struct Interims {
+    bytes: usize,
 }
 
 /// How a response is to be written for its client.
@@ -48,6 +59,16 @@ pub(in crate::http) enum BadResponse {
     Framing,
     #[error("the response switches protocols without being asked to")]
     Unasked,
+}
+
+// === impl Interims ===
+
+impl Interims {
+    /// Counts an interim response. Tells whether the member may go on.
+    pub(in crate::http) fn allow(&mut self, length: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(length);
+        self.bytes <= MAX_INTERIMS
+    }
 }
 
 // === impl ResponseHead ===
@@ -171,7 +192,10 @@ pub(in crate::http) fn write_response(
         .and_then(|status| status.canonical_reason());
     status_line(status, reason.unwrap_or_default(), out);
     for (name, value) in headers {
-        line(name.as_str(), value.as_bytes(), out);
+        // As above (RFC 9110 section 8.6).
+        if *name != http::header::CONTENT_LENGTH || status != 204 {
+            line(name.as_str(), value.as_bytes(), out);
+        }
     }
     if style.enchunk && style.version == Version::Http11 {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");

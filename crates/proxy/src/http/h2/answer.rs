@@ -17,7 +17,7 @@ use crate::dial::{self, MAX_TRIES};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::fields::strip_hop_by_hop;
 use crate::http::front::Settings;
-use crate::http::h1::head::is_host;
+use crate::http::h1::head::{is_host, number};
 use crate::http::h1::request::{RequestFacts, write_request};
 use crate::http::over_http2::{self, Sent};
 use crate::http::record::Record;
@@ -125,6 +125,10 @@ fn prepare(
     if !is_target {
         return Err(Refusal::Malformed("the request target is broken"));
     }
+    let length = parts.headers.get(header::CONTENT_LENGTH);
+    if length.is_some_and(|length| number(length.as_bytes()).is_none()) {
+        return Err(Refusal::Malformed("the Content-Length field is broken"));
+    }
     strip_hop_by_hop(&mut parts.headers, settings.http.member_http2);
     parts.headers.remove(header::HOST);
     let forwarding = client.forwarding(settings);
@@ -211,7 +215,7 @@ impl Errand {
         let kept = idle.take(member, need, tls.as_ref());
         let (lease, hold, content) = match kept {
             None => (lease, hold, content),
-            Some(stream) => match self.exchange(lease, (stream, hold), content).await {
+            Some(stream) => match self.exchange(lease, (stream, hold, true), content).await {
                 Ok(response) => return Ok(response),
                 // The member closed the connection just when it was to be used: no failure of its own.
                 Err((unanswered, lease)) => match unanswered.content {
@@ -230,14 +234,8 @@ impl Errand {
         let (tls, inbound) = ((tls.as_ref(), Inside::Http1), &self.client.inbound);
         match dial::reach(member, within, introduce, tls, inbound).await {
             Ok(stream) => {
-                self.exchange(lease, (stream, hold), content)
-                    .await
-                    .map_err(|(why, lease)| {
-                        if why.refusal.is_for_want_of_members() {
-                            lease.unanswered();
-                        }
-                        why
-                    })
+                let asked = self.exchange(lease, (stream, hold, false), content);
+                asked.await.map_err(|(why, _)| why)
             }
             Err(error) => Err(self.unreachable(&lease, &error, content)),
         }
@@ -246,7 +244,7 @@ impl Errand {
     async fn exchange(
         &self,
         lease: Lease,
-        stream: (MemberStream, Option<Extra>),
+        (stream, hold, kept): (MemberStream, Option<Extra>, bool),
         content: RequestContent,
     ) -> Result<Response<Source>, (Unanswered, Lease)> {
         lease.connected();
@@ -255,10 +253,21 @@ impl Errand {
         let framing = write_request(&self.parts, &self.authority, content.is_empty(), &mut head);
         let facts = RequestFacts::of_http2(&self.parts.method, framing);
         let (client, timeouts) = (self.client.clone(), self.settings.timeouts);
-        let over = OverHttp1::new(client, lease, stream, head, content, framing, timeouts);
+        let over = OverHttp1::new(
+            client,
+            lease,
+            (stream, hold),
+            head,
+            content,
+            framing,
+            timeouts,
+        );
         match over.response(facts).await {
             Ok(response) => Ok(response.map(|body| Source::Http1(Box::new(body)))),
             Err((failed, lease)) => {
+                if failed.is_of_member(kept) {
+                    lease.unanswered();
+                }
                 let again = repeatable && failed.may_be_stale();
                 let content = again.then(RequestContent::empty);
                 Err((
@@ -361,9 +370,10 @@ impl NoResponse {
             Self::Failed(BodyFailed::ClientTimeout) => Refusal::ClientTimeout,
             Self::Failed(BodyFailed::Client) => Refusal::Malformed("the body is broken"),
             Self::Failed(BodyFailed::MemberTimeout) => Refusal::MemberTimeout,
-            Self::Failed(BodyFailed::Member | BodyFailed::Cut) | Self::Ended | Self::Broken => {
-                Refusal::MemberFailed
-            }
+            Self::Failed(BodyFailed::Member | BodyFailed::Cut)
+            | Self::Ended
+            | Self::GaveUp
+            | Self::Broken => Refusal::MemberFailed,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod answer;
 mod over_http1;
-mod pace;
+pub(super) mod pace;
 mod response;
 mod share;
 

@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use super::Client;
 use crate::budget::Extra;
-use crate::http::MAX_HEAD;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::h1::body::{Decoder, Framing, Kind};
 use crate::http::h1::head::Room;
 use crate::http::h1::request::RequestFacts;
-use crate::http::h1::response::ResponseHead;
+use crate::http::h1::response::{Interims, ResponseHead};
 use crate::http::watchdog::{Side, Watchdog};
+use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
@@ -46,9 +46,11 @@ pub(super) struct OverHttp1 {
     /// Trailers may still have to be handed on.
     ending: bool,
     keep: bool,
+    interims: Interims,
     timeouts: Timeouts,
     watchdog: Watchdog,
     patience: (Side, Side),
+    started: Instant,
     read: u64,
     counted: (u64, u64),
 }
@@ -58,6 +60,8 @@ pub(super) struct OverHttp1 {
 pub(super) enum NoResponse {
     /// The member ended the connection before it answered.
     Ended,
+    /// It did so while the client kept it waiting.
+    GaveUp,
     /// It answered with what is no response.
     Broken,
     /// Somebody took too long, or left.
@@ -112,9 +116,11 @@ impl OverHttp1 {
             decoder: Decoder::new(Framing::Empty),
             ending: true,
             keep: false,
+            interims: Interims::default(),
             timeouts,
             watchdog: Watchdog::default(),
             patience: (Side::new(now), Side::new(now)),
+            started: now,
             read: 0,
             counted: (0, 0),
         }
@@ -161,6 +167,9 @@ impl OverHttp1 {
                             self.finish();
                             return Poll::Ready(Ok(response));
                         }
+                        if !self.interims.allow(facts.length) {
+                            return Poll::Ready(Err(NoResponse::Broken));
+                        }
                         continue;
                     }
                     Ok(None) if bytes.len() < MAX_HEAD => {}
@@ -169,7 +178,12 @@ impl OverHttp1 {
             }
             match self.input.poll_fill(stream, context) {
                 Poll::Ready(Ok(0) | Err(_)) if self.read == 0 => {
-                    return Poll::Ready(Err(NoResponse::Ended));
+                    let waited = self.started.elapsed() >= KEPT_WAITING;
+                    return Poll::Ready(Err(if waited && self.upload.waits_for_client {
+                        NoResponse::GaveUp
+                    } else {
+                        NoResponse::Ended
+                    }));
                 }
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(NoResponse::Broken)),
                 Poll::Ready(Ok(count)) => self.read += count as u64,
@@ -323,6 +337,19 @@ impl NoResponse {
     pub(super) fn may_be_stale(&self) -> bool {
         matches!(self, Self::Ended)
     }
+
+    /// Whether the member failed. One that was `kept` may have closed the connection before it saw
+    /// the request.
+    pub(super) fn is_of_member(&self, kept: bool) -> bool {
+        match self {
+            Self::Ended => !kept,
+            Self::Broken | Self::Failed(BodyFailed::Member | BodyFailed::MemberTimeout) => true,
+            Self::GaveUp
+            | Self::Failed(BodyFailed::Client | BodyFailed::ClientTimeout | BodyFailed::Cut) => {
+                false
+            }
+        }
+    }
 }
 
 // === impl Upload ===
@@ -353,7 +380,7 @@ impl Upload {
                 return Poll::Ready(Ok(()));
             };
             self.waits_for_client = true;
-            let frame = ready!(Pin::new(body).poll_frame(context));
+            let frame = ready!(body.poll_next(context));
             self.waits_for_client = false;
             match frame.transpose()?.map(Frame::into_data) {
                 Some(Ok(data)) if data.is_empty() => {}

@@ -2,7 +2,7 @@
 //! next to nothing, ends after the client's time-out, and gives its connection to the member back;
 //! what the client says beside that, pings for one, does not count. Decides nothing about members.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,21 +21,26 @@ const LEAST: u64 = 1024;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
+/// Frames of one message that may wait to be sent. The library bounds bytes only, and each frame
+/// takes some 250 of its own: so many take as much as the bytes may, of a byte each or not.
+pub(in crate::http) const MAX_FRAMES: usize = 256;
+
 tokio::task_local! {
     static PACE: Arc<Pace>;
 }
 
-/// What a client has taken of one response.
+/// What the other side has taken of one message: a client of a response, or a member of a request.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(in crate::http) struct Pace {
     taken: AtomicU64,
     unsent: AtomicU64,
+    frames: AtomicUsize,
     waiting: Mutex<Option<Waker>>,
 }
 
-/// Bytes of a response that tell their [`Pace`] when they have gone.
+/// Bytes of a message that tell their [`Pace`] when they have gone.
 #[derive(Debug)]
-pub(super) struct Paced {
+pub(in crate::http) struct Paced {
     bytes: Bytes,
     pace: Arc<Pace>,
 }
@@ -88,7 +93,8 @@ impl Pace {
     }
 
     /// Bytes that will tell when they have gone.
-    pub(super) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
+    pub(in crate::http) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
+        self.frames.fetch_add(1, Ordering::Relaxed);
         self.unsent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Paced {
             bytes,
@@ -104,6 +110,30 @@ impl Pace {
         }
         *waiting = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// Ready when one more frame may wait to be sent.
+    pub(in crate::http) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.frames.load(Ordering::Relaxed) < MAX_FRAMES {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting();
+        // Once more, or the last of them may have gone unseen.
+        if self.frames.load(Ordering::Acquire) < MAX_FRAMES {
+            return Poll::Ready(());
+        }
+        *waiting = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn frame_went(&self) {
+        let before = self.frames.fetch_sub(1, Ordering::AcqRel);
+        // Not for each: then they would go one by one.
+        if before == MAX_FRAMES / 2
+            && let Some(waker) = self.waiting().take()
+        {
+            waker.wake();
+        }
     }
 
     /// Bytes that were handed over so far.
@@ -147,6 +177,7 @@ impl Drop for Paced {
         if !self.bytes.is_empty() {
             self.pace.went(self.bytes.len() as u64);
         }
+        self.pace.frame_went();
     }
 }
 

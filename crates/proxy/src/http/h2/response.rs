@@ -78,6 +78,7 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
         let this = &mut *self;
+        ready!(this.pace.poll_room(context));
         if let Some(frame) = ready!(this.poll_source(context)) {
             match &frame {
                 Ok(frame) => {

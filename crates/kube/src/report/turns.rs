@@ -1,0 +1,227 @@
+//! Turns to write to the API server: what traffic waits for goes first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// Writes at the same time. Each takes a connection of its own, and the API server grants each user
+/// a share of what it does at a time.
+const WRITES: usize = 64;
+
+/// How many of them may be statuses of Services that have their finalizer, while others wait for
+/// theirs: a Service is served once that is on it, and told of after. Few, because each takes from
+/// the API server what the first traffic of another Service waits for; not none, because Services
+/// that are made without end must not keep those before them from being told of.
+const STATUSES: usize = 4;
+
+/// Turns to write, each kind in the order in which it was asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns(Arc<Mutex<State>>);
+
+/// A turn to write, which ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    turns: Turns,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// What traffic waits for.
+    First,
+    /// Anything else.
+    Later,
+}
+
+/// A write that waits for its turn.
+type Waiting = oneshot::Sender<Turn>;
+
+#[derive(Debug, Default)]
+struct State {
+    firsts: usize,
+    laters: usize,
+    waiting_firsts: VecDeque<Waiting>,
+    waiting_laters: VecDeque<Waiting>,
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Waits for a turn to write what traffic waits for.
+    pub(super) async fn first(&self) -> Option<Turn> {
+        self.turn(|state| &mut state.waiting_firsts).await
+    }
+
+    /// Waits for a turn to write anything else.
+    pub(super) async fn later(&self) -> Option<Turn> {
+        self.turn(|state| &mut state.waiting_laters).await
+    }
+
+    async fn turn(&self, queue: fn(&mut State) -> &mut VecDeque<Waiting>) -> Option<Turn> {
+        let (waiting, turn) = oneshot::channel();
+        queue(&mut self.state()).push_back(waiting);
+        self.hand_out();
+        // What waits is only ever dropped by handing it a turn.
+        turn.await.ok()
+    }
+
+    /// Gives free turns to those that wait.
+    fn hand_out(&self) {
+        loop {
+            // Sent when the state is free again: a turn that is not taken ends at once.
+            let next = self.state().next();
+            let Some((kind, waiting)) = next else { return };
+            let turn = Turn {
+                turns: self.clone(),
+                kind,
+            };
+            drop(waiting.send(turn));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Turn ===
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.state().end(self.kind);
+        self.turns.hand_out();
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Takes the next turn, if one is free and something waits for it.
+    fn next(&mut self) -> Option<(Kind, Waiting)> {
+        // Those given up would otherwise count as waiting.
+        for queue in [&mut self.waiting_firsts, &mut self.waiting_laters] {
+            while queue.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
+        }
+        if self.firsts + self.laters >= WRITES {
+            return None;
+        }
+        let later_first = self.waiting_firsts.is_empty() || self.laters < STATUSES;
+        if later_first && let Some(waiting) = self.waiting_laters.pop_front() {
+            self.laters += 1;
+            return Some((Kind::Later, waiting));
+        }
+        let waiting = self.waiting_firsts.pop_front()?;
+        self.firsts += 1;
+        Some((Kind::First, waiting))
+    }
+
+    fn end(&mut self, kind: Kind) {
+        match kind {
+            Kind::First => self.firsts -= 1,
+            Kind::Later => self.laters -= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Looks once whether a future is done.
+    fn look<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Takes all turns.
+    fn taken(turns: &Turns) -> Vec<Turn> {
+        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(turns.first())));
+        firsts.map(|turn| turn.flatten().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_few_statuses_are_written_beside_what_traffic_waits_for() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns);
+        let mut firsts: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.first())).collect();
+        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.later())).collect();
+        assert!(firsts.iter_mut().all(|it| look(it).is_none()));
+        assert!(laters.iter_mut().all(|it| look(it).is_none()));
+        taken.truncate(WRITES / 2);
+        let told: Vec<_> = laters.iter_mut().filter_map(look).collect();
+        let served: Vec<_> = firsts.iter_mut().filter_map(look).collect();
+        assert_eq!(
+            (told.len(), served.len()),
+            (STATUSES, WRITES / 2 - STATUSES)
+        );
+    }
+
+    #[test]
+    fn statuses_have_all_turns_when_nothing_else_waits() {
+        let turns = Turns::default();
+        let mut laters: Vec<_> = (0..=WRITES).map(|_| Box::pin(turns.later())).collect();
+        let mut told: Vec<_> = laters.iter_mut().filter_map(look).collect();
+        assert_eq!(told.len(), WRITES);
+        told.pop();
+        assert!(laters.last_mut().and_then(look).flatten().is_some());
+    }
+
+    #[test]
+    fn statuses_that_wait_have_all_turns_once_nothing_else_does() {
+        let turns = Turns::default();
+        let taken = taken(&turns);
+        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.later())).collect();
+        assert!(laters.iter_mut().all(|it| look(it).is_none()));
+        drop(taken);
+        assert!(laters.iter_mut().all(|it| look(it).flatten().is_some()));
+    }
+
+    #[test]
+    fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns);
+        let mut status = Box::pin(turns.later());
+        assert!(look(&mut status).is_none());
+        let mut others: Vec<_> = (0..100).map(|_| Box::pin(turns.first())).collect();
+        assert!(others.iter_mut().all(|it| look(it).is_none()));
+        taken.pop();
+        let turn = look(&mut status);
+        assert!(turn.is_some());
+        assert!(others.iter_mut().all(|it| look(it).is_none()));
+    }
+
+    #[test]
+    fn a_write_that_was_given_up_takes_no_turn() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns);
+        let mut given_up = Box::pin(turns.first());
+        assert!(look(&mut given_up).is_none());
+        let mut after = Box::pin(turns.first());
+        assert!(look(&mut after).is_none());
+        drop(given_up);
+        taken.pop();
+        let turn = look(&mut after).flatten();
+        assert!(turn.is_some());
+        drop((turn, taken));
+        assert_eq!(turns.state().firsts, 0);
+    }
+
+    #[test]
+    fn a_turn_that_is_handed_to_a_write_just_given_up_goes_to_the_next() {
+        let turns = Turns::default();
+        let mut taken = taken(&turns);
+        let mut given_up = Box::pin(turns.first());
+        assert!(look(&mut given_up).is_none());
+        let mut after = Box::pin(turns.first());
+        assert!(look(&mut after).is_none());
+        taken.pop();
+        drop(given_up);
+        assert!(look(&mut after).flatten().is_some());
+    }
+}
