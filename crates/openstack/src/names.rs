@@ -173,6 +173,17 @@ impl Names {
         Some(format!("{SHARER_PREFIX}{id}"))
     }
 
+    /// Which of the tags on a load balancer of the Service, or in it, say that others use it: those of
+    /// other Services, and the marks of other clusters. `name` is what the load balancer is called.
+    pub fn of_others<'a>(&self, name: &str, tags: &'a [String]) -> impl Iterator<Item = &'a String> {
+        let sharer = self.sharer_tag();
+        tags.iter().filter(move |tag| {
+            let service = tag.starts_with(SERVICE_PREFIX);
+            let cluster = tag.starts_with(SHARER_PREFIX) && Some(*tag) != sharer.as_ref();
+            (service && **tag != self.load_balancer && *tag != name) || cluster
+        })
+    }
+
     /// `listener_0_...`, `pool_0_...`, `monitor_0_...`.
     pub fn child(&self, kind: &str, index: usize) -> String {
         cut(format!("{kind}_{index}_{}", self.load_balancer))

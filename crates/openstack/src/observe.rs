@@ -5,6 +5,7 @@ mod content;
 mod derived;
 mod fixed;
 mod notices;
+mod others;
 mod search;
 mod subnets;
 
@@ -96,6 +97,7 @@ impl OpenStack {
             lacking: None,
             resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
+            others: Vec::new(),
             listener_tags: Vec::new(),
             refusals: Refusals::default(),
             names,
@@ -277,6 +279,7 @@ impl OpenStack {
             lacking: None,
             resting: None,
             leaving: HashSet::new(),
+            others: Vec::new(),
             listener_tags: Vec::new(),
             refusals: balancer
                 .as_ref()
@@ -287,6 +290,7 @@ impl OpenStack {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
         }
         self.complete_addressing(intent, wish, &mut have).await?;
+        self.heed_others(intent, &mut have).await?;
         have.groups = self.group_view(wish, &have).await?;
         if have.groups.as_ref().is_some_and(|view| view.managed) {
             have.notices.extend(strangers_notice(wish));

@@ -42,6 +42,8 @@ pub struct Observed {
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
+    /// The tags by which others say that they use the load balancer, where something of it may have to go.
+    pub(crate) others: Vec<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
     /// Writes that the cloud has refused.

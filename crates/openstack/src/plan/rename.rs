@@ -154,7 +154,12 @@ pub(super) fn tags_without<'a>(
 ) -> Vec<&'a String> {
     let names = &have.names;
     let leaves = |tag: &&String| own.contains(tag) || **tag == names.uid_tag;
-    let of_us = |tag: &&String| cluster_of(tag) == Some(settings.cluster.as_str());
+    // The Service that it was made for is another cluster's, which may have the name of ours.
+    let theirs = names.of_another_cluster(&balancer.tags);
+    let of_us = |tag: &&String| {
+        let ours = cluster_of(tag) == Some(settings.cluster.as_str());
+        ours && !(theirs && **tag == balancer.name)
+    };
     let stay = || {
         let tags = balancer.tags.iter().filter(|tag| !tag.is_empty());
         tags.filter(|tag| !leaves(tag))

@@ -31,6 +31,7 @@ mod live;
 mod lost;
 mod monitors;
 mod neighbours;
+mod others;
 mod parting;
 mod pools;
 mod queued;
