@@ -149,7 +149,7 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
         certain
             .sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         if let Some((first, others)) = certain.split_first() {
-            let others = others.iter().copied().filter(|it| may_go(it));
+            let others = others.iter().copied().filter(|it| may_go(names, it));
             let surplus = others.map(|it| it.id.clone()).collect();
             return self::one(seeker, first, surplus);
         }
@@ -180,13 +180,17 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
 fn repeated(seeker: Seeker<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others
-        .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it) && may_go(it));
+        .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it))
+        .filter(|it| may_go(seeker.names, it));
     ours.map(|it| it.id.clone()).collect()
 }
 
-/// What Octavia is busy with can't be deleted yet: the next audit finds it again.
-fn may_go(balancer: &LoadBalancer) -> bool {
-    !balancer.provisioning_status.is_pending() && !balancer.provisioning_status.is_going()
+/// What Octavia is busy with can't be deleted yet: the next audit finds it again. What others use stays.
+fn may_go(names: &Names, balancer: &LoadBalancer) -> bool {
+    let mut others = names.of_others(&balancer.name, &balancer.tags);
+    others.next().is_none()
+        && !balancer.provisioning_status.is_pending()
+        && !balancer.provisioning_status.is_going()
 }
 
 /// Names are cut, so that two Services may have one: the description tells them apart.

@@ -4,16 +4,15 @@ use landfall_model::{Code, Intent, Reason};
 
 use super::Trouble;
 use crate::address::is_floating;
-use crate::objects::{FloatingIp, LoadBalancer};
+use crate::client::ApiError;
+use crate::names::{Names, listed};
+use crate::objects::{FloatingIp, LoadBalancer, Provisioning};
 use crate::observed::{Found, Goal, Observed};
 use crate::provider::OpenStack;
 
-/// So many tags of others are told; the rest is counted.
-const TOLD: usize = 5;
-
 impl OpenStack {
-    /// Notes which others use the Service's own load balancer, where its floating IP would be taken away, and
-    /// refuses that.
+    /// Notes which others use the Service's own load balancer, where it may have to be made anew or its floating IP
+    /// is not wanted. That one stays while there are others.
     pub(super) async fn heed_others(
         &self,
         intent: &Intent,
@@ -30,32 +29,46 @@ impl OpenStack {
         else {
             return Ok(());
         };
-        let Some(attached) = have.addressing.attached.as_ref() else {
+        let unwanted = have.addressing.attached.as_ref();
+        let unwanted = unwanted.filter(|_| !is_floating(target, balancer));
+        let broken = balancer.provisioning_status == Provisioning::Error;
+        if unwanted.is_none() && !broken {
+            return Ok(());
+        }
+        have.others = self.others(&have.names, balancer).await?;
+        if broken {
+            // What is in ERROR can't be left, so that there is nothing to wait for.
+            let leaving = self.memory().leaving();
+            have.others.retain(|tag| !leaving.contains(tag));
+        }
+        let Some(attached) = unwanted.filter(|_| !have.others.is_empty()) else {
             return Ok(());
         };
-        if is_floating(target, balancer) {
-            return Ok(());
-        }
-        let name = &balancer.name;
-        let mut others: Vec<String> = have.names.of_others(name, &balancer.tags).cloned().collect();
-        if others.is_empty() {
-            // A tag on the load balancer can be lost; those on its listeners are still there.
-            for listener in self.cloud.listeners(Some(&balancer.id)).await? {
-                others.extend(have.names.of_others(name, &listener.tags).cloned());
-            }
-        }
-        if others.is_empty() {
-            return Ok(());
-        }
         target.reasons.push(if target.choice.internal {
-            stays_open(intent, balancer, attached, &others)
+            stays_open(intent, balancer, attached, &have.others)
         } else {
-            stays_reached(balancer, attached, &others)
+            stays_reached(balancer, attached, &have.others)
         });
         // It is as open as it was, and published so.
         target.choice.internal = false;
-        have.others = others;
         Ok(())
+    }
+
+    /// The tags by which others say that they use a load balancer of a Service.
+    async fn others(
+        &self,
+        names: &Names,
+        balancer: &LoadBalancer,
+    ) -> Result<Vec<String>, ApiError> {
+        let name = &balancer.name;
+        let mut others: Vec<String> = names.of_others(name, &balancer.tags).cloned().collect();
+        if others.is_empty() {
+            // A tag of the load balancer can be lost; those of its listeners are still there.
+            for listener in self.cloud.listeners(Some(&balancer.id)).await? {
+                others.extend(names.of_others(name, &listener.tags).cloned());
+            }
+        }
+        Ok(others)
     }
 }
 
@@ -100,18 +113,4 @@ fn stays_reached(balancer: &LoadBalancer, attached: &FloatingIp, others: &[Strin
     )
     .at("spec.ipFamilies")
     .remedy("have the others leave the load balancer: the floating IP goes once no other uses it")
-}
-
-/// The tags of others, as a text.
-pub(super) fn listed(others: &[String]) -> String {
-    let mut others: Vec<&str> = others.iter().map(String::as_str).collect();
-    others.sort_unstable();
-    others.dedup();
-    let more = others.len().saturating_sub(TOLD);
-    others.truncate(TOLD);
-    let told = others.join(", ");
-    if more == 0 {
-        return told;
-    }
-    format!("{told} and {more} more")
 }

@@ -235,9 +235,9 @@ pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
         format!("Octavia says that load balancer {id} is in ERROR"),
     );
     reason.remedy(if owner {
-        "the cloud's operators can see why; it is failed over where that is allowed, or made anew once it serves nobody"
+        "the cloud's operators can see why; it is failed over where that is allowed, or made anew once it serves no client and no other Service"
     } else {
-        "the cloud's operators can see why; it was made for somebody else, who may make it anew"
+        "the cloud's operators can see why; it was made for another Service, which has it failed over where that is allowed"
     })
 }
 

@@ -3,12 +3,14 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use landfall_openstack::objects::Id;
+use http::Method;
+use landfall_openstack::objects::{Id, Provisioning};
 use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::openstack::Service;
 use landfall_testkit::svc;
 use serde_json::json;
 
-use crate::addresses::{INTERNAL, lb};
+use crate::addresses::{INTERNAL, floating_ip_by_hand, lb};
 use crate::create::web;
 use crate::rig::{Picture, Rig};
 use crate::two_clusters::neighbour;
@@ -106,4 +108,110 @@ async fn a_listener_of_another_keeps_the_floating_ip_where_the_tag_was_lost() {
     assert_eq!(guests_part(&owner.picture().await), before);
     let told = refusal(&owner, "web");
     assert!(told.contains("kube_service_c2_default_guest"), "{told}");
+}
+
+/// Octavia gives a load balancer up, and says of its traffic that there is none.
+fn give_up(rig: &Rig, balancer: &Id, operating: &str) {
+    rig.sim.set_status(balancer.as_str(), "ERROR");
+    rig.sim.edit(balancer.as_str(), |row| {
+        row.insert("operating_status".to_owned(), operating.into());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_again_and_again() {
+    for (cluster, operating, tag_is_lost) in [
+        ("c2", "ERROR", false),
+        ("c1", "OFFLINE", false),
+        ("c2", "OFFLINE", true),
+    ] {
+        let (mut owner, mut guests, id) = shared_with(cluster).await;
+        if tag_is_lost {
+            guests.kill();
+            let tags = ["kube_service_c1_default_web", "kube_cluster_id_ks-1"];
+            owner.sim.relabel(id.as_str(), &json!({ "tags": tags }));
+        }
+        let before = guests_part(&owner.picture().await);
+        give_up(&owner, &id, operating);
+        owner.forget();
+        owner.wait(Duration::from_secs(6 * 3600)).await;
+        let writes = owner.writes();
+        let failover = format!("PUT /v2/lbaas/loadbalancers/{id}/failover");
+        assert!(writes.iter().all(|line| *line == failover), "{writes:?}");
+        assert!((4..20).contains(&writes.len()), "{writes:?}");
+        assert_eq!(guests_part(&owner.picture().await), before);
+        let told = refusal(&owner, "web");
+        let tag = format!("kube_service_{cluster}_default_guest");
+        for part in ["is in ERROR", "not made anew", &tag] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        // A restart knows no better.
+        owner.restart().await;
+        assert_eq!(guests_part(&owner.picture().await), before);
+        // Once the cloud lets it be mended, it is.
+        owner.sim.configure(|it| it.failover_allowed = true);
+        owner.wait(Duration::from_secs(12 * 3600)).await;
+        let picture = owner.picture().await;
+        assert_eq!(
+            picture.balancers[0].provisioning_status,
+            Provisioning::Active
+        );
+        assert_eq!(guests_part(&picture), before);
+        assert_eq!(refusal(&owner, "web"), "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_broken_is_made_anew_when_all_others_are_about_to_leave() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let before = rig.picture().await;
+    let id = before.balancers[0].id.clone();
+    rig.apply(guest(&id)).await;
+    give_up(&rig, &id, "OFFLINE");
+    rig.wait(AUDIT).await;
+    assert_eq!(rig.picture().await.balancers[0].id, id);
+    rig.delete("guest").await;
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    let after = rig.picture().await;
+    assert_eq!(after.balancers.len(), 1, "{:?}", rig.writes());
+    assert_ne!(after.balancers[0].id, id);
+    assert_eq!(after.floating_ips[0].id, before.floating_ips[0].id);
+    assert_eq!(refusal(&rig, "web"), "");
+    assert!(rig.cluster.service("guest").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_were_made_for_a_service_one_stays_that_another_uses() {
+    let mut owner = Rig::new("");
+    owner.apply(web()).await;
+    let calls = owner.sim.calls();
+    let create = calls
+        .iter()
+        .find(|call| call.is_write() && call.path == "/v2/lbaas/loadbalancers");
+    let body = serde_json::from_slice(&create.unwrap().body).unwrap();
+    owner.kill();
+    let second = owner
+        .sim
+        .hand(
+            Service::LoadBalancer,
+            &Method::POST,
+            "/v2/lbaas/loadbalancers",
+            body,
+        )
+        .unwrap();
+    let second = second["loadbalancer"]["id"].as_str().unwrap().to_owned();
+    owner.wait(Duration::from_secs(10)).await;
+    let port = owner.sim.load_balancer(&second)["vip_port_id"].clone();
+    floating_ip_by_hand(&owner, Some(&Id::new(port.as_str().unwrap()))).await;
+    let mut guests = neighbour(&owner, "c2", "ks-2");
+    guests.apply(guest(&Id::new(&second))).await;
+    assert_eq!(refusal(&guests, "guest"), "");
+    owner.restart().await;
+    owner.wait(AUDIT).await;
+    owner.settle().await;
+    let picture = owner.picture().await;
+    assert_eq!(picture.balancers.len(), 2, "{:?}", owner.writes());
+    assert_eq!(picture.members_at(8080).len(), 2);
 }
