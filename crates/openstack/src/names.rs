@@ -190,8 +190,9 @@ impl Names {
         Some(format!("{SHARER_PREFIX}{id}"))
     }
 
-    /// Which of the tags on a load balancer of the Service, or in it, say that others use it: those of
-    /// other Services, and the marks of other clusters. `name` is what the load balancer is called.
+    /// Which of the tags on a load balancer of the Service, or in it, say that others use it: those
+    /// of other Services, and the marks of other clusters. `name` is what the load balancer is
+    /// called.
     pub fn of_others<'a>(
         &self,
         name: &str,

@@ -191,7 +191,8 @@ fn wish(
         addressed.clone()?;
     }
     let mut tags = Plan::default();
-    tag(intent, have, balancer, *owner, &mut tags);
+    let changes = !graph_plan.is_empty();
+    tag(intent, have, balancer, *owner, changes, &mut tags);
     let refused = tags.steps.first();
     let refused = refused.and_then(|it| have.refusals.of(&it.step));
     let joined = *owner || balancer.tags.contains(&have.names.load_balancer);

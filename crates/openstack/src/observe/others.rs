@@ -11,8 +11,8 @@ use crate::observed::{Found, Goal, Observed};
 use crate::provider::OpenStack;
 
 impl OpenStack {
-    /// Notes which others use the Service's own load balancer, where it may have to be made anew or its floating IP
-    /// is not wanted. That one stays while there are others.
+    /// Notes which others use the Service's own load balancer, where it may have to be made anew or
+    /// its floating IP is not wanted. That one stays while there are others.
     pub(super) async fn heed_others(
         &self,
         intent: &Intent,
@@ -82,8 +82,8 @@ fn stays_open(
     let reason = Reason::error(
         Code::ConflictingOptions,
         format!(
-            "load balancer {} can't become internal while others use it ({}): its floating IP {} leads to their \
-             listeners, too, and stays; what is there goes on as it is",
+            "load balancer {} can't become internal while others use it ({}): its floating IP {} \
+             leads to their listeners, too, and stays; what is there goes on as it is",
             balancer.id,
             listed(others),
             attached.floating_ip_address
@@ -96,7 +96,8 @@ fn stays_open(
         None => reason.at("[LoadBalancer] internal-lb"),
     };
     reason.remedy(
-        "take the change back, or have the others leave the load balancer: it becomes internal once no other uses it",
+        "take the change back, or have the others leave the load balancer: it becomes internal \
+         once no other uses it",
     )
 }
 

@@ -86,14 +86,14 @@ pub(crate) fn not_rebuilt(id: &Id, others: &[String]) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,
         format!(
-            "load balancer {id} is in ERROR and no failover has mended it so far; it is not made anew, because others \
-             use it ({}), and a failover is tried again after ever longer pauses",
+            "load balancer {id} is in ERROR and no failover has mended it so far; it is not made \
+             anew, because others use it ({}), and a failover is tried again, less and less often",
             listed(others)
         ),
     )
     .remedy(
-        "let the cloud's operators mend it; or delete the other Services, too, or the tags of those that are gone: it is \
-         made anew once no other uses it",
+        "let the cloud's operators mend it; or delete the other Services, too, or the tags of \
+         those that are gone: it is made anew once no other uses it",
     )
 }
 
