@@ -30,6 +30,9 @@ pub(crate) struct Memory {
     pub(crate) balancers: HashMap<Id, Known>,
     /// Which load balancer a Service has.
     pub(crate) of: HashMap<Uid, Id>,
+    /// The id that a Service names in vain: another load balancer serves it, by the marks on that
+    /// one.
+    pub(crate) in_vain: HashMap<Uid, String>,
     /// The floating IP that was last seen to lead to a load balancer.
     floating: HashMap<Id, Option<IpAddr>>,
     /// When a load balancer was last asked for, whatever became of it.
@@ -165,6 +168,7 @@ impl Default for Memory {
         Self {
             balancers: HashMap::new(),
             of: HashMap::new(),
+            in_vain: HashMap::new(),
             floating: HashMap::new(),
             attempts: HashMap::new(),
             expected: HashMap::new(),
@@ -486,6 +490,7 @@ impl Memory {
             self.refused_writes.retain(|_, it| it.balancer != id);
             self.doubted.remove(&id);
         }
+        self.in_vain.remove(service);
         self.attempts.remove(service);
         self.makings.remove(service);
         self.leaving.remove(service);

@@ -93,6 +93,7 @@ impl OpenStack {
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices: self.troubles(&found).into_iter().collect(),
             found,
+            in_vain: None,
             beside: Vec::new(),
             lacking: None,
             resting: None,
@@ -178,7 +179,8 @@ impl OpenStack {
         let features = Features::new(version, &provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
-        notices.extend(other_named(intent, &found));
+        let in_vain = self.named_in_vain(intent, &found);
+        notices.extend(other_named(in_vain.as_ref(), &found));
         match place {
             Some(place) => place.settle(&mut choice, balancer.as_deref()),
             None => self.complete(&mut choice, wish, &found).await?,
@@ -275,6 +277,7 @@ impl OpenStack {
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices,
             goal: Goal::Exists(Box::new(target)),
+            in_vain,
             beside: Vec::new(),
             lacking: None,
             resting: None,

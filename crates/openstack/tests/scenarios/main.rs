@@ -44,6 +44,7 @@ mod sharing;
 mod strangers;
 mod subnets;
 mod two_clusters;
+mod unrecorded;
 mod verdict;
 mod written;
 
