@@ -76,6 +76,7 @@ impl landfall_web::Instance for Desk {
     fn metrics(&self) -> MetricsView {
         let mut metrics = self.handle.metrics.view();
         metrics.lost_log_lines = logging::lost();
+        metrics.left_out_log_lines = logging::left_out();
         let providers = self.handle.providers.iter().zip(self.classes.names());
         for (provider, instance) in providers {
             let openstack = match &**provider {

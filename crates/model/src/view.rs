@@ -276,6 +276,9 @@ pub struct MetricsView {
     /// Log lines that could not be written.
     #[serde(default)]
     pub lost_log_lines: u64,
+    /// Log lines that were left out because of what they are about.
+    #[serde(default)]
+    pub left_out_log_lines: u64,
     /// The data plane, where this process has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resources: Option<ResourcesView>,

@@ -245,6 +245,7 @@ pub fn metrics() -> MetricsView {
             seconds: 1.5,
         }],
         lost_log_lines: 0,
+        left_out_log_lines: 0,
         resources: Some(ResourcesView {
             workers: 4,
             descriptors: 310,

@@ -281,7 +281,8 @@ impl Snapshot {
                 page.one(metric, value)?;
             }
         }
-        page.one(&table::LOG_LOST, self.engine.lost_log_lines)
+        page.one(&table::LOG_LOST, self.engine.lost_log_lines)?;
+        page.one(&table::LOG_LEFT_OUT, self.engine.left_out_log_lines)
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {

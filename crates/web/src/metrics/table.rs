@@ -175,6 +175,8 @@ metrics! {
         "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
+    LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []
+        "Log lines of Services that were left out because their Service or namespace wrote too many.";
 }
 
 /// The reference page, `docs/metrics.md`.
