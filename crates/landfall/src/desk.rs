@@ -59,6 +59,7 @@ fn resources(proxy: &Proxy) -> ResourcesView {
         shortages: pressure.shortages,
         overloaded: pressure.overloaded,
         lost_access_log_lines: proxy.access_log().map_or(0, |log| log.lost()),
+        left_out_access_log_lines: proxy.access_log().map_or(0, |log| log.left_out()),
     }
 }
 

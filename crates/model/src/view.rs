@@ -242,6 +242,9 @@ pub struct ResourcesView {
     pub overloaded: bool,
     /// Lines of the access log that were not written.
     pub lost_access_log_lines: u64,
+    /// Failures that are not in the access log because there were too many of their Service.
+    #[serde(default)]
+    pub left_out_access_log_lines: u64,
 }
 
 /// What the engine counts about its own work, since the start.

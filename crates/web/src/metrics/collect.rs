@@ -277,6 +277,10 @@ impl Snapshot {
                 (&table::SHORTAGES, resources.shortages),
                 (&table::OVERLOADED, u64::from(resources.overloaded)),
                 (&table::ACCESS_LOG_LOST, resources.lost_access_log_lines),
+                (
+                    &table::ACCESS_LOG_LEFT_OUT,
+                    resources.left_out_access_log_lines,
+                ),
             ] {
                 page.one(metric, value)?;
             }

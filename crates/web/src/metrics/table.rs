@@ -173,6 +173,8 @@ metrics! {
         "1 while descriptors or ports run short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
         "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
+    ACCESS_LOG_LEFT_OUT = Counter "landfall_access_log_lines_left_out" []
+        "Failures that are not in the access log because there were too many of their Service.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
     LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []
