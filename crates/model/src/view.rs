@@ -282,9 +282,23 @@ pub struct MetricsView {
     /// Log lines that were left out because of what they are about.
     #[serde(default)]
     pub left_out_log_lines: u64,
+    /// Secrets that are watched for Services, where there is a cluster.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secrets: Option<SecretsView>,
     /// The data plane, where this process has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resources: Option<ResourcesView>,
+}
+
+/// How many Secrets are watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretsView {
+    /// Those that are.
+    pub watched: u64,
+    /// How many may be.
+    pub limit: u64,
+    /// Those that are named and not watched, because there are too many.
+    pub refused: u64,
 }
 
 /// Requests of one kind to a cloud, since the start.

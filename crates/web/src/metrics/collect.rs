@@ -266,6 +266,11 @@ impl Snapshot {
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)?;
+        if let Some(secrets) = &self.engine.secrets {
+            page.one(&table::SECRETS, secrets.watched)?;
+            page.one(&table::SECRETS_LIMIT, secrets.limit)?;
+            page.one(&table::SECRETS_REFUSED, secrets.refused)?;
+        }
         if let Some(resources) = &self.engine.resources {
             for (metric, value) in [
                 (&table::WORKERS, resources.workers),

@@ -155,6 +155,12 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "How long these requests took, together.";
+    SECRETS = Gauge "landfall_secrets_watched" []
+        "Secrets that are watched because Services name them; each takes a descriptor.";
+    SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []
+        "How many may be: an eighth of the descriptors, unless limits in landfall.yaml are lower.";
+    SECRETS_REFUSED = Gauge "landfall_secrets_refused" []
+        "Secrets that Services name and that are not watched, because there are too many.";
     WORKERS = Gauge "landfall_workers" []
         "Threads that carry traffic.";
     DESCRIPTORS = Gauge "landfall_descriptors_used" []
