@@ -230,10 +230,18 @@ impl Instance {
         for provider in &providers {
             match (&**provider, &proxy) {
                 (Platform::Local(local), Some(proxy)) => {
-                    let (local, changes) = (local.clone(), proxy.changes());
-                    let watching =
-                        landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
-                    tasks.spawn(watching);
+                    let (changes, wakes) = (proxy.changes(), wakes.clone());
+                    tasks.spawn(landfall_local::watch_shares(
+                        local.clone(),
+                        wakes.clone(),
+                        cancel.clone(),
+                    ));
+                    tasks.spawn(landfall_local::watch_health(
+                        local.clone(),
+                        changes,
+                        wakes,
+                        cancel.clone(),
+                    ));
                 }
                 (Platform::OpenStack(openstack), _) => openstack.wake_through(wakes.clone()),
                 _ => {}
