@@ -27,6 +27,7 @@ use crate::failure::listen_failure;
 use crate::plan::{Answer, Observed, Opened};
 use crate::quota::Quota;
 use crate::request::{claimant, request};
+use crate::shortage::{Shared, Shortages};
 use crate::state::State;
 use crate::step::Step;
 use crate::wakes::Members;
@@ -41,6 +42,8 @@ pub struct Local {
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
     /// The members of each Service as they were looked at last.
     seen: Mutex<HashMap<Uid, Members>>,
+    /// Of which Services clients are refused.
+    shortages: Mutex<Shortages>,
     quota: Arc<Mutex<Quota>>,
     /// Changes of sockets under way. A pass that is broken off leaves its own to end by itself.
     changes: TaskTracker,
@@ -177,6 +180,7 @@ impl Local {
             state: Arc::new(Mutex::new(state)),
             pool_rows: Mutex::new(pool_rows),
             seen: Mutex::default(),
+            shortages: Mutex::default(),
             quota: Arc::default(),
             changes: TaskTracker::new(),
             capabilities,
@@ -189,6 +193,21 @@ impl Local {
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shortages(&self) -> MutexGuard<'_, Shortages> {
+        self.shortages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all Services share of the data plane.
+    fn shared(&self) -> Option<Shared> {
+        let pressure = self.proxy()?.pressure();
+        Some(Shared {
+            descriptors: pressure.division.traffic,
+            flows: pressure.flow_limit,
+        })
     }
 
     fn pool_rows(&self) -> MutexGuard<'_, Vec<Arc<PoolRow>>> {
@@ -433,6 +452,11 @@ impl Provider for Local {
             leaving: state.allocator.leaving(&want.uid),
             unrecorded: state.is_unrecorded(&want.uid),
             shared_by_exception: state.allocator.shared_by_exception(&want.uid),
+            short_of: self
+                .shortages()
+                .has(&want.uid)
+                .then(|| self.shared())
+                .flatten(),
             members,
         })
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use landfall_model::Uid;
 
+use crate::access_log::Failures;
 use crate::admission::{Counts, Decision, Division, Excess};
 use crate::clients::source_of;
 
@@ -85,6 +86,8 @@ pub struct Account {
     descriptors: Usage,
     ports: Usage,
     listeners: Usage,
+    /// What it wrote of failures into the access log.
+    failures: Failures,
 }
 
 #[derive(Debug, Default)]
@@ -212,6 +215,7 @@ impl Budget {
             descriptors: Usage::default(),
             ports: Usage::default(),
             listeners: Usage::default(),
+            failures: Failures::default(),
         });
         // Not each time: thousands of Services come one after the other.
         if accounts.len() > 2 * self.services.load(Ordering::Relaxed) as usize + KEPT {
@@ -424,6 +428,11 @@ impl Account {
     /// An account with its own, unlimited budget.
     pub fn unlimited() -> Arc<Self> {
         Budget::new(u64::from(u32::MAX), u32::MAX).account(&Uid::new(""), "")
+    }
+
+    /// What it wrote of failures into the access log.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// The budget that it draws on.

@@ -155,6 +155,12 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "How long these requests took, together.";
+    SECRETS = Gauge "landfall_secrets_watched" []
+        "Secrets that are watched because Services name them; each takes a descriptor.";
+    SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []
+        "How many may be: an eighth of the descriptors, unless limits in landfall.yaml are lower.";
+    SECRETS_REFUSED = Gauge "landfall_secrets_refused" []
+        "Secrets that Services name and that are not watched, because there are too many.";
     WORKERS = Gauge "landfall_workers" []
         "Threads that carry traffic.";
     DESCRIPTORS = Gauge "landfall_descriptors_used" []
@@ -173,8 +179,12 @@ metrics! {
         "1 while descriptors or ports run short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
         "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
+    ACCESS_LOG_LEFT_OUT = Counter "landfall_access_log_lines_left_out" []
+        "Failures that are not in the access log because there were too many of their Service.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
+    LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []
+        "Log lines of Services that were left out because their Service or namespace wrote too many.";
 }
 
 /// The reference page, `docs/metrics.md`.
