@@ -24,6 +24,7 @@ use crate::budget::Extra;
 use crate::counters::{self, Span};
 use crate::inbound::Inbound;
 use crate::listener::ListenerState;
+use crate::memory::Payer;
 use crate::pool::{Health, Lease};
 use crate::tls::{MemberStream, TowardMembers};
 
@@ -154,6 +155,11 @@ impl Front {
             }
         }
         taken.inspect_err(|_| account.budget().fell_short()).ok()
+    }
+
+    /// One that pays for the memory of a client's connection.
+    pub(super) fn payer(&self, inbound: &Inbound) -> Arc<Payer> {
+        Payer::new(self.listener.account().clone(), inbound)
     }
 
     /// HTTP/2 connections to members.

@@ -40,14 +40,14 @@ const MAX_REQUESTS: usize = 64;
 const MAX_LINKS: usize = 256;
 
 /// Bytes that one response may be ahead of its client.
-const STREAM_WINDOW: u32 = 128 * 1024;
+pub(in crate::http) const STREAM_WINDOW: u32 = 64 * 1024;
 
 /// The same for all responses of a connection together: there is room for each, so that clients
 /// that do not read hold up no others.
 const CONNECTION_WINDOW: u32 = MAX_REQUESTS as u32 * STREAM_WINDOW;
 
 /// Bytes of one request's body that may wait to be sent.
-const SEND_BUFFER: usize = 128 * 1024;
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// Connections by member.
 #[derive(Debug, Default)]
