@@ -276,6 +276,7 @@ impl Shared {
     fn sweep(&self, listener: &ListenerState) -> bool {
         if listener.account().is_scarce() {
             self.idle.clear();
+            self.links.close_idle();
         }
         let members = listener.pool().members();
         let usable = |address| {

@@ -91,7 +91,7 @@ impl<S: ClientStream> Connection<S> {
                 Some(_) => self.own_links.get_or_insert_default(),
                 None => self.front.links(),
             };
-            // The client's place has a descriptor for it, so that it may do without one more.
+            // Without one that stays open, the client's place has a descriptor for this request.
             let hold = || Ok(self.front.listener().account().extra(None).ok());
             let tls = self.front.toward_members();
             let get = links.get(member, within, introduce, tls.as_ref(), &self.inbound, hold);

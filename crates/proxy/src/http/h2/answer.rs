@@ -297,7 +297,7 @@ impl Errand {
         );
         let links = self.client.links(self.settings);
         let tls = self.client.front.toward_members();
-        let hold = || self.client.hold(self.alone).map_err(|_| NoLink::Share);
+        let hold = || self.client.hold_link(self.alone).map_err(|_| NoLink::Share);
         let inbound = &self.client.inbound;
         let get = links.get(member, within, introduce, tls.as_ref(), inbound, hold);
         let link = match get.await {

@@ -308,6 +308,16 @@ impl Client {
         extra.map(Some).ok_or(Refusal::Share)
     }
 
+    /// The same for a connection that stays open after the request, and serves others: it takes one
+    /// in any case. Without, the first request has one for itself.
+    fn hold_link(&self, alone: bool) -> Result<Option<Extra>, Refusal> {
+        let hold = self.hold(false);
+        if alone && hold.is_err() {
+            return Ok(None);
+        }
+        hold
+    }
+
     /// Keeps a connection to a member for the next request.
     fn keep(&self, member: SocketAddr, stream: MemberStream) {
         if self.front.settings().introduce.is_some() {
