@@ -203,7 +203,8 @@ impl Local {
         pressure.overloaded.then(|| {
             let message = format!(
                 "connections use {} of {} file descriptors that they may have and {} of {} MiB \
-                 for buffers, and {} of {} UDP flows are open: what exceeds the share of its Service or client is refused",
+                 for buffers, and {} of {} UDP flows are open: what exceeds the share of its \
+                 Service or client is refused",
                 pressure.used,
                 pressure.limit,
                 pressure.memory >> 20,
