@@ -1,5 +1,5 @@
-//! Tells when the process runs short of descriptors, ports or memory, and when it no longer does: once per
-//! change, however often something is refused.
+//! Tells when the process runs short of descriptors, ports or memory, and when it no longer does:
+//! once per change, however often something is refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -139,8 +139,8 @@ impl Buffer {
     }
 
     /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and full,
-    /// which callers keep from happening by not waiting for more than [`MEDIUM`] bytes. Out of memory
-    /// is the client that would have more than its share of it.
+    /// which callers keep from happening by not waiting for more than [`MEDIUM`] bytes.
+    /// Fails for want of memory where the client would have more than its share of it.
     pub(super) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
