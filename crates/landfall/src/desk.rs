@@ -56,6 +56,8 @@ fn resources(proxy: &Proxy) -> ResourcesView {
         listener_sockets: pressure.listeners.into(),
         flows: pressure.flows.into(),
         flow_limit: pressure.flow_limit.into(),
+        memory: pressure.memory,
+        memory_limit: pressure.memory_limit,
         shortages: pressure.shortages,
         overloaded: pressure.overloaded,
         lost_access_log_lines: proxy.access_log().map_or(0, |log| log.lost()),

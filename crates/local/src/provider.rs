@@ -221,9 +221,15 @@ impl Local {
         let pressure = self.proxy()?.pressure();
         pressure.overloaded.then(|| {
             let message = format!(
-                "connections use {} of {} file descriptors that they may have, and {} of {} UDP \
-                 flows are open: what exceeds the share of its Service or client is refused",
-                pressure.used, pressure.limit, pressure.flows, pressure.flow_limit
+                "connections use {} of {} file descriptors that they may have and {} of {} MiB \
+                 for buffers, and {} of {} UDP flows are open: what exceeds the share of its \
+                 Service or client is refused",
+                pressure.used,
+                pressure.limit,
+                pressure.memory >> 20,
+                pressure.memory_limit >> 20,
+                pressure.flows,
+                pressure.flow_limit
             );
             Reason::warning(Code::Overloaded, message)
         })

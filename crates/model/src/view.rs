@@ -236,6 +236,10 @@ pub struct ResourcesView {
     pub flows: u64,
     /// How many there may be.
     pub flow_limit: u64,
+    /// Bytes of buffers beyond what each connection has anyway.
+    pub memory: u64,
+    /// How many there may be.
+    pub memory_limit: u64,
     /// Refusals and failures for want of descriptors, ports or memory.
     pub shortages: u64,
     /// Whether some of them run short, or did lately.

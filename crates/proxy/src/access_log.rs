@@ -89,6 +89,7 @@ pub(crate) const BROKEN: End = "broken";
 pub(crate) const TIMEOUT: End = "timeout";
 /// The listener, the member or the permission to connect went away.
 pub(crate) const CUT: End = "cut";
+pub(crate) const SHARE: End = "share";
 
 /// What becomes a line. Written when it is dropped, however that comes about.
 #[derive(Debug)]

@@ -258,6 +258,8 @@ pub fn metrics() -> MetricsView {
             listener_sockets: 28,
             flows: 12,
             flow_limit: 14_000,
+            memory: 3 << 20,
+            memory_limit: 256 << 20,
             shortages: 2,
             ..ResourcesView::default()
         }),

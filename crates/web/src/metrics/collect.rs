@@ -279,6 +279,8 @@ impl Snapshot {
                 (&table::LISTENER_SOCKETS, resources.listener_sockets),
                 (&table::FLOWS, resources.flows),
                 (&table::FLOW_LIMIT, resources.flow_limit),
+                (&table::BUFFER_MEMORY, resources.memory),
+                (&table::BUFFER_MEMORY_LIMIT, resources.memory_limit),
                 (&table::SHORTAGES, resources.shortages),
                 (&table::OVERLOADED, u64::from(resources.overloaded)),
                 (&table::ACCESS_LOG_LOST, resources.lost_access_log_lines),
