@@ -526,6 +526,7 @@ fn data_plane(
     let config = ProxyConfig {
         workers,
         files: NonZeroUsize::new(files.max(1)),
+        memory: None,
         beside,
         access_log: access_log::start(log)?,
     };
