@@ -15,14 +15,14 @@ fn able(option: Option<OptionId>) -> ServiceBuilder {
         OptionId::ForwardedHeaders
         | OptionId::MemberProtocol
         | OptionId::TrustedHops
-        | OptionId::SourceRequestRate => service.annotated("landfall.dev/mode.web", "http"),
+        | OptionId::SourceRequestRate
+        | OptionId::HttpsRedirect => service.annotated("landfall.dev/mode.web", "http"),
         OptionId::MemberQueue | OptionId::MemberQueueTimeout => {
             service.annotated("landfall.dev/member-connection-limit", "5")
         }
         OptionId::TlsMinimumVersion | OptionId::TlsStrictNames => service
             .annotated("landfall.dev/mode.web", "https")
             .annotated("landfall.dev/tls-secret.web", "web-tls"),
-        OptionId::HttpsRedirect => service.annotated("landfall.dev/mode.web", "http"),
         OptionId::MemberCaSecret => service.annotated("landfall.dev/member-tls", "verify"),
         OptionId::MemberServerName | OptionId::MemberClientSecret => {
             service.annotated("landfall.dev/member-tls", "insecure")
