@@ -9,9 +9,10 @@ use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
 use landfall_model::listener::{Listener, Mode};
+use landfall_model::option::OptionId;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Capabilities, Capability, Provider, ProviderError, Published, Retry, Scope, Standing,
+    Applied, Capabilities, Provider, ProviderError, Published, Retry, Scope, Standing, Support,
     Target,
 };
 use landfall_model::reach::MemberRules;
@@ -50,44 +51,83 @@ pub struct Local {
     capabilities: Capabilities,
 }
 
-const EXCEPTIONS: [(&str, Capability); 5] = [
-    (
-        "protocol-sctp",
-        Capability::Refused {
+/// What the data plane makes of each option.
+fn support(option: OptionId) -> Support {
+    match option {
+        OptionId::ProtocolSctp => Support::Refused {
             why: "the data plane carries TCP and UDP only",
         },
-    ),
-    (
-        "external-traffic-policy",
         // A machine that has no member of its own would serve nothing.
-        Capability::LeftOut {
+        OptionId::ExternalTrafficPolicy => Support::LeftOut {
             why: "members on all nodes get traffic, and they see this machine's address in place \
                   of the client's",
             remedy: "members learn the client's address by the PROXY protocol \
                      (landfall.dev/proxy-protocol) or by X-Forwarded-For; else write Cluster",
         },
-    ),
-    (
-        "externalIPs",
-        Capability::LeftOut {
+        OptionId::ExternalIps => Support::LeftOut {
             why: "no listener is opened on these addresses; where nodes run kube-proxy, it serves \
                   them",
             remedy: "ask for addresses with the annotation landfall.dev/addresses",
         },
-    ),
-    (
-        "trafficDistribution",
-        Capability::Emulated {
+        OptionId::TrafficDistribution => Support::Emulated {
             how: "members on all nodes and in all zones get traffic, by their weights",
         },
-    ),
-    (
-        "internalTrafficPolicy",
-        Capability::Emulated {
+        OptionId::InternalTrafficPolicy => Support::Emulated {
             how: "it is about traffic to the cluster IP, which nodes deliver",
         },
-    ),
-];
+        OptionId::Addresses
+        | OptionId::AddressPool
+        | OptionId::SharingKey
+        | OptionId::Hostname
+        | OptionId::Endpoints
+        | OptionId::Algorithm
+        | OptionId::Mode
+        | OptionId::TlsSecret
+        | OptionId::ForwardedHeaders
+        | OptionId::TrustedHops
+        | OptionId::MemberProtocol
+        | OptionId::ProxyProtocol
+        | OptionId::AcceptProxyProtocolFrom
+        | OptionId::ConnectionLimit
+        | OptionId::TimeoutClientData
+        | OptionId::TimeoutMemberConnect
+        | OptionId::TimeoutMemberData
+        | OptionId::TimeoutTcpInspect
+        | OptionId::Drain
+        | OptionId::SourceRanges
+        | OptionId::Monitor
+        | OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort
+        | OptionId::MemberWeights
+        | OptionId::BackupMembers
+        | OptionId::SourceConnectionLimit
+        | OptionId::SourceConnectionRate
+        | OptionId::SourceRequestRate
+        | OptionId::MemberConnectionLimit
+        | OptionId::MemberQueue
+        | OptionId::MemberQueueTimeout
+        | OptionId::SlowStart
+        | OptionId::OutlierDetection
+        | OptionId::RetryBudget
+        | OptionId::TlsMinimumVersion
+        | OptionId::TlsStrictNames
+        | OptionId::HttpsRedirect
+        | OptionId::MemberTls
+        | OptionId::MemberCaSecret
+        | OptionId::MemberServerName
+        | OptionId::MemberClientSecret
+        | OptionId::MonitorHost
+        | OptionId::MonitorBody
+        | OptionId::MonitorGrpcService
+        | OptionId::SessionAffinity => Support::Supported,
+    }
+}
 
 /// Who carries the traffic.
 #[derive(Clone, Debug)]
@@ -169,7 +209,7 @@ impl Local {
         let capabilities = Capabilities {
             provider: "local",
             target: Target::Pod,
-            exceptions: EXCEPTIONS.to_vec(),
+            support,
             takes_pools: true,
             immediate: true,
             marks: &[HELD_ADDRESSES],
