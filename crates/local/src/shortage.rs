@@ -178,7 +178,7 @@ mod tests {
         let refused = |count| BTreeMap::from([(web.clone(), count)]);
         assert_eq!(seen.look(refused(90), now), []);
         assert_eq!(seen.look(refused(30), now), []);
-        assert_eq!(seen.look(refused(31), now), [web.clone()]);
+        assert_eq!(seen.look(refused(31), now), std::slice::from_ref(&web));
         assert_eq!(seen.look(BTreeMap::new(), now), []);
         assert!(!seen.has(&web));
         assert_eq!(seen.look(refused(5), now), std::slice::from_ref(&web));
