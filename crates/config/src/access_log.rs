@@ -18,7 +18,8 @@ pub struct AccessLogConfig {
     /// How lines look.
     #[serde(default)]
     pub format: AccessLogFormat,
-    /// The share of lines that is written; those that tell of a failure always are.
+    /// The share of lines that is written; of those that tell of a failure, each Service has 10 per
+    /// second beside it.
     #[schemars(with = "f64", range(min = 0, max = 1))]
     #[serde(default)]
     pub sample: Share,

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_engine::leadership::{Role, Times};
+use landfall_engine::metrics::Metrics;
 use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
 use landfall_kube::{Connection, Health, KubeReports, Origin, SourceConfig, Sources, access};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
+use landfall_model::view::SecretsView;
 use landfall_web::token::TokenFile;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options, descriptors};
 use crate::served::{Carried, Memory};
 use crate::signals::Stop;
 
@@ -202,9 +204,9 @@ async fn start(
     let Lifetime { tasks, cancel } = &lifetime;
     // What is started here ends with an attempt that fails.
     let failed = cancel.clone().drop_guard();
-    let limits = options.fleet.limits();
+    let limits = options.fleet.limits().within_files(descriptors());
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
-    let mut told = None;
+    let (mut told, mut secrets) = (None, None);
     let started = Instance::start_on(
         on.ground.again()?,
         options.clone(),
@@ -220,6 +222,7 @@ async fn start(
             let (told_to, role) = (facts.clone(), role.clone());
             let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
             told = Some(facts.clone());
+            secrets = Some(sources.secrets());
             tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));
         },
@@ -227,11 +230,26 @@ async fn start(
     let instance = started.await?;
     drop(failed.disarm());
     instance.close_what_is_gone();
+    if let Some(secrets) = secrets {
+        let counting = count_secrets(secrets, instance.handle().metrics.clone());
+        let cancel = cancel.clone();
+        tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
+    }
     if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
         let handle = instance.handle().clone();
         tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
     }
     Ok(instance)
+}
+
+/// Shows in the metrics how many Secrets are watched.
+async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<Metrics>) {
+    loop {
+        metrics.secrets(*secrets.borrow_and_update());
+        if secrets.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Gives memory back that nobody uses: often at first, when whole lists have just gone through, and

@@ -155,7 +155,7 @@ codes! {
     AddressNotLocal,
     /// The listener could not be opened for another reason.
     ListenFailed,
-    /// File descriptors or UDP ports of the process run short.
+    /// File descriptors, UDP ports or memory for buffers of the process run short.
     Overloaded,
     /// No node may be a member, so that there is nothing to send traffic to.
     NoEligibleNodes,

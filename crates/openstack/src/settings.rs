@@ -7,7 +7,8 @@ use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
-use landfall_model::provider::{Capabilities, Capability, Target};
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Capabilities, Support, Target};
 use landfall_model::reach::MemberRules;
 use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 
@@ -58,7 +59,6 @@ impl Settings {
 
     /// What the provider can do, and what holds where a Service says nothing.
     pub fn capabilities(&self) -> Capabilities {
-        let refused = |why| Capability::Refused { why };
         Capabilities {
             provider: "openstack",
             target: Target::Node,
@@ -66,109 +66,7 @@ impl Settings {
             takes_pools: false,
             immediate: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
-            exceptions: vec![
-                (
-                    "tls-secret",
-                    refused(
-                        "Octavia reads certificates from Barbican only; put it there and name it in \
-                         loadbalancer.openstack.org/default-tls-container-ref",
-                    ),
-                ),
-                (
-                    "drain",
-                    refused("Octavia cuts connections of members that leave"),
-                ),
-                (
-                    "accept-proxy-protocol-from",
-                    refused("Octavia's listeners take no PROXY headers"),
-                ),
-                ("endpoints", refused("members are the nodes of the cluster")),
-                (
-                    "member-protocol",
-                    refused("Octavia speaks HTTP/1.1 to members"),
-                ),
-                (
-                    "tls-minimum-version",
-                    refused("landfall leaves the versions of TLS to Octavia's configuration"),
-                ),
-                (
-                    "tls-strict-names",
-                    refused("Octavia gives clients without a known name the first certificate"),
-                ),
-                (
-                    "https-redirect",
-                    refused("landfall makes no L7 policies in Octavia"),
-                ),
-                (
-                    "member-tls",
-                    refused("Octavia takes the authorities of members from Barbican only"),
-                ),
-                (
-                    "member-ca-secret",
-                    refused("Octavia takes the authorities of members from Barbican only"),
-                ),
-                (
-                    "member-server-name",
-                    refused("landfall makes no pools with TLS in Octavia"),
-                ),
-                (
-                    "member-client-secret",
-                    refused("Octavia reads certificates from Barbican only"),
-                ),
-                (
-                    "monitor-host",
-                    refused("not every Octavia has it, and landfall does not ask for it"),
-                ),
-                (
-                    "monitor-body",
-                    refused("Octavia looks at the status of an answer only"),
-                ),
-                (
-                    "monitor-grpc-service",
-                    refused("Octavia does not speak gRPC"),
-                ),
-                (
-                    "trusted-hops",
-                    refused("Octavia adds to what clients write into X-Forwarded-For"),
-                ),
-                (
-                    "source-connection-limit",
-                    refused("Octavia limits connections of a whole listener only"),
-                ),
-                (
-                    "source-connection-rate",
-                    refused("Octavia limits no rates of single clients"),
-                ),
-                (
-                    "source-request-rate",
-                    refused("Octavia limits no rates of single clients"),
-                ),
-                (
-                    "member-connection-limit",
-                    refused("Octavia limits connections of a whole listener only"),
-                ),
-                ("member-queue", refused("Octavia has no setting for it")),
-                (
-                    "member-queue-timeout",
-                    refused("Octavia has no setting for it"),
-                ),
-                ("slow-start", refused("Octavia has no setting for it")),
-                (
-                    "outlier-detection",
-                    refused("Octavia's monitors alone take members out"),
-                ),
-                ("retry-budget", refused("Octavia has no setting for it")),
-                (
-                    "address-pool",
-                    refused("addresses come from the networks of the cloud"),
-                ),
-                (
-                    "sharing-key",
-                    refused(
-                        "Services share a load balancer by loadbalancer.openstack.org/load-balancer-id",
-                    ),
-                ),
-            ],
+            support,
             defaults: self.defaults(),
             node_selector: Some(self.conf.node_selector.clone()),
             // Members are nodes, which the operator chooses.
@@ -209,6 +107,81 @@ impl Settings {
             ..PortOptions::default()
         }
     }
+}
+
+/// What Octavia makes of each option.
+fn support(option: OptionId) -> Support {
+    let why = match option {
+        OptionId::TlsSecret => {
+            "Octavia reads certificates from Barbican only; put it there and name it in \
+                         loadbalancer.openstack.org/default-tls-container-ref"
+        }
+        OptionId::Drain => "Octavia cuts connections of members that leave",
+        OptionId::AcceptProxyProtocolFrom => "Octavia's listeners take no PROXY headers",
+        OptionId::Endpoints => "members are the nodes of the cluster",
+        OptionId::MemberProtocol => "Octavia speaks HTTP/1.1 to members",
+        OptionId::TlsMinimumVersion => {
+            "landfall leaves the versions of TLS to Octavia's configuration"
+        }
+        OptionId::TlsStrictNames => {
+            "Octavia gives clients without a known name the first certificate"
+        }
+        OptionId::HttpsRedirect => "landfall makes no L7 policies in Octavia",
+        OptionId::MemberTls | OptionId::MemberCaSecret => {
+            "Octavia takes the authorities of members from Barbican only"
+        }
+        OptionId::MemberServerName => "landfall makes no pools with TLS in Octavia",
+        OptionId::MemberClientSecret => "Octavia reads certificates from Barbican only",
+        OptionId::MonitorHost => "not every Octavia has it, and landfall does not ask for it",
+        OptionId::MonitorBody => "Octavia looks at the status of an answer only",
+        OptionId::MonitorGrpcService => "Octavia does not speak gRPC",
+        OptionId::TrustedHops => "Octavia adds to what clients write into X-Forwarded-For",
+        OptionId::SourceConnectionLimit | OptionId::MemberConnectionLimit => {
+            "Octavia limits connections of a whole listener only"
+        }
+        OptionId::SourceConnectionRate | OptionId::SourceRequestRate => {
+            "Octavia limits no rates of single clients"
+        }
+        OptionId::MemberQueue
+        | OptionId::MemberQueueTimeout
+        | OptionId::SlowStart
+        | OptionId::RetryBudget => "Octavia has no setting for it",
+        OptionId::OutlierDetection => "Octavia's monitors alone take members out",
+        OptionId::AddressPool => "addresses come from the networks of the cloud",
+        OptionId::SharingKey => {
+            "Services share a load balancer by loadbalancer.openstack.org/load-balancer-id"
+        }
+        OptionId::Addresses
+        | OptionId::Hostname
+        | OptionId::Algorithm
+        | OptionId::Mode
+        | OptionId::ForwardedHeaders
+        | OptionId::ProxyProtocol
+        | OptionId::ConnectionLimit
+        | OptionId::TimeoutClientData
+        | OptionId::TimeoutMemberConnect
+        | OptionId::TimeoutMemberData
+        | OptionId::TimeoutTcpInspect
+        | OptionId::SourceRanges
+        | OptionId::Monitor
+        | OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort
+        | OptionId::MemberWeights
+        | OptionId::BackupMembers
+        | OptionId::ExternalIps
+        | OptionId::ExternalTrafficPolicy
+        | OptionId::InternalTrafficPolicy
+        | OptionId::ProtocolSctp
+        | OptionId::SessionAffinity
+        | OptionId::TrafficDistribution => return Support::Supported,
+    };
+    Support::Refused { why }
 }
 
 fn given<T>(value: Option<T>, key: &str) -> Option<Given<T>> {
@@ -268,7 +241,10 @@ mod tests {
             .iter()
             .filter(|dialect| is_portable(dialect.prefix));
         for row in portable.flat_map(|dialect| dialect.rows) {
-            let refused = matches!(capabilities.of(row.name), Capability::Refused { .. });
+            let refused = matches!(
+                (capabilities.support)(OptionId::of_annotation(row.name).unwrap()),
+                Support::Refused { .. }
+            );
             assert_eq!(refused, !HONOURED.contains(&row.name), "{}", row.name);
         }
     }

@@ -1,5 +1,5 @@
-//! Tells when the process runs short of descriptors or ports, and when it no longer does: once per
-//! change, however often something is refused.
+//! Tells when the process runs short of descriptors, ports or memory, and when it no longer does:
+//! once per change, however often something is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(crate) async fn announce(
             limit,
             flows,
             flow_limit,
+            memory,
+            memory_limit,
             shortages,
             ..
         } = pressure;
@@ -54,8 +56,10 @@ pub(crate) async fn announce(
                 limit,
                 flows,
                 flow_limit,
+                memory,
+                memory_limit,
                 shortages,
-                "descriptors or ports run short: Services and clients above their share are refused"
+                "descriptors, ports or memory run short: Services and clients above their share are refused"
             );
         } else {
             tracing::info!(
@@ -63,8 +67,10 @@ pub(crate) async fn announce(
                 limit,
                 flows,
                 flow_limit,
+                memory,
+                memory_limit,
                 shortages,
-                "descriptors and ports suffice again"
+                "descriptors, ports and memory suffice again"
             );
         }
         changes.send_modify(|version| *version += 1);

@@ -184,7 +184,7 @@ pub struct AccessLogArgs {
         value_name = "FORMAT"
     )]
     pub format: Option<AccessLogFormat>,
-    /// The share of lines that is written, from 0 to 1; those that tell of a failure always are
+    /// The share of lines that is written, from 0 to 1; failures of a Service up to 10/s
     #[arg(
         id = "access_log_sample",
         long = "access-log-sample",

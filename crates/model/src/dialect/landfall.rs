@@ -7,6 +7,7 @@ use super::value::{self, A_DAY};
 use super::{Dialect, Effect, OptionRow};
 use crate::dialect::options::Given;
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, TlsVersion};
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// The portable dialect.
@@ -49,9 +50,9 @@ const METHODS: [(&str, HttpMethod); 9] = [
 ];
 
 macro_rules! port {
-    ($option:literal, $field:ident, $parse:expr) => {
+    ($option:ident, $field:ident, $parse:expr) => {
         Effect::Port {
-            option: $option,
+            option: OptionId::$option,
             set: |port, text| {
                 let parse = $parse;
                 put(&mut port.$field, text, parse(text.value)?)
@@ -61,9 +62,9 @@ macro_rules! port {
 }
 
 macro_rules! service {
-    ($option:literal, $field:ident, $parse:expr) => {
+    ($option:ident, $field:ident, $parse:expr) => {
         Effect::Service {
-            option: $option,
+            option: OptionId::$option,
             set: |service, text| {
                 let parse = $parse;
                 put(&mut service.$field, text, parse(text.value)?)
@@ -83,7 +84,7 @@ const ROWS: &[OptionRow] = &[
                   and `spec.loadBalancerIP` that ask for different ones are an error.",
         example: "192.0.2.10, 2001:db8::10",
         effect: Effect::Service {
-            option: "addresses",
+            option: OptionId::Addresses,
             set: |service, text| {
                 service.addresses.push(Given {
                     value: value::addresses(text.value)?,
@@ -99,7 +100,7 @@ const ROWS: &[OptionRow] = &[
         default: "every pool that serves the Service, by priority",
         summary: "Take the address from this pool and from no other, even if the pool is not handed out automatically.",
         example: "public",
-        effect: service!("address-pool", address_pool, value::some_text),
+        effect: service!(AddressPool, address_pool, value::some_text),
     },
     OptionRow {
         name: "sharing-key",
@@ -109,7 +110,7 @@ const ROWS: &[OptionRow] = &[
                   and, with `externalTrafficPolicy: Local`, their selectors are equal. Services of several \
                   namespaces may where the address pool says `shareAcrossNamespaces`.",
         example: "office",
-        effect: service!("sharing-key", sharing_key, value::some_text),
+        effect: service!(SharingKey, sharing_key, value::some_text),
     },
     OptionRow {
         name: "hostname",
@@ -117,7 +118,7 @@ const ROWS: &[OptionRow] = &[
         default: "the address is published",
         summary: "Published in `status.loadBalancer` in place of the address.",
         example: "web.example.org",
-        effect: service!("hostname", hostname, value::dns_name),
+        effect: service!(Hostname, hostname, value::dns_name),
     },
     OptionRow {
         name: "endpoints",
@@ -127,7 +128,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Members, named outright. Names are not looked up. In a cluster only addresses that the operator \
                   lists in `members.annotations` of landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
-        effect: port!("endpoints", endpoints, value::endpoints),
+        effect: port!(Endpoints, endpoints, value::endpoints),
     },
     OptionRow {
         name: "algorithm",
@@ -136,10 +137,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How a member is chosen for a new connection: in turn by weight; the fewest open connections for \
                   its weight; by a hash of the client's address; by a hash of the client's address and port.",
         example: "LEAST_CONNECTIONS",
-        effect: port!("algorithm", algorithm, |text| value::word(
-            text,
-            &ALGORITHMS
-        )),
+        effect: port!(Algorithm, algorithm, |text| value::word(text, &ALGORITHMS)),
     },
     OptionRow {
         name: "mode",
@@ -149,7 +147,7 @@ const ROWS: &[OptionRow] = &[
                   HTTP/1.1 and HTTP/2 requests. `https` ends TLS and reads requests. UDP ports are always `stream`. On \
                   OpenStack `stream` keeps a port from ending TLS with a certificate that is for all ports.",
         example: "stream",
-        effect: port!("mode", mode, |text| value::word(
+        effect: port!(Mode, mode, |text| value::word(
             text,
             &[
                 ("stream", ModeChoice::Stream),
@@ -165,7 +163,7 @@ const ROWS: &[OptionRow] = &[
         default: "none; needed in mode `tls` and `https`",
         summary: "The certificates. Clients get the one that fits the name they ask for (SNI), else the first.",
         example: "web-tls,wildcard-tls",
-        effect: port!("tls-secret", tls_secrets, value::secret_names),
+        effect: port!(TlsSecret, tls_secrets, value::secret_names),
     },
     OptionRow {
         name: "forwarded-headers",
@@ -175,7 +173,7 @@ const ROWS: &[OptionRow] = &[
                   are added to requests.",
         example: "for,proto",
         effect: port!(
-            "forwarded-headers",
+            ForwardedHeaders,
             forwarded_headers,
             value::forwarded_headers
         ),
@@ -189,7 +187,7 @@ const ROWS: &[OptionRow] = &[
                   nothing that clients write into it, nor into another `X-Forwarded-` field, \
                   `X-Real-IP` or `Forwarded`, reaches a member.",
         example: "0",
-        effect: port!("trusted-hops", trusted_hops, |text| value::number(
+        effect: port!(TrustedHops, trusted_hops, |text| value::number(
             text,
             0..=10
         )),
@@ -203,7 +201,7 @@ const ROWS: &[OptionRow] = &[
                   `member-tls` it is agreed on by ALPN, and a member that does not agree to \
                   HTTP/2 fails.",
         example: "http2",
-        effect: port!("member-protocol", member_protocol, |text| value::word(
+        effect: port!(MemberProtocol, member_protocol, |text| value::word(
             text,
             &[
                 ("http1", MemberProtocol::Http1),
@@ -218,7 +216,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Write a PROXY protocol header with the client's address ahead of each connection toward a member. Not \
                   in mode `http` and `https`. On a UDP port only `v2`, and only when it is written for that port itself.",
         example: "v2",
-        effect: port!("proxy-protocol", proxy_protocol, |text| value::word(
+        effect: port!(ProxyProtocol, proxy_protocol, |text| value::word(
             text,
             &[
                 ("v1", Some(ProxyProtocol::V1)),
@@ -234,11 +232,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Connections from these peers must begin with a PROXY protocol header, and the client's address is \
                   taken from it. TCP only.",
         example: "10.0.0.0/8,fd00::/8",
-        effect: port!(
-            "accept-proxy-protocol-from",
-            accept_proxy_from,
-            value::cidrs
-        ),
+        effect: port!(AcceptProxyProtocolFrom, accept_proxy_from, value::cidrs),
     },
     OptionRow {
         name: "connection-limit",
@@ -246,11 +240,7 @@ const ROWS: &[OptionRow] = &[
         default: "`none`",
         summary: "How many connections (UDP: flows) the port may have open at once.",
         example: "1000",
-        effect: port!(
-            "connection-limit",
-            connection_limit,
-            value::connection_limit
-        ),
+        effect: port!(ConnectionLimit, connection_limit, value::connection_limit),
     },
     OptionRow {
         name: "timeout-client-data",
@@ -258,7 +248,7 @@ const ROWS: &[OptionRow] = &[
         default: "`50s`",
         summary: "No byte from the client for this long ends the connection (UDP: forgets the flow).",
         example: "5m",
-        effect: port!("timeout-client-data", timeout_client_data, |text| {
+        effect: port!(TimeoutClientData, timeout_client_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -268,7 +258,7 @@ const ROWS: &[OptionRow] = &[
         default: "`5s`",
         summary: "How long one try to connect to a member may take.",
         example: "500ms",
-        effect: port!("timeout-member-connect", timeout_member_connect, |text| {
+        effect: port!(TimeoutMemberConnect, timeout_member_connect, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -278,7 +268,7 @@ const ROWS: &[OptionRow] = &[
         default: "`50s`",
         summary: "No byte from the member for this long ends the connection.",
         example: "1m30s",
-        effect: port!("timeout-member-data", timeout_member_data, |text| {
+        effect: port!(TimeoutMemberData, timeout_member_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -288,7 +278,7 @@ const ROWS: &[OptionRow] = &[
         default: "`0s`: do not wait",
         summary: "How long to wait for the client's first bytes before a member is chosen. TCP only.",
         example: "2s",
-        effect: port!("timeout-tcp-inspect", timeout_tcp_inspect, |text| {
+        effect: port!(TimeoutTcpInspect, timeout_tcp_inspect, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
         }),
     },
@@ -298,7 +288,7 @@ const ROWS: &[OptionRow] = &[
         default: "`5m`",
         summary: "How long the connections of a member that leaves may go on before they are cut.",
         example: "1m30s",
-        effect: port!("drain", drain, |text| {
+        effect: port!(Drain, drain, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
         }),
     },
@@ -309,7 +299,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Which clients may connect. `spec.loadBalancerSourceRanges` wins over what this says for the whole \
                   Service; what it says for one port wins over both.",
         example: "192.0.2.0/24,2001:db8::/32",
-        effect: port!("source-ranges", source_ranges, value::cidrs),
+        effect: port!(SourceRanges, source_ranges, value::cidrs),
     },
     OptionRow {
         name: "monitor",
@@ -325,7 +315,7 @@ const ROWS: &[OptionRow] = &[
                   takes any certificate. `on` is `tcp` on TCP ports and `udp-connect` on UDP \
                   ports.",
         example: "http",
-        effect: port!("monitor", monitor, |text| value::word(
+        effect: port!(Monitor, monitor, |text| value::word(
             text,
             &[
                 ("tcp", MonitorChoice::Tcp),
@@ -344,7 +334,7 @@ const ROWS: &[OptionRow] = &[
         default: "`GET`",
         summary: "The method of an `http` check.",
         example: "HEAD",
-        effect: port!("monitor-method", monitor_method, |text| value::word(
+        effect: port!(MonitorMethod, monitor_method, |text| value::word(
             text, &METHODS
         )),
     },
@@ -354,7 +344,7 @@ const ROWS: &[OptionRow] = &[
         default: "`/`",
         summary: "What an `http` check asks for.",
         example: "/healthz",
-        effect: port!("monitor-path", monitor_path, value::path),
+        effect: port!(MonitorPath, monitor_path, value::path),
     },
     OptionRow {
         name: "monitor-codes",
@@ -362,7 +352,7 @@ const ROWS: &[OptionRow] = &[
         default: "`200`",
         summary: "Which answers to an `http` check are good.",
         example: "200,204,300-302",
-        effect: port!("monitor-codes", monitor_codes, |text: &str| {
+        effect: port!(MonitorCodes, monitor_codes, |text: &str| {
             text.parse().map_err(|_| {
                 value::Refusal::new(
                     "not a list of HTTP status codes",
@@ -378,7 +368,7 @@ const ROWS: &[OptionRow] = &[
         summary: "From the start of one check to the start of the next. On OpenStack parts of a second are rounded up, and \
                   UDP ports are checked every `3s` at most.",
         example: "10s",
-        effect: port!("monitor-delay", monitor_delay, |text| {
+        effect: port!(MonitorDelay, monitor_delay, |text| {
             value::duration(text, SHORTEST_DELAY..=AN_HOUR)
         }),
     },
@@ -389,7 +379,7 @@ const ROWS: &[OptionRow] = &[
         default: "`3s`, or the delay where that is shorter (on OpenStack: as configured)",
         summary: "A check that takes longer has failed.",
         example: "2s",
-        effect: port!("monitor-timeout", monitor_timeout, |text| {
+        effect: port!(MonitorTimeout, monitor_timeout, |text| {
             value::duration(text, MILLISECOND..=AN_HOUR)
         }),
     },
@@ -399,7 +389,7 @@ const ROWS: &[OptionRow] = &[
         default: "`1`",
         summary: "How many good checks in a row bring a member back.",
         example: "2",
-        effect: port!("monitor-max-retries", monitor_max_retries, |text| {
+        effect: port!(MonitorMaxRetries, monitor_max_retries, |text| {
             value::number(text, 1..=10)
         }),
     },
@@ -409,11 +399,9 @@ const ROWS: &[OptionRow] = &[
         default: "`3`",
         summary: "How many failed checks in a row take a member out.",
         example: "5",
-        effect: port!(
-            "monitor-max-retries-down",
-            monitor_max_retries_down,
-            |text| value::number(text, 1..=10)
-        ),
+        effect: port!(MonitorMaxRetriesDown, monitor_max_retries_down, |text| {
+            value::number(text, 1..=10)
+        }),
     },
     OptionRow {
         name: "monitor-port",
@@ -421,7 +409,7 @@ const ROWS: &[OptionRow] = &[
         default: "the member's own port",
         summary: "The port that is checked.",
         example: "8081",
-        effect: port!("monitor-port", monitor_port, |text: &str| {
+        effect: port!(MonitorPort, monitor_port, |text: &str| {
             text.trim().parse().map_err(|_| {
                 value::Refusal::new("no port number", "write a number from 1 to 65535")
             })
@@ -436,7 +424,7 @@ const ROWS: &[OptionRow] = &[
                   and the provider `ovn` has no weights; when this is taken away, members keep the weights that they have \
                   in Octavia.",
         example: "web-0=3,10.0.0.2=1",
-        effect: port!("member-weights", member_weights, value::weights),
+        effect: port!(MemberWeights, member_weights, value::weights),
     },
     OptionRow {
         name: "backup-members",
@@ -445,7 +433,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Members that serve only while no other one can. On OpenStack members are nodes, and the provider `ovn` has \
                   no backups; when this is taken away, members stay what they are in Octavia.",
         example: "web-2,10.0.0.3",
-        effect: port!("backup-members", backup_members, value::members),
+        effect: port!(BackupMembers, backup_members, value::members),
     },
     OptionRow {
         name: "source-connection-limit",
@@ -456,7 +444,7 @@ const ROWS: &[OptionRow] = &[
                   a believed PROXY header names.",
         example: "100",
         effect: port!(
-            "source-connection-limit",
+            SourceConnectionLimit,
             source_connection_limit,
             value::connection_limit
         ),
@@ -469,11 +457,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How many new connections (UDP: flows) one source may open at the port: so many \
                   at once, and then so many in a time. Others are reset.",
         example: "600/m burst=50",
-        effect: port!(
-            "source-connection-rate",
-            source_connection_rate,
-            value::rate
-        ),
+        effect: port!(SourceConnectionRate, source_connection_rate, value::rate),
     },
     OptionRow {
         name: "source-request-rate",
@@ -484,7 +468,7 @@ const ROWS: &[OptionRow] = &[
                   answered with 429 and `Retry-After`. With `landfall.dev/trusted-hops` the source \
                   is the address that the outermost believed proxy named.",
         example: "20/s",
-        effect: port!("source-request-rate", source_request_rate, value::rate),
+        effect: port!(SourceRequestRate, source_request_rate, value::rate),
     },
     OptionRow {
         name: "member-connection-limit",
@@ -495,7 +479,7 @@ const ROWS: &[OptionRow] = &[
                   waits for a free place, in the order in which it came.",
         example: "200",
         effect: port!(
-            "member-connection-limit",
+            MemberConnectionLimit,
             member_connection_limit,
             value::connection_limit
         ),
@@ -507,7 +491,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How many connections and requests wait for a member below its limit. Others are \
                   reset, or answered with 503 and `Retry-After`. TCP only.",
         example: "200",
-        effect: port!("member-queue", member_queue, |text| value::number(
+        effect: port!(MemberQueue, member_queue, |text| value::number(
             text,
             0..=100_000
         )),
@@ -518,7 +502,7 @@ const ROWS: &[OptionRow] = &[
         default: "`5s`",
         summary: "How long each of them waits before it is reset or answered with 503. TCP only.",
         example: "10s",
-        effect: port!("member-queue-timeout", member_queue_timeout, |text| {
+        effect: port!(MemberQueueTimeout, member_queue_timeout, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -529,7 +513,7 @@ const ROWS: &[OptionRow] = &[
         summary: "For how long a member that joins a pool, or is healthy again, gets less than its \
                   share: a tenth of its weight at first, all of it in the end.",
         example: "30s",
-        effect: port!("slow-start", slow_start, |text| {
+        effect: port!(SlowStart, slow_start, |text| {
             value::duration(text, Duration::ZERO..=AN_HOUR)
         }),
     },
@@ -543,7 +527,7 @@ const ROWS: &[OptionRow] = &[
                   status of 500 or more. Of the members that serve at most half are left out. \
                   TCP only.",
         example: "5",
-        effect: port!("outlier-detection", outlier_detection, |text| {
+        effect: port!(OutlierDetection, outlier_detection, |text| {
             value::number_or_off(text, 1..=1000)
         }),
     },
@@ -555,7 +539,7 @@ const ROWS: &[OptionRow] = &[
                   twice at most. Such tries may be so many percent of what the members have at the \
                   time; 10 are always allowed, but with `0%` none.",
         example: "50%",
-        effect: port!("retry-budget", retry_budget, value::percent),
+        effect: port!(RetryBudget, retry_budget, value::percent),
     },
     OptionRow {
         name: "tls-minimum-version",
@@ -564,7 +548,7 @@ const ROWS: &[OptionRow] = &[
         summary: "In mode `tls` and `https`: clients that speak only older versions of TLS are \
                   refused.",
         example: "1.3",
-        effect: port!("tls-minimum-version", tls_minimum_version, |text| {
+        effect: port!(TlsMinimumVersion, tls_minimum_version, |text| {
             value::word(text, &[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)])
         }),
     },
@@ -576,7 +560,7 @@ const ROWS: &[OptionRow] = &[
                   no \
                   certificate covers, are refused with the alert `unrecognized_name`.",
         example: "true",
-        effect: port!("tls-strict-names", tls_strict_names, |text| value::word(
+        effect: port!(TlsStrictNames, tls_strict_names, |text| value::word(
             text,
             &[("true", true), ("false", false)]
         )),
@@ -592,7 +576,7 @@ const ROWS: &[OptionRow] = &[
                   is refused. There is no exception for ACME challenges: their servers follow \
                   redirects, and the port that ends TLS can answer them.",
         example: "308",
-        effect: port!("https-redirect", https_redirect, value::redirect),
+        effect: port!(HttpsRedirect, https_redirect, value::redirect),
     },
     OptionRow {
         name: "member-tls",
@@ -604,7 +588,7 @@ const ROWS: &[OptionRow] = &[
                   not count. `insecure` takes any certificate, and earns a warning. Not on UDP \
                   ports.",
         example: "off",
-        effect: port!("member-tls", member_tls, |text| value::word(
+        effect: port!(MemberTls, member_tls, |text| value::word(
             text,
             &[
                 ("verify", MemberTlsChoice::Verify),
@@ -622,7 +606,7 @@ const ROWS: &[OptionRow] = &[
                   are: \
                   a change counts from the next connection.",
         example: "members-ca",
-        effect: port!("member-ca-secret", member_ca_secret, value::secret_name),
+        effect: port!(MemberCaSecret, member_ca_secret, value::secret_name),
     },
     OptionRow {
         name: "member-server-name",
@@ -631,7 +615,7 @@ const ROWS: &[OptionRow] = &[
         summary: "With `member-tls`: the name that members are asked for (SNI), and that their \
                   certificates must cover.",
         example: "web.internal.example.org",
-        effect: port!("member-server-name", member_server_name, value::dns_name),
+        effect: port!(MemberServerName, member_server_name, value::dns_name),
     },
     OptionRow {
         name: "member-client-secret",
@@ -640,11 +624,7 @@ const ROWS: &[OptionRow] = &[
         summary: "With `member-tls`: the certificate that is shown to members that ask for one \
                   (mutual TLS).",
         example: "client-tls",
-        effect: port!(
-            "member-client-secret",
-            member_client_secret,
-            value::secret_name
-        ),
+        effect: port!(MemberClientSecret, member_client_secret, value::secret_name),
     },
     OptionRow {
         name: "monitor-host",
@@ -654,7 +634,7 @@ const ROWS: &[OptionRow] = &[
                   where the \
                   check goes nor which certificate is good.",
         example: "web.example.org",
-        effect: port!("monitor-host", monitor_host, value::host),
+        effect: port!(MonitorHost, monitor_host, value::host),
     },
     OptionRow {
         name: "monitor-body",
@@ -663,7 +643,7 @@ const ROWS: &[OptionRow] = &[
         summary: "A good answer to an `http` or `https` check has this text in the first 64 KiB \
                   of its body.",
         example: "\"status\":\"ok\"",
-        effect: port!("monitor-body", monitor_body, value::expected_text),
+        effect: port!(MonitorBody, monitor_body, value::expected_text),
     },
     OptionRow {
         name: "monitor-grpc-service",
@@ -672,7 +652,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Whose health a `grpc` check asks for.",
         example: "shop.v1.Cart",
         effect: port!(
-            "monitor-grpc-service",
+            MonitorGrpcService,
             monitor_grpc_service,
             value::grpc_service
         ),

@@ -15,6 +15,7 @@ use super::options::{
 use super::value::{self, Refusal};
 use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -51,7 +52,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/algorithm`.",
         example: "LEAST_CONNECTIONS",
         effect: Effect::Port {
-            option: "algorithm",
+            option: OptionId::Algorithm,
             set: |port, text| {
                 let algorithm = value::word(text.value, &ALGORITHMS);
                 let algorithm = algorithm.map_err(|refusal| Complaint::Replaced {
@@ -69,7 +70,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/proxy-protocol`; `true` is `v1`. Not together with `x-forwarded-for`.",
         example: "v2",
         effect: Effect::Port {
-            option: "proxy-protocol",
+            option: OptionId::ProxyProtocol,
             set: proxy_protocol,
         },
     },
@@ -80,7 +81,7 @@ const ROWS: &[OptionRow] = &[
         summary: "`true`: mode `http`, and `X-Forwarded-For` is added. Not together with `proxy-protocol`.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.client),
         },
     },
@@ -92,7 +93,7 @@ const ROWS: &[OptionRow] = &[
                   people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.proto),
         },
     },
@@ -104,7 +105,7 @@ const ROWS: &[OptionRow] = &[
                   people set it by hand, too: `landfall.dev/forwarded-headers` says which headers there are.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.port),
         },
     },
@@ -115,7 +116,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/connection-limit`.",
         example: "1000",
         effect: Effect::Port {
-            option: "connection-limit",
+            option: OptionId::ConnectionLimit,
             set: |port, text| {
                 let limit = match integer(text, "-1")? {
                     -1 => None,
@@ -132,7 +133,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/timeout-client-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "300000",
         effect: Effect::Port {
-            option: "timeout-client-data",
+            option: OptionId::TimeoutClientData,
             set: |port, text| put(&mut port.timeout_client_data, text, timeout(text, "50000")?),
         },
     },
@@ -143,7 +144,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/timeout-member-connect`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "500",
         effect: Effect::Port {
-            option: "timeout-member-connect",
+            option: OptionId::TimeoutMemberConnect,
             set: |port, text| {
                 put(
                     &mut port.timeout_member_connect,
@@ -160,7 +161,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/timeout-member-data`; 0 is sent to Octavia as it is, and a day elsewhere.",
         example: "90000",
         effect: Effect::Port {
-            option: "timeout-member-data",
+            option: OptionId::TimeoutMemberData,
             set: |port, text| put(&mut port.timeout_member_data, text, timeout(text, "50000")?),
         },
     },
@@ -171,7 +172,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/timeout-tcp-inspect`.",
         example: "2000",
         effect: Effect::Port {
-            option: "timeout-tcp-inspect",
+            option: OptionId::TimeoutTcpInspect,
             set: |port, text| put(&mut port.timeout_tcp_inspect, text, timeout(text, "0")?),
         },
     },
@@ -182,7 +183,7 @@ const ROWS: &[OptionRow] = &[
         summary: "`true` is `landfall.dev/monitor: on`.",
         example: "true",
         effect: Effect::Port {
-            option: "monitor",
+            option: OptionId::Monitor,
             set: |port, text| {
                 let choice = if boolean(text, THE_DEFAULT)? {
                     MonitorChoice::On
@@ -200,7 +201,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-delay`.",
         example: "10",
         effect: Effect::Port {
-            option: "monitor-delay",
+            option: OptionId::MonitorDelay,
             set: |port, text| put(&mut port.monitor_delay, text, seconds(text, 1)?),
         },
     },
@@ -211,7 +212,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-timeout`.",
         example: "2",
         effect: Effect::Port {
-            option: "monitor-timeout",
+            option: OptionId::MonitorTimeout,
             set: |port, text| put(&mut port.monitor_timeout, text, seconds(text, 0)?),
         },
     },
@@ -222,7 +223,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-max-retries`.",
         example: "2",
         effect: Effect::Port {
-            option: "monitor-max-retries",
+            option: OptionId::MonitorMaxRetries,
             set: |port, text| {
                 let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries, text, retries)
@@ -236,7 +237,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-max-retries-down`.",
         example: "5",
         effect: Effect::Port {
-            option: "monitor-max-retries-down",
+            option: OptionId::MonitorMaxRetriesDown,
             set: |port, text| {
                 let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries_down, text, retries)
@@ -250,7 +251,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/hostname`.",
         example: "web.example.org",
         effect: Effect::Service {
-            option: "hostname",
+            option: OptionId::Hostname,
             set: |service, text| {
                 if text.value.is_empty() {
                     return Ok(Outcome::Nothing);

@@ -97,7 +97,7 @@ metrics! {
     LISTENER_REFUSED = Counter "landfall_listener_refused"
         ["namespace", "service", "listener", "reason"]
         "What was turned away, by reason: no_member, limit, source, source_limit, source_rate, \
-         queue (of members below their limit), proxy_header, tls, share (of descriptors or ports), \
+         queue (of members below their limit), proxy_header, tls, share (of descriptors, ports or memory), \
          local (this machine fell short).";
     LISTENER_WAITING = Gauge "landfall_listener_waiting" ["namespace", "service", "listener"]
         "Connections and requests that wait for a member, each of which has as much as it may.";
@@ -155,6 +155,12 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "How long these requests took, together.";
+    SECRETS = Gauge "landfall_secrets_watched" []
+        "Secrets that are watched because Services name them; each takes a descriptor.";
+    SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []
+        "How many may be: an eighth of the descriptors, unless limits in landfall.yaml are lower.";
+    SECRETS_REFUSED = Gauge "landfall_secrets_refused" []
+        "Secrets that Services name and that are not watched, because there are too many.";
     WORKERS = Gauge "landfall_workers" []
         "Threads that carry traffic.";
     DESCRIPTORS = Gauge "landfall_descriptors_used" []
@@ -167,14 +173,22 @@ metrics! {
         "UDP flows that are open.";
     FLOW_LIMIT = Gauge "landfall_udp_flows_limit" []
         "How many UDP flows may be open.";
+    BUFFER_MEMORY = Gauge "landfall_buffer_memory" unit "bytes" []
+        "Memory of connections' buffers, beyond what each connection has anyway.";
+    BUFFER_MEMORY_LIMIT = Gauge "landfall_buffer_memory_limit" unit "bytes" []
+        "How much that may be: half of what the control group or the machine has.";
     SHORTAGES = Counter "landfall_shortages" []
         "Refusals and failures for want of descriptors, ports or memory.";
     OVERLOADED = Gauge "landfall_overloaded" []
-        "1 while descriptors or ports run short, and shortly after.";
+        "1 while descriptors, ports or memory for buffers run short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
         "Lines of the access log that were not written: too many at once, a full disk, a reader that hangs.";
+    ACCESS_LOG_LEFT_OUT = Counter "landfall_access_log_lines_left_out" []
+        "Failures that are not in the access log because there were too many of their Service.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that could not be written: a full disk, a closed pipe, a reader that hangs.";
+    LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []
+        "Log lines of Services that were left out because their Service or namespace wrote too many.";
 }
 
 /// The reference page, `docs/metrics.md`.
@@ -223,7 +237,7 @@ pub fn reference() -> String {
          | `landfall_source_problems > 0` | a manifest or a watch is broken |\n\
          | `sum by (namespace, service, listener) (landfall_member_up) == 0` | every member of a pool is down |\n\
          | `landfall_pool_available_addresses == 0` | the next Service gets no address from this pool |\n\
-         | `landfall_overloaded == 1` | clients and Services above their share of descriptors or ports are refused |\n\
+         | `landfall_overloaded == 1` | clients and Services above their share of descriptors, ports or memory are refused |\n\
          | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
     );
     page
