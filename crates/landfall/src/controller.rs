@@ -35,6 +35,8 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let times = args.lease.times()?;
+    // First, so that no signal of these ends the process while it waits for credentials.
+    let stop = Stop::watch(grace)?;
     let mut options = Options {
         fleet: Fleet::read(&args.instances).await?.in_cluster(),
         pools: Vec::new(),
@@ -47,7 +49,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     };
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned());
     let identity = identity(&host);
-    let connection = connect(&args.cluster, &identity).await?;
+    let connecting = stop.unless_asked(connect(&args.cluster, &identity));
+    let Some(connection) = connecting.await.transpose()? else {
+        return Ok(());
+    };
     let origin = args.cluster.origin();
     let namespace = args
         .namespace
@@ -59,7 +64,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let lease = format!("{namespace}/{}", args.lease_name);
     let memory = args.state.filter(|_| options.fleet.serves_here());
     let memory = memory.map(|folder| Memory::new(&folder, &connection, &options.fleet, &lease));
-    let stop = Stop::watch(grace)?;
     // What is to be known of the cluster before anything of it is written.
     let prepare = || async {
         judge_rights(&connection, rights.clone()).await?;
