@@ -236,8 +236,8 @@ impl World {
         self.pools.cover(address)
     }
 
-    /// What is known of an address that a member may have. `asks_machine`: whether it matters that it
-    /// is one of this machine's, of which there may be many.
+    /// What is known of an address that a member may have. `asks_machine`: whether it matters that
+    /// it is one of this machine's, of which there may be many.
     pub fn ours(&self, address: IpAddr, asks_machine: bool) -> Ours {
         Ours {
             pool: self.in_a_pool(address),

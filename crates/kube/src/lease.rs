@@ -121,8 +121,8 @@ enum Written {
     Failed,
 }
 
-/// The annotation that names the holder once it serves. It is empty before: versions that don't know
-/// it, or leave it out until then, are told apart.
+/// The annotation that names the holder once it serves. It is empty before: versions that don't
+/// know it, or leave it out until then, are told apart.
 const SERVING: &str = "landfall.dev/serving";
 
 /// The transitions of a Lease that was made and not renewed since.

@@ -1,6 +1,6 @@
 //! Log lines: to standard error, so that standard output stays a command's own. A log that can't be
-//! written stops nothing: lines are lost, and counted. What is said of Services has a limit for each,
-//! so that none takes the room of the others.
+//! written stops nothing: lines are lost, and counted. What is said of Services has a limit for
+//! each, so that none takes the room of the others.
 
 mod shares;
 

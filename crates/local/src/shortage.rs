@@ -1,5 +1,6 @@
-//! Tells of which Services clients are refused because descriptors or ports run short: once when it
-//! begins, and that it is over when none was for a while. So a flood is one event on the Service.
+//! Reports the Services whose clients are refused because descriptors, ports or memory run short:
+//! once when it begins, and again when none was refused for a while. So a flood is one event on the
+//! Service.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -124,8 +125,8 @@ impl Shared {
         let Self { descriptors, flows } = self;
         let message = format!(
             "clients are refused: of the {descriptors} file descriptors that all Services have for \
-             their connections, or of the {flows} UDP flows, this Service, its namespace or a \
-             client of it has its share"
+             their connections, of the {flows} UDP flows, or of the memory for buffers, this \
+             Service, its namespace or a client of it has its share"
         );
         Reason::warning(Code::Overloaded, message).remedy(
             "look for clients that open too much, or let the process have more file descriptors",

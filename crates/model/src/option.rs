@@ -5,10 +5,10 @@ macro_rules! option_ids {
     ($($id:ident: $name:literal,)+) => {
         /// An option, whichever dialect or field of the Service asked for it.
         ///
-        /// Each provider states in a `match` without `_` how it supports each of them, so that a new
-        /// option does not compile until all providers have answered.
+        /// Each provider states in a `match` without `_` how it supports each of them, so that a
+        /// new option does not compile until all providers have answered.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(missing_docs, reason = "the option table of the dialect landfall.dev documents them")]
+        #[expect(missing_docs, reason = "the table of the dialect landfall.dev documents them")]
         pub enum OptionId {
             $($id,)+
         }

@@ -13,7 +13,8 @@ use crate::written::refusal;
 
 const NAME: &str = "kube_service_c1_default_web";
 
-/// What `kubectl replace` makes of a Service: its annotations are those of the manifest, and its status stays.
+/// What `kubectl replace` makes of a Service: its annotations are those of the manifest, and its
+/// status stays.
 fn replace(row: &mut ServiceRow, named: Option<&str>) {
     for key in MARKS {
         row.annotations.remove(key);
@@ -44,8 +45,8 @@ async fn another(rig: &Rig) -> Id {
     mine.id
 }
 
-/// Asserts that a Service is kept where it is, and that what is named in vain is told, but for what a
-/// new process finds, and stays.
+/// Asserts that a Service is kept where it is, and that what is named in vain is told, but for what
+/// a new process finds, and stays.
 fn assert_kept(
     rig: &Rig,
     name: &str,
