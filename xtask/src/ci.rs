@@ -70,7 +70,7 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut demo = Command::new(&landfall);
     demo.current_dir(&place.root).args(["demo", "--once"]);
     stages.run("demo", RUN_DEADLINE, &mut demo).await?;
-    let mut minute = soak::command(place, 1);
+    let mut minute = soak::command(place, 1, "test");
     stages.run("soak", RUN_DEADLINE, &mut minute).await?;
 
     let mut fill = cargo(

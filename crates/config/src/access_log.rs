@@ -20,7 +20,8 @@ pub struct AccessLogConfig {
     /// The format of lines.
     #[serde(default)]
     pub format: AccessLogFormat,
-    /// The fraction of lines that is written; lines about failures always are.
+    /// The fraction of lines that is written; of lines about failures, each Service has 10 per
+    /// second in addition.
     #[schemars(with = "f64", range(min = 0, max = 1))]
     #[serde(default)]
     pub sample: Share,

@@ -58,7 +58,8 @@ pub struct LimitsConfig {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_per_namespace: Option<u32>,
-    /// Secrets that are watched in all; default: 4096.
+    /// Secrets that are watched in all; default: 4096, and at most an eighth of the file
+    /// descriptors that the process may open.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<u32>,

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use landfall_model::view::{HistogramView, MetricsView};
+use landfall_model::view::{HistogramView, MetricsView, SecretsView};
 
 use crate::report::EventCounts;
 
@@ -81,6 +81,11 @@ impl Metrics {
         let mut view = self.lock();
         view.events_aggregated = counts.aggregated;
         view.events_dropped = counts.dropped;
+    }
+
+    /// Notes how many Secrets are watched.
+    pub fn secrets(&self, secrets: SecretsView) {
+        self.lock().secrets = Some(secrets);
     }
 
     /// All counters now.

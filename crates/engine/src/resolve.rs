@@ -28,7 +28,8 @@ use std::sync::Arc;
 
 use landfall_model::dialect::{self, CloudOptions, Given, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
-use landfall_model::provider::{Capabilities, Capability};
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Capabilities, Support};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
 
@@ -120,7 +121,7 @@ fn resolve_version(
     };
     ports::judge(&scene, &mut findings);
     limits::judge(&scene, &reading, &mut findings);
-    judge_capabilities(&scene, &reading, &mut findings);
+    judge_options(&scene, &reading, &mut findings);
     let address = address::wish(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
     let mut crew = members::Crew::gather(&scene);
@@ -202,67 +203,68 @@ fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
 }
 
 /// Asks the provider about everything that the user asks for.
-fn judge_capabilities(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+fn judge_options(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     for given in &reading.given {
         let asks = !matches!(
             given.value.trim(),
             "off" | "none" | "false" | "stream" | "-1"
         );
         if asks {
-            let reason = judge_capability(scene.capabilities, given.option);
+            let reason = judge_support(scene.capabilities, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
         }
     }
     let service = scene.service;
     let fields = [
         (
-            "source-ranges",
+            OptionId::SourceRanges,
             "spec.loadBalancerSourceRanges",
             !service.source_ranges.is_empty(),
         ),
         (
-            "session-affinity",
+            OptionId::SessionAffinity,
             "spec.sessionAffinity",
             service.affinity.is_some(),
         ),
         (
-            "addresses",
+            OptionId::Addresses,
             "spec.loadBalancerIP",
             address::field_of_spec(service).is_some(),
         ),
         (
-            "external-traffic-policy",
+            OptionId::ExternalTrafficPolicy,
             "spec.externalTrafficPolicy",
             service.external_local,
         ),
     ];
     for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
-        let reason = judge_capability(scene.capabilities, option);
+        let reason = judge_support(scene.capabilities, option);
         findings.extend(reason.map(|reason| reason.at(field)));
     }
     for (field, value) in &service.node_fields {
-        let reason = judge_capability(scene.capabilities, field);
         let place = format!("spec.{field}");
+        let option = OptionId::of_field(&place);
+        let reason = option.and_then(|option| judge_support(scene.capabilities, option));
         findings.extend(reason.map(|reason| reason.at(place).value(value.clone())));
     }
 }
 
-fn judge_capability(capabilities: &Capabilities, option: &str) -> Option<Reason> {
+fn judge_support(capabilities: &Capabilities, option: OptionId) -> Option<Reason> {
     let provider = capabilities.provider;
-    match capabilities.of(option) {
-        Capability::Supported => None,
-        Capability::Emulated { how } => Some(Reason::info(
+    match (capabilities.support)(option) {
+        Support::Supported => None,
+        Support::Emulated { how } => Some(Reason::info(
             Code::OptionNotSupported,
             format!("the provider {provider} implements this differently: {how}"),
         )),
-        Capability::LeftOut { why, remedy } => Some(
+        Support::LeftOut { why, remedy } => Some(
             Reason::warning(
                 Code::OptionNotSupported,
                 format!("the provider {provider} ignores this: {why}"),
             )
             .remedy(remedy),
         ),
-        Capability::Refused { why } => Some(
+        Support::Refused { why } => Some(
             Reason::error(
                 Code::OptionNotSupported,
                 format!("the provider {provider} does not support this: {why}"),

@@ -29,6 +29,8 @@ use folder::{Folder, RealFolder};
 pub(crate) use journal::Changes;
 use journal::{Damage, Fault, Journal};
 
+use crate::parallel;
+
 /// The format of `state.json`.
 const FORMER_FORMAT: u64 = 1;
 
@@ -212,14 +214,20 @@ impl StateDir {
                         journal: path,
                     });
                 }
-                let mut entries = BTreeMap::new();
-                for (key, line) in &reading.lines {
-                    let entry = Entry::read(key, line).map_err(|why| StateError::Corrupt {
-                        path: path.clone(),
-                        why,
-                    })?;
-                    entries.insert(key.clone(), (entry, line.len() as u64 + 1));
-                }
+                let lines: Vec<(&Key, &str)> = reading
+                    .lines
+                    .iter()
+                    .map(|(key, line)| (key, *line))
+                    .collect();
+                let read = parallel::map(&lines, |(key, line)| {
+                    let entry = Entry::read(key, line)?;
+                    Ok(((*key).clone(), (entry, line.len() as u64 + 1)))
+                });
+                let entries: Result<BTreeMap<_, _>, String> = read.into_iter().collect();
+                let entries = entries.map_err(|why| {
+                    let path = path.clone();
+                    StateError::Corrupt { path, why }
+                })?;
                 let kept = entries.values().map(|(entry, _)| entry.clone()).collect();
                 let journal = Journal::resume(files, entries, &reading).map_err(located)?;
                 (kept, journal)

@@ -698,22 +698,22 @@ mod tests {
         assert_eq!(WriteGuard::always().allows(), Some(Duration::MAX));
     }
 
-    fn term_of(left: Duration) -> Option<Term> {
-        Some(Term {
+    fn term_of(left: Duration) -> Term {
+        Term {
             until: Instant::now() + left,
             until_by_the_wall: SystemTime::now() + left,
-        })
+        }
     }
 
     #[tokio::test]
     async fn a_write_that_began_before_a_renewal_goes_on_after_it() {
         let soon = Duration::from_millis(20);
-        let term = watch::Sender::new(term_of(soon));
+        let term = watch::Sender::new(Some(term_of(soon)));
         let guard = WriteGuard {
             term: Some(term.subscribe()),
         };
         let write = async {
-            term.send_replace(term_of(Duration::from_secs(3600)));
+            term.send_replace(Some(term_of(Duration::from_secs(3600))));
             tokio::time::sleep(soon * 2).await;
             "written"
         };
@@ -725,14 +725,14 @@ mod tests {
         let soon = Duration::from_millis(20);
         let never = std::future::pending::<()>;
         assert_eq!(guard_until(Some(soon)).while_allowed(never()).await, None);
-        let term = watch::Sender::new(term_of(Duration::from_secs(3600)));
+        let term = watch::Sender::new(Some(term_of(Duration::from_secs(3600))));
         let guard = WriteGuard {
             term: Some(term.subscribe()),
         };
         let lost_and_won_again = async {
             term.send_replace(None);
             tokio::task::yield_now().await;
-            term.send_replace(term_of(Duration::from_secs(3600)));
+            term.send_replace(Some(term_of(Duration::from_secs(3600))));
             never().await;
         };
         assert_eq!(guard.while_allowed(lost_and_won_again).await, None);

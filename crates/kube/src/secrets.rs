@@ -11,18 +11,15 @@ use landfall_model::ServiceKey;
 use landfall_model::limits::Limits;
 use landfall_model::rows::{Fact, SecretRow, ServiceRow};
 use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::view::SecretsView;
 use landfall_model::{dialect, wire};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::Connection;
 use crate::source::{HealthReport, SourceConfig};
 use crate::watch::{Kind, Listings, Renewal, Watcher, answered};
-
-/// A namespace gets so many watches even when there are as many as there may be in all: the Secrets
-/// of others must not keep it from serving.
-const ALWAYS: usize = 16;
 
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]
@@ -34,6 +31,8 @@ struct Wishes {
     watched_in_all: usize,
     /// Those that would be watched if there were room, by namespace: all of one wait for the same.
     refused: BTreeMap<Arc<str>, BTreeSet<ServiceKey>>,
+    /// How many there are of them in all.
+    refused_in_all: usize,
     /// How many namespaces were looked at for room.
     #[cfg(test)]
     looks: usize,
@@ -90,6 +89,7 @@ pub(crate) struct SecretsTask {
     health: HealthReport,
     answered: Option<oneshot::Sender<()>>,
     wishes: Wishes,
+    counts: watch::Sender<SecretsView>,
     watches: HashMap<ServiceKey, Watch>,
     watchers: JoinSet<()>,
     /// Secrets of which something is known now.
@@ -238,7 +238,7 @@ impl Wishes {
             } else {
                 let namespace = secret.shared_namespace().clone();
                 let refused = self.refused.entry(namespace).or_default();
-                refused.insert(secret.clone());
+                self.refused_in_all += usize::from(refused.insert(secret.clone()));
                 orders.push(Order::Tell(self.not_watched(secret)));
             }
             let entry = Secret {
@@ -289,17 +289,28 @@ impl Wishes {
             return false;
         };
         let found = refused.remove(secret);
+        self.refused_in_all = self.refused_in_all.saturating_sub(usize::from(found));
         if refused.is_empty() {
             self.refused.remove(secret.namespace());
         }
         found
     }
 
-    /// Whether one more Secret of a namespace may be watched.
+    /// Whether one more Secret of a namespace may be watched. Each watch is a connection, so that
+    /// there are never more than all; and a namespace that has as many as are left gets no more, so
+    /// that something is left for the next one.
     fn has_room(&self, namespace: &str) -> bool {
         let here = self.watched.get(namespace).copied().unwrap_or_default();
-        here < self.limits.secrets_per_namespace
-            && (self.watched_in_all < self.limits.secrets || here < ALWAYS)
+        let left = self.limits.secrets.saturating_sub(self.watched_in_all);
+        here < left.min(self.limits.secrets_per_namespace)
+    }
+
+    fn counts(&self) -> SecretsView {
+        SecretsView {
+            watched: self.watched_in_all as u64,
+            limit: self.limits.secrets as u64,
+            refused: self.refused_in_all as u64,
+        }
     }
 
     fn watch(&mut self, secret: &ServiceKey, orders: &mut Vec<Order>) {
@@ -333,7 +344,7 @@ impl Wishes {
         let most = self.limits.secrets_per_namespace;
         let why = format!(
             "it is not read, because the Services of the namespace name too many Secrets (at most \
-             {most}, see limits in landfall.yaml)"
+             {most}, and fewer while others need many; see limits in landfall.yaml)"
         );
         Fact::Secret(Arc::new(SecretRow {
             key: secret.clone(),
@@ -393,11 +404,17 @@ impl SecretsTask {
             facts,
             health,
             answered: Some(answered),
+            counts: watch::Sender::new(wishes.counts()),
             wishes,
             watches: HashMap::new(),
             watchers: JoinSet::new(),
             answers: JoinSet::new(),
         }
+    }
+
+    /// How many Secrets are watched.
+    pub(crate) fn counts(&self) -> watch::Receiver<SecretsView> {
+        self.counts.subscribe()
     }
 
     /// Passes facts about Services on until they end. `listed`: every Service has been told.
@@ -434,6 +451,9 @@ impl SecretsTask {
                     self.wishes.expire(Instant::now())
                 }
             };
+            let counts = self.wishes.counts();
+            self.counts
+                .send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.carry_out(orders, &listed).await.is_err() {
                 break;
             }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use landfall_engine::leadership::Role;
 use landfall_model::limits::Limits;
 use landfall_model::rows::Fact;
+use landfall_model::view::SecretsView;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +44,7 @@ pub struct SourceConfig {
 #[derive(Debug)]
 pub struct Sources {
     health: watch::Receiver<Health>,
+    secrets: watch::Receiver<SecretsView>,
 }
 
 /// What can't be followed at the moment, and why. While something can't, facts about it are as old
@@ -119,8 +121,9 @@ impl Sources {
             start(kind, facts.clone(), renewal, Some(listed.clone()));
         }
         let (answer, known) = oneshot::channel();
-        let secrets = SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
-        tasks.spawn(secrets.run(from_services, listed, cancel.clone()));
+        let task = SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
+        let secrets = task.counts();
+        tasks.spawn(task.run(from_services, listed, cancel.clone()));
         let first = tell_synced(awaited.clone(), known, facts);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(first));
         if let Some(role) = role {
@@ -128,7 +131,12 @@ impl Sources {
             let renewing = renew(role, ask, awaited, services);
             tasks.spawn(cancel.clone().run_until_cancelled_owned(renewing));
         }
-        Self { health }
+        Self { health, secrets }
+    }
+
+    /// How many Secrets are watched, for metrics.
+    pub fn secrets(&self) -> watch::Receiver<SecretsView> {
+        self.secrets.clone()
     }
 
     /// How the connection fares, for readiness.

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_engine::leadership::{Role, Times};
+use landfall_engine::metrics::Metrics;
 use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
 use landfall_kube::{Connection, Health, KubeReports, Origin, SourceConfig, Sources, access};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
+use landfall_model::view::SecretsView;
 use landfall_web::token::TokenFile;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, LeaseArgs, ServeClusterArgs};
 use crate::fleet::Fleet;
-use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
+use crate::instance::{Ground, Instance, Lead, Lifetime, Options, descriptors};
 use crate::served::{Carried, Memory};
 use crate::signals::Stop;
 
@@ -35,6 +37,8 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let times = args.lease.times()?;
+    // First, so that no signal of these ends the process while it waits for credentials.
+    let stop = Stop::watch(grace)?;
     let mut options = Options {
         fleet: Fleet::read(&args.instances).await?.in_cluster(),
         pools: Vec::new(),
@@ -47,7 +51,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     };
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned());
     let identity = identity(&host);
-    let connection = connect(&args.cluster, &identity).await?;
+    let connecting = stop.unless_asked(connect(&args.cluster, &identity));
+    let Some(connection) = connecting.await.transpose()? else {
+        return Ok(());
+    };
     let origin = args.cluster.origin();
     let namespace = args
         .namespace
@@ -59,7 +66,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let lease = format!("{namespace}/{}", args.lease_name);
     let memory = args.state.filter(|_| options.fleet.serves_here());
     let memory = memory.map(|folder| Memory::new(&folder, &connection, &options.fleet, &lease));
-    let stop = Stop::watch(grace)?;
     // What is to be known of the cluster before anything of it is written.
     let prepare = || async {
         judge_rights(&connection, rights.clone()).await?;
@@ -204,9 +210,9 @@ async fn start(
     let Lifetime { tasks, cancel } = &lifetime;
     // What is started here ends with an attempt that fails.
     let failed = cancel.clone().drop_guard();
-    let limits = options.fleet.limits();
+    let limits = options.fleet.limits().within_files(descriptors());
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
-    let mut told = None;
+    let (mut told, mut secrets) = (None, None);
     let started = Instance::start_on(
         on.ground.again()?,
         options.clone(),
@@ -222,6 +228,7 @@ async fn start(
             let (told_to, role) = (facts.clone(), role.clone());
             let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
             told = Some(facts.clone());
+            secrets = Some(sources.secrets());
             tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));
         },
@@ -229,11 +236,26 @@ async fn start(
     let instance = started.await?;
     drop(failed.disarm());
     instance.close_what_is_gone();
+    if let Some(secrets) = secrets {
+        let counting = count_secrets(secrets, instance.handle().metrics.clone());
+        let cancel = cancel.clone();
+        tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
+    }
     if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
         let handle = instance.handle().clone();
         tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
     }
     Ok(instance)
+}
+
+/// Shows in the metrics how many Secrets are watched.
+async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<Metrics>) {
+    loop {
+        metrics.secrets(*secrets.borrow_and_update());
+        if secrets.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Gives memory back that nobody uses: often at first, when whole lists have just gone through, and

@@ -56,9 +56,12 @@ fn resources(proxy: &Proxy) -> ResourcesView {
         listener_sockets: pressure.listeners.into(),
         flows: pressure.flows.into(),
         flow_limit: pressure.flow_limit.into(),
+        memory: pressure.memory,
+        memory_limit: pressure.memory_limit,
         shortages: pressure.shortages,
         overloaded: pressure.overloaded,
         lost_access_log_lines: proxy.access_log().map_or(0, |log| log.lost()),
+        left_out_access_log_lines: proxy.access_log().map_or(0, |log| log.left_out()),
     }
 }
 
@@ -76,6 +79,7 @@ impl landfall_web::Instance for Desk {
     fn metrics(&self) -> MetricsView {
         let mut metrics = self.handle.metrics.view();
         metrics.lost_log_lines = logging::lost();
+        metrics.left_out_log_lines = logging::left_out();
         let providers = self.handle.providers.iter().zip(self.classes.names());
         for (provider, instance) in providers {
             let openstack = match &**provider {

@@ -270,6 +270,18 @@ impl Fleet {
         })
     }
 
+    /// Of so many files that the process may open, those that are not set aside for watches of
+    /// Secrets, of which a process with manifests has none.
+    pub fn files_for_traffic(&self, files: u64) -> u64 {
+        match self.setting {
+            Setting::Machine => files,
+            Setting::Cluster => {
+                let watches = self.limits().within_files(files).secrets;
+                files.saturating_sub(watches as u64)
+            }
+        }
+    }
+
     /// How much one Service or one namespace may have.
     pub fn limits(&self) -> Limits {
         self.config.limits.limits(self.listeners)
@@ -368,7 +380,25 @@ fn of_cloud_conf(path: PathBuf) -> Config {
 
 #[cfg(test)]
 mod tests {
+    use landfall_proxy::admission::Division;
+
     use super::*;
+
+    #[test]
+    fn in_a_cluster_descriptors_are_set_aside_for_watches_of_secrets() {
+        assert_eq!(Fleet::local().files_for_traffic(1024), 1024);
+        let fleet = Fleet::local().in_cluster();
+        for files in [64, 1024, 20_000, 1 << 20] {
+            let watches = fleet.limits().within_files(files).secrets as u64;
+            let division = Division::of(fleet.files_for_traffic(files));
+            let others = division.reserve + division.pipes + division.traffic;
+            assert!(u64::from(others) + watches <= files, "{division:?}");
+        }
+        assert_eq!(fleet.files_for_traffic(1024), 1024 - 128);
+        // All of the reserve is still there for the process itself.
+        let division = Division::of(fleet.files_for_traffic(1024));
+        assert!(division.reserve > 200, "{division:?}");
+    }
 
     #[tokio::test]
     async fn an_instance_that_is_switched_off_is_told_with_the_file_that_does_it() {

@@ -181,7 +181,9 @@ impl Instance {
         let log = options.access_log.over(fleet.access_log());
         let platforms = fleet.platforms(|| {
             if proxy.is_none() {
-                proxy = Some(data_plane(options.workers, log.clone(), lead.is_some())?);
+                let files = fleet.files_for_traffic(descriptors());
+                let log = log.clone();
+                proxy = Some(data_plane(options.workers, files, log, lead.is_some())?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -228,10 +230,18 @@ impl Instance {
         for provider in &providers {
             match (&**provider, &proxy) {
                 (Platform::Local(local), Some(proxy)) => {
-                    let (local, changes) = (local.clone(), proxy.changes());
-                    let watching =
-                        landfall_local::watch_health(local, changes, wakes.clone(), cancel.clone());
-                    tasks.spawn(watching);
+                    let (changes, wakes) = (proxy.changes(), wakes.clone());
+                    tasks.spawn(landfall_local::watch_shares(
+                        local.clone(),
+                        wakes.clone(),
+                        cancel.clone(),
+                    ));
+                    tasks.spawn(landfall_local::watch_health(
+                        local.clone(),
+                        changes,
+                        wakes,
+                        cancel.clone(),
+                    ));
                 }
                 (Platform::OpenStack(openstack), _) => openstack.wake_through(wakes.clone()),
                 _ => {}
@@ -498,21 +508,28 @@ impl LastWords {
 fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().ok();
     let workers = workers.or_else(cores).map_or(1, NonZeroUsize::get);
-    let descriptors = landfall_sys::limits::raise_open_files().unwrap_or(1024);
-    usize::try_from(descriptors).unwrap_or(usize::MAX) / workers
+    usize::try_from(descriptors()).unwrap_or(usize::MAX) / workers
+}
+
+/// How many files the process may open.
+pub fn descriptors() -> u64 {
+    landfall_sys::limits::raise_open_files().unwrap_or(1024)
 }
 
 /// Threads that carry traffic; `beside`: also on ports that the replica before still holds.
 fn data_plane(
     workers: Option<NonZeroUsize>,
+    files: u64,
     log: Option<AccessLogConfig>,
     beside: bool,
 ) -> anyhow::Result<Arc<Proxy>> {
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
     let config = ProxyConfig {
         workers,
+        files: NonZeroUsize::new(files.max(1)),
+        memory: None,
         beside,
         access_log: access_log::start(log)?,
-        ..ProxyConfig::default()
     };
     let proxy = Proxy::start(config).context("starting the data plane")?;
     Ok(Arc::new(proxy))

@@ -119,7 +119,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Controller(args) => {
             logging::start(args.log_format, "info")?;
-            controller::run(args).await.map(|()| true)
+            Box::pin(controller::run(args)).await.map(|()| true)
         }
         Command::Get(args) => get::run(args).await.map(|()| true),
         Command::Explain(args) => explain::run(args).await.map(|()| true),

@@ -22,6 +22,7 @@ mod pools;
 mod provider;
 mod quota;
 mod request;
+mod shortage;
 mod standing;
 mod state;
 mod step;
@@ -29,5 +30,6 @@ mod wakes;
 
 pub use plan::{Observed, Opened};
 pub use provider::Local;
+pub use shortage::watch_shares;
 pub use step::Step;
 pub use wakes::watch_health;

@@ -12,6 +12,7 @@ use landfall_model::reason::Reason;
 use landfall_proxy::ListenerId;
 use landfall_proxy::pool::Reach;
 
+use crate::shortage::Shared;
 use crate::step::Step;
 use crate::{difference, standing};
 
@@ -33,6 +34,8 @@ pub struct Observed {
     /// Addresses that it shares with Services of other namespaces, which their pool does not let
     /// it.
     pub shared_by_exception: Vec<IpAddr>,
+    /// What its clients are refused for the Service's share of.
+    pub short_of: Option<Shared>,
 }
 
 /// A question to the allocator and its answer.

@@ -9,9 +9,10 @@ use landfall_ipam::{Addresses, Pool, PoolSet, Restore};
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
 use landfall_model::listener::{Listener, Mode};
+use landfall_model::option::OptionId;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Capabilities, Capability, Provider, ProviderError, Published, Retry, Scope, Standing,
+    Applied, Capabilities, Provider, ProviderError, Published, Retry, Scope, Standing, Support,
     Target,
 };
 use landfall_model::reach::MemberRules;
@@ -27,6 +28,7 @@ use crate::failure::listen_failure;
 use crate::plan::{Answer, Observed, Opened};
 use crate::quota::Quota;
 use crate::request::{claimant, request};
+use crate::shortage::{Shared, Shortages};
 use crate::state::State;
 use crate::step::Step;
 use crate::wakes::Members;
@@ -41,49 +43,90 @@ pub struct Local {
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
     /// The members of each Service as they were looked at last.
     seen: Mutex<HashMap<Uid, Members>>,
+    /// Of which Services clients are refused.
+    shortages: Mutex<Shortages>,
     quota: Arc<Mutex<Quota>>,
     /// Changes of sockets under way. A pass that is broken off leaves its own to end by itself.
     changes: TaskTracker,
     capabilities: Capabilities,
 }
 
-const EXCEPTIONS: [(&str, Capability); 5] = [
-    (
-        "protocol-sctp",
-        Capability::Refused {
+/// What the data plane makes of each option.
+fn support(option: OptionId) -> Support {
+    match option {
+        OptionId::ProtocolSctp => Support::Refused {
             why: "the data plane supports TCP and UDP only",
         },
-    ),
-    (
-        "external-traffic-policy",
         // A machine that has no member of its own would serve nothing.
-        Capability::LeftOut {
+        OptionId::ExternalTrafficPolicy => Support::LeftOut {
             why: "members on all nodes get traffic, and they see this machine's address instead of \
-                 the client's",
+                  the client's",
             remedy: "members get the client's address by the PROXY protocol \
-                    (landfall.dev/proxy-protocol) or by X-Forwarded-For; otherwise write Cluster",
+                     (landfall.dev/proxy-protocol) or by X-Forwarded-For; otherwise write Cluster",
         },
-    ),
-    (
-        "externalIPs",
-        Capability::LeftOut {
+        OptionId::ExternalIps => Support::LeftOut {
             why: "no listener is opened on these addresses; kube-proxy on the nodes serves them",
             remedy: "request addresses with the annotation landfall.dev/addresses",
         },
-    ),
-    (
-        "trafficDistribution",
-        Capability::Emulated {
+        OptionId::TrafficDistribution => Support::Emulated {
             how: "members on all nodes and in all zones get traffic, by their weights",
         },
-    ),
-    (
-        "internalTrafficPolicy",
-        Capability::Emulated {
+        OptionId::InternalTrafficPolicy => Support::Emulated {
             how: "it applies to traffic to the cluster IP, which nodes serve",
         },
-    ),
-];
+        OptionId::Addresses
+        | OptionId::AddressPool
+        | OptionId::SharingKey
+        | OptionId::Hostname
+        | OptionId::Endpoints
+        | OptionId::Algorithm
+        | OptionId::Mode
+        | OptionId::TlsSecret
+        | OptionId::ForwardedHeaders
+        | OptionId::TrustedHops
+        | OptionId::MemberProtocol
+        | OptionId::ProxyProtocol
+        | OptionId::AcceptProxyProtocolFrom
+        | OptionId::ConnectionLimit
+        | OptionId::TimeoutClientData
+        | OptionId::TimeoutMemberConnect
+        | OptionId::TimeoutMemberData
+        | OptionId::TimeoutTcpInspect
+        | OptionId::Drain
+        | OptionId::SourceRanges
+        | OptionId::Monitor
+        | OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort
+        | OptionId::MemberWeights
+        | OptionId::BackupMembers
+        | OptionId::SourceConnectionLimit
+        | OptionId::SourceConnectionRate
+        | OptionId::SourceRequestRate
+        | OptionId::MemberConnectionLimit
+        | OptionId::MemberQueue
+        | OptionId::MemberQueueTimeout
+        | OptionId::SlowStart
+        | OptionId::OutlierDetection
+        | OptionId::RetryBudget
+        | OptionId::TlsMinimumVersion
+        | OptionId::TlsStrictNames
+        | OptionId::HttpsRedirect
+        | OptionId::MemberTls
+        | OptionId::MemberCaSecret
+        | OptionId::MemberServerName
+        | OptionId::MemberClientSecret
+        | OptionId::MonitorHost
+        | OptionId::MonitorBody
+        | OptionId::MonitorGrpcService
+        | OptionId::SessionAffinity => Support::Supported,
+    }
+}
 
 /// Who carries the traffic.
 #[derive(Clone, Debug)]
@@ -165,7 +208,7 @@ impl Local {
         let capabilities = Capabilities {
             provider: "local",
             target: Target::Pod,
-            exceptions: EXCEPTIONS.to_vec(),
+            support,
             takes_pools: true,
             immediate: true,
             marks: &[HELD_ADDRESSES],
@@ -176,6 +219,7 @@ impl Local {
             state: Arc::new(Mutex::new(state)),
             pool_rows: Mutex::new(pool_rows),
             seen: Mutex::default(),
+            shortages: Mutex::default(),
             quota: Arc::default(),
             changes: TaskTracker::new(),
             capabilities,
@@ -190,6 +234,21 @@ impl Local {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn shortages(&self) -> MutexGuard<'_, Shortages> {
+        self.shortages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all Services share of the data plane.
+    fn shared(&self) -> Option<Shared> {
+        let pressure = self.proxy()?.pressure();
+        Some(Shared {
+            descriptors: pressure.division.traffic,
+            flows: pressure.flow_limit,
+        })
+    }
+
     fn pool_rows(&self) -> MutexGuard<'_, Vec<Arc<PoolRow>>> {
         self.pool_rows
             .lock()
@@ -201,9 +260,15 @@ impl Local {
         let pressure = self.proxy()?.pressure();
         pressure.overloaded.then(|| {
             let message = format!(
-                "connections use {} of {} file descriptors, and {} of {} UDP flows are open: what \
-                exceeds the share of its Service or client is refused",
-                pressure.used, pressure.limit, pressure.flows, pressure.flow_limit
+                "connections use {} of {} file descriptors and {} of {} MiB of buffer memory, and \
+                 {} of {} UDP flows are open: what exceeds the share of its Service or client is \
+                 refused",
+                pressure.used,
+                pressure.limit,
+                pressure.memory >> 20,
+                pressure.memory_limit >> 20,
+                pressure.flows,
+                pressure.flow_limit
             );
             Reason::warning(Code::Overloaded, message)
         })
@@ -432,6 +497,11 @@ impl Provider for Local {
             leaving: state.allocator.leaving(&want.uid),
             unrecorded: state.is_unrecorded(&want.uid),
             shared_by_exception: state.allocator.shared_by_exception(&want.uid),
+            short_of: self
+                .shortages()
+                .has(&want.uid)
+                .then(|| self.shared())
+                .flatten(),
             members,
         })
     }

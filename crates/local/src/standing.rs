@@ -13,6 +13,7 @@ use landfall_model::status::{HELD_ADDRESSES, IngressAddress, IpMode};
 use landfall_proxy::pool::Reach;
 
 use crate::plan::{Observed, refusal_reason};
+use crate::shortage::Shared;
 
 /// Addresses, and why traffic does not flow if it does not.
 pub fn standing(want: &Intent, have: &Observed) -> Standing {
@@ -52,6 +53,9 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
         .remarks
         .extend(still_wanted.map(|(_, reason)| reason.clone()));
     standing.waiting.extend(idle_pools(want, wish, have));
+    let refused = have.short_of.map(Shared::reason);
+    let refused = refused.map(|reason| (reason.code.as_str(), reason));
+    standing.notices.extend(refused);
     standing
 }
 

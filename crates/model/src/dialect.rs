@@ -35,6 +35,7 @@ pub use reference::reference_page;
 pub use suggest::closest;
 pub use value::{Refusal, address, cidr, show_duration};
 
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// A vocabulary: a prefix and the options under it.
@@ -84,14 +85,14 @@ pub enum Effect {
     /// Fills a field that concerns the whole Service.
     Service {
         /// The portable option it comes down to: what `Capabilities` is asked for.
-        option: &'static str,
+        option: OptionId,
         /// Parses and fills.
         set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
     },
     /// Fills a field that each port may have for itself.
     Port {
         /// The portable option it comes down to: what `Capabilities` is asked for.
-        option: &'static str,
+        option: OptionId,
         /// Parses and fills.
         set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, Complaint>,
     },
@@ -172,9 +173,9 @@ pub fn is_portable(annotation: &str) -> bool {
 
 impl Effect {
     /// The portable option it comes down to, if any.
-    pub fn option(&self) -> Option<&'static str> {
+    pub fn option(&self) -> Option<OptionId> {
         match self {
-            Self::Service { option, .. } | Self::Port { option, .. } => Some(option),
+            Self::Service { option, .. } | Self::Port { option, .. } => Some(*option),
             Self::Cloud { .. } | Self::NotApplicable { .. } => None,
         }
     }

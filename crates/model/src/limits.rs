@@ -1,5 +1,11 @@
 //! How much one Service and one namespace may ask for, so that no one takes what all need.
 
+/// Watches of Secrets may take this part of all descriptors: each is a connection of its own.
+const WATCHES: u64 = 8;
+
+/// Where these are less than what is asked for, a namespace may have this part of them.
+const NAMESPACE: usize = 4;
+
 /// Limits of `landfall.yaml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -29,6 +35,21 @@ impl Limits {
         secrets_per_namespace: usize::MAX,
         secrets: usize::MAX,
     };
+
+    /// Returns them as they are in a process that may open so many files.
+    #[must_use]
+    pub fn within_files(self, files: u64) -> Self {
+        let watches = usize::try_from(files / WATCHES).unwrap_or(usize::MAX);
+        if watches >= self.secrets {
+            return self;
+        }
+        let each = (watches / NAMESPACE).max(1);
+        Self {
+            secrets: watches.max(1),
+            secrets_per_namespace: self.secrets_per_namespace.min(each),
+            ..self
+        }
+    }
 }
 
 impl Default for Limits {
@@ -41,5 +62,32 @@ impl Default for Limits {
             secrets_per_namespace: 256,
             secrets: 4096,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_watched_within_an_eighth_of_the_descriptors() {
+        let within = |limits: Limits, files| {
+            let limits = limits.within_files(files);
+            (limits.secrets, limits.secrets_per_namespace)
+        };
+        let usual = Limits::default();
+        assert_eq!(within(usual, 1 << 20), (4096, 256));
+        assert_eq!(within(usual, 20_000), (2500, 256));
+        assert_eq!(within(usual, 1024), (128, 32));
+        assert_eq!(within(usual, 16), (2, 1));
+        assert_eq!(within(usual, 0), (1, 1));
+        // What is asked for counts where there is room for it.
+        let asked = Limits {
+            secrets: 100,
+            secrets_per_namespace: 90,
+            ..usual
+        };
+        assert_eq!(within(asked, 1024), (100, 90));
+        assert_eq!(within(asked, 256), (32, 8));
     }
 }

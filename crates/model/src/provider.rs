@@ -16,6 +16,7 @@ use crate::dialect::{NodeSelector, PortOptions};
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::limits::Limits;
+use crate::option::OptionId;
 use crate::plan::Plan;
 use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
@@ -199,7 +200,7 @@ pub enum Retry {
 }
 
 /// What a provider can do with each option.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The provider's kind, for messages: `local`.
     pub provider: &'static str,
@@ -214,8 +215,8 @@ pub struct Capabilities {
     pub immediate: bool,
     /// The annotations in [`Standing::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
-    /// Answers that are not [`Capability::Supported`], by option name.
-    pub exceptions: Vec<(&'static str, Capability)>,
+    /// What it does with each option, stated for all of them.
+    pub support: fn(OptionId) -> Support,
     /// What holds for a port of which nothing else is said. `Given::annotation` names the place in
     /// the configuration, in brackets.
     pub defaults: PortOptions,
@@ -229,7 +230,7 @@ pub struct Capabilities {
 
 /// What a provider does with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Capability {
+pub enum Support {
     /// It does what the option says.
     Supported,
     /// It reaches the same in another way.
@@ -264,13 +265,21 @@ pub enum Target {
 
 // === impl Capabilities ===
 
-impl Capabilities {
-    /// The answer for an option.
-    pub fn of(&self, option: &str) -> Capability {
-        self.exceptions
-            .iter()
-            .find(|(name, _)| *name == option)
-            .map_or(Capability::Supported, |(_, capability)| capability.clone())
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            provider: "",
+            target: Target::default(),
+            openstack: false,
+            takes_pools: false,
+            immediate: false,
+            marks: &[],
+            support: |_| Support::Supported,
+            defaults: PortOptions::default(),
+            node_selector: None,
+            members: MemberRules::default(),
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -155,7 +155,7 @@ codes! {
     AddressNotLocal,
     /// The listener could not be opened for another reason.
     ListenFailed,
-    /// The process is short of file descriptors or UDP ports.
+    /// The process is short of file descriptors, UDP ports or buffer memory.
     Overloaded,
     /// No node is eligible as a member, so no traffic can be forwarded.
     NoEligibleNodes,

@@ -236,12 +236,19 @@ pub struct ResourcesView {
     pub flows: u64,
     /// How many there may be.
     pub flow_limit: u64,
+    /// Bytes of buffers beyond what each connection has anyway.
+    pub memory: u64,
+    /// How many there may be.
+    pub memory_limit: u64,
     /// Refusals and failures for want of descriptors, ports or memory.
     pub shortages: u64,
     /// Whether some of them run short, or did lately.
     pub overloaded: bool,
     /// Lines of the access log that were not written.
     pub lost_access_log_lines: u64,
+    /// Failures that are not in the access log because there were too many of their Service.
+    #[serde(default)]
+    pub left_out_access_log_lines: u64,
 }
 
 /// What the engine counts about its own work, since the start.
@@ -276,9 +283,26 @@ pub struct MetricsView {
     /// Log lines that could not be written.
     #[serde(default)]
     pub lost_log_lines: u64,
+    /// Log lines that were left out because of what they are about.
+    #[serde(default)]
+    pub left_out_log_lines: u64,
+    /// Secrets that are watched for Services, where there is a cluster.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secrets: Option<SecretsView>,
     /// The data plane, where this process has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resources: Option<ResourcesView>,
+}
+
+/// How many Secrets are watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretsView {
+    /// Those that are.
+    pub watched: u64,
+    /// How many may be.
+    pub limit: u64,
+    /// Those that are named and not watched, because there are too many.
+    pub refused: u64,
 }
 
 /// Requests of one kind to a cloud, since the start.

@@ -73,7 +73,9 @@ pub(crate) fn plan(
 ) -> Result<(), Vec<Reason>> {
     let view = &have.addressing;
     if !is_floating(target, balancer) {
-        if let Some(attached) = view.attached.as_ref().filter(|_| owner) {
+        // What leads here leads to the listeners of others, too.
+        let alone = owner && have.others.is_empty();
+        if let Some(attached) = view.attached.as_ref().filter(|_| alone) {
             let because = if target.choice.internal {
                 "the Service is internal"
             } else {
@@ -88,7 +90,7 @@ pub(crate) fn plan(
         // One that led here until somebody took it away.
         let spare = view.spare.as_ref().filter(|it| {
             let made_for_it = it.description == have.names.floating_ip;
-            owner && made_for_it && !view.spare_is_kept && !target.choice.keep_floating_ip
+            alone && made_for_it && !view.spare_is_kept && !target.choice.keep_floating_ip
         });
         if let Some(spare) = spare {
             plan.push(delete(spare), "the Service needs no floating IP");

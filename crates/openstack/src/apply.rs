@@ -189,7 +189,7 @@ impl OpenStack {
                     known.graph = Some(Arc::new(graph));
                 }
                 match step {
-                    Step::FailOver { .. } => memory.failed_over(&id),
+                    Step::FailOver { .. } => memory.failed_over(&id, now),
                     Step::DeleteLoadBalancer { .. } => memory.unusual(&id),
                     _ => {}
                 }
@@ -215,7 +215,7 @@ impl OpenStack {
             | ErrorKind::Conflict
                 if matches!(step, Step::FailOver { .. }) =>
             {
-                memory.no_failover.insert(id);
+                memory.not_failed_over(&id, now);
                 Ok(Applied::Later {
                     after: self.pace_with(&memory),
                 })

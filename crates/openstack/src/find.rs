@@ -2,7 +2,6 @@
 //!
 //! By the id that the Service names, else by its name; never one that another cluster has marked.
 
-use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 
@@ -90,12 +89,12 @@ fn was_served(intent: &Intent) -> bool {
     !given && (held || was_noted(intent))
 }
 
-/// What a Service names in place of this load balancer, which by the record is the one that serves
-/// it.
-pub(crate) fn named_beside<'a>(intent: &'a Intent, serving: &Id) -> Option<&'a Given<String>> {
-    let given = intent.cloud.load_balancer.as_ref()?;
-    let record = Record::of(intent)?;
-    (record.balancer == serving.as_str() && given.value != serving.as_str()).then_some(given)
+/// Whether a Service names another load balancer than this one, which by the record is the one that
+/// serves it.
+pub(crate) fn names_another(intent: &Intent, serving: &Id) -> bool {
+    let given = intent.cloud.load_balancer.as_ref();
+    let another = given.is_some_and(|given| given.value != serving.as_str());
+    another && Record::of(intent).is_some_and(|it| it.balancer == serving.as_str())
 }
 
 /// Whether a Service that named this load balancer, and is served by it, names none any more.
@@ -105,19 +104,69 @@ fn named_before(intent: &Intent, serving: &Id) -> bool {
         && record.is_some_and(|it| it.given && it.balancer == serving.as_str())
 }
 
-/// The load balancer that serves a Service, where it names another one by now, or none.
+/// The load balancer that by the record serves a Service, where it names another one by now, or
+/// none.
 pub(crate) fn serving_all_the_same<'a>(
     seeker: Seeker<'_>,
     all: &'a [LoadBalancer],
 ) -> Option<&'a LoadBalancer> {
-    let Seeker { intent, names, .. } = seeker;
-    let uses = |it: &LoadBalancer| {
-        let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
-        of_service.any(|tag| it.tags.contains(tag)) || is_owner(seeker, it)
-    };
-    let stays = |id: &Id| named_beside(intent, id).is_some() || named_before(intent, id);
+    let Seeker { intent, .. } = seeker;
+    let stays = |id: &Id| names_another(intent, id) || named_before(intent, id);
     all.iter()
-        .find(|it| stays(&it.id) && !it.provisioning_status.is_going() && uses(it))
+        .find(|it| stays(&it.id) && !it.provisioning_status.is_going() && uses(seeker, it))
+}
+
+/// Whether marks, or its name, say that a Service has a load balancer or shares it.
+fn uses(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
+    let names = seeker.names;
+    let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
+    of_service.any(|tag| balancer.tags.contains(tag)) || is_owner(seeker, balancer)
+}
+
+/// A load balancer that may serve a Service although it names another one, or none.
+pub(crate) struct Marked<'a> {
+    pub(crate) balancer: &'a LoadBalancer,
+    /// It was made for the Service.
+    pub(crate) owner: bool,
+    /// No address is needed to tell that it serves this very Service.
+    pub(crate) certain: bool,
+}
+
+/// The load balancers that say by marks that a Service uses them, where there is no record of the
+/// one that serves it, and the one that is named, if any, says no such thing. `remembered` is the
+/// one that this process saw last.
+pub(crate) fn marked<'a>(
+    seeker: Seeker<'_>,
+    remembered: Option<&Id>,
+    all: &'a [LoadBalancer],
+) -> Vec<Marked<'a>> {
+    let Seeker { intent, names, .. } = seeker;
+    if Record::of(intent).is_some() {
+        return Vec::new();
+    }
+    let given = intent.cloud.load_balancer.as_ref();
+    let named = |it: &LoadBalancer| given.is_some_and(|given| given.value == it.id.as_str());
+    let found_anyway = |it: &LoadBalancer| {
+        let by_id = named(it) && uses(seeker, it);
+        let by_name = given.is_none() && is_owner(seeker, it);
+        by_id || by_name
+    };
+    let there = || all.iter().filter(|it| !it.provisioning_status.is_going());
+    if there().any(found_anyway) {
+        return Vec::new();
+    }
+    let marked = there().filter(|it| !named(it) && uses(seeker, it) && !is_a_twins(names, it));
+    let mut marked: Vec<Marked<'a>> = marked
+        .map(|balancer| Marked {
+            balancer,
+            owner: is_owner(seeker, balancer),
+            certain: balancer.tags.contains(&names.uid_tag)
+                || (remembered == Some(&balancer.id)
+                    && balancer.tags.contains(&names.load_balancer)),
+        })
+        .collect();
+    marked.sort_by_key(|it| (!it.certain, &it.balancer.created_at, &it.balancer.id));
+    marked
 }
 
 /// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail
@@ -153,7 +202,7 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
         certain
             .sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         if let Some((first, others)) = certain.split_first() {
-            let others = others.iter().copied().filter(|it| may_go(it));
+            let others = others.iter().copied().filter(|it| may_go(names, it));
             let surplus = others.map(|it| it.id.clone()).collect();
             return self::one(seeker, first, surplus);
         }
@@ -184,13 +233,18 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
 fn repeated(seeker: Seeker<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others
-        .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it) && may_go(it));
+        .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it))
+        .filter(|it| may_go(seeker.names, it));
     ours.map(|it| it.id.clone()).collect()
 }
 
-/// What Octavia is busy with can't be deleted yet: the next audit finds it again.
-fn may_go(balancer: &LoadBalancer) -> bool {
-    !balancer.provisioning_status.is_pending() && !balancer.provisioning_status.is_going()
+/// What Octavia is busy with can't be deleted yet: the next audit finds it again. What others use
+/// stays.
+fn may_go(names: &Names, balancer: &LoadBalancer) -> bool {
+    let mut others = names.of_others(&balancer.name, &balancer.tags);
+    others.next().is_none()
+        && !balancer.provisioning_status.is_pending()
+        && !balancer.provisioning_status.is_going()
 }
 
 /// Names are cut, so that two Services may have one: the description tells them apart.

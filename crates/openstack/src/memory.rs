@@ -33,6 +33,9 @@ pub(crate) struct Memory {
     pub(crate) balancers: HashMap<Id, Known>,
     /// Which load balancer a Service has.
     pub(crate) of: HashMap<Uid, Id>,
+    /// The id that a Service names in vain: another load balancer serves it, by the marks on that
+    /// one.
+    pub(crate) in_vain: HashMap<Uid, String>,
     /// The floating IP that was last seen to lead to a load balancer.
     floating: HashMap<Id, Option<IpAddr>>,
     /// When a load balancer was last asked for, whatever became of it.
@@ -72,8 +75,8 @@ pub(crate) struct Memory {
     pub(crate) refused: HashSet<Uid>,
     /// The tags of Services that are on their way out.
     leaving: HashMap<Uid, String>,
-    /// Failovers that the cloud does not let us ask for, or that did not help.
-    pub(crate) no_failover: HashSet<Id>,
+    /// Load balancers of which the cloud takes no failover, or that none has mended.
+    pub(crate) no_failover: HashMap<Id, NoFailover>,
     /// Failovers since the load balancer was last well.
     failovers: HashMap<Id, u32>,
     /// Floating IPs that could not be led to a port, what Neutron said of it, and when.
@@ -89,6 +92,13 @@ pub(crate) struct Memory {
 struct RefusedWrite {
     balancer: Id,
     reason: Reason,
+    times: u32,
+    at: Instant,
+}
+
+/// That failovers are of no use: how often that was seen, and when last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoFailover {
     times: u32,
     at: Instant,
 }
@@ -168,6 +178,7 @@ impl Default for Memory {
         Self {
             balancers: HashMap::new(),
             of: HashMap::new(),
+            in_vain: HashMap::new(),
             floating: HashMap::new(),
             attempts: HashMap::new(),
             expected: HashMap::new(),
@@ -187,7 +198,7 @@ impl Default for Memory {
             doubted: HashSet::new(),
             refused: HashSet::new(),
             leaving: HashMap::new(),
-            no_failover: HashSet::new(),
+            no_failover: HashMap::new(),
             failovers: HashMap::new(),
             unattachable: HashMap::new(),
             refused_methods: HashMap::new(),
@@ -235,10 +246,9 @@ impl Memory {
         let of = self.refused_writes.iter();
         let of = of.filter(|(_, it)| it.balancer == *balancer);
         let refusals = of.map(|(key, it)| {
-            let pause = REFUSED * 2_u32.saturating_pow(it.times.saturating_sub(1));
             let refusal = Refusal {
                 reason: it.reason.clone(),
-                due: now.saturating_duration_since(it.at) >= pause.min(LONGEST_REFUSED),
+                due: is_due(it.times, it.at, now),
             };
             (key.clone(), refusal)
         });
@@ -343,13 +353,27 @@ impl Memory {
     }
 
     /// A failover was accepted. It is not taken to have helped.
-    pub(crate) fn failed_over(&mut self, id: &Id) {
+    pub(crate) fn failed_over(&mut self, id: &Id, now: Instant) {
         self.unusual(id);
         let count = self.failovers.entry(id.clone()).or_default();
         *count += 1;
         if *count >= FAILOVERS {
-            self.no_failover.insert(id.clone());
+            self.not_failed_over(id, now);
         }
+    }
+
+    /// A failover was refused, or is one of many.
+    pub(crate) fn not_failed_over(&mut self, id: &Id, now: Instant) {
+        let times = self.no_failover.get(id).map_or(0, |it| it.times);
+        let times = times.saturating_add(1);
+        self.no_failover
+            .insert(id.clone(), NoFailover { times, at: now });
+    }
+
+    /// Whether a failover that was of no use is to be tried once more.
+    pub(crate) fn is_failover_due(&self, id: &Id, now: Instant) -> bool {
+        let last = self.no_failover.get(id);
+        last.is_none_or(|it| is_due(it.times, it.at, now))
     }
 
     /// How long Octavia has been busy with a load balancer.
@@ -456,6 +480,11 @@ impl Memory {
     /// Notes that a Service with this tag is on its way out. Which are?
     pub(crate) fn leaves(&mut self, service: &Uid, tag: &str) -> HashSet<String> {
         self.leaving.insert(service.clone(), tag.to_owned());
+        self.leaving()
+    }
+
+    /// The tags of Services that are on their way out.
+    pub(crate) fn leaving(&self) -> HashSet<String> {
         self.leaving.values().cloned().collect()
     }
 
@@ -474,10 +503,17 @@ impl Memory {
             self.refused_writes.retain(|_, it| it.balancer != id);
             self.doubted.remove(&id);
         }
+        self.in_vain.remove(service);
         self.attempts.remove(service);
         self.makings.remove(service);
         self.leaving.remove(service);
         self.refused.remove(service);
         self.sketches.remove(service);
     }
+}
+
+/// Whether it is time to try again what was refused so often, and then last.
+fn is_due(times: u32, last: Instant, now: Instant) -> bool {
+    let pause = REFUSED * 2_u32.saturating_pow(times.saturating_sub(1));
+    now.saturating_duration_since(last) >= pause.min(LONGEST_REFUSED)
 }

@@ -129,6 +129,23 @@ pub fn service_of(uid: &Uid) -> Uid {
     service.map_or_else(|| uid.clone(), Uid::new)
 }
 
+/// So many tags are told; the rest is counted.
+const TOLD: usize = 5;
+
+/// Tags, as a text.
+pub(crate) fn listed(tags: &[String]) -> String {
+    let mut tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let more = tags.len().saturating_sub(TOLD);
+    tags.truncate(TOLD);
+    let told = tags.join(", ");
+    if more == 0 {
+        return told;
+    }
+    format!("{told} and {more} more")
+}
+
 // === impl Names ===
 
 impl Names {
@@ -174,6 +191,22 @@ impl Names {
     pub fn sharer_tag(&self) -> Option<String> {
         let id = self.cluster_tag.as_deref()?.strip_prefix(CLUSTER_PREFIX)?;
         Some(format!("{SHARER_PREFIX}{id}"))
+    }
+
+    /// Which of the tags on a load balancer of the Service, or in it, say that others use it: those
+    /// of other Services, and the marks of other clusters. `name` is what the load balancer is
+    /// called.
+    pub fn of_others<'a>(
+        &self,
+        name: &str,
+        tags: &'a [String],
+    ) -> impl Iterator<Item = &'a String> {
+        let sharer = self.sharer_tag();
+        tags.iter().filter(move |tag| {
+            let service = tag.starts_with(SERVICE_PREFIX);
+            let cluster = tag.starts_with(SHARER_PREFIX) && Some(*tag) != sharer.as_ref();
+            (service && **tag != self.load_balancer && *tag != name) || cluster
+        })
     }
 
     /// `listener_0_...`, `pool_0_...`, `monitor_0_...`.

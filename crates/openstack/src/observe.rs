@@ -5,6 +5,7 @@ mod content;
 mod derived;
 mod fixed;
 mod notices;
+mod others;
 mod search;
 mod subnets;
 
@@ -92,10 +93,12 @@ impl OpenStack {
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices: self.troubles(&found).into_iter().collect(),
             found,
+            in_vain: None,
             beside: Vec::new(),
             lacking: None,
             resting: None,
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
+            others: Vec::new(),
             listener_tags: Vec::new(),
             refusals: Refusals::default(),
             names,
@@ -179,7 +182,8 @@ impl OpenStack {
         let features = Features::new(version, &provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
-        notices.extend(other_named(intent, &found));
+        let in_vain = self.named_in_vain(intent, &found);
+        notices.extend(other_named(in_vain.as_ref(), &found));
         match place {
             Some(place) => place.settle(&mut choice, balancer.as_deref()),
             None => self.complete(&mut choice, wish, &found).await?,
@@ -276,10 +280,12 @@ impl OpenStack {
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices,
             goal: Goal::Exists(Box::new(target)),
+            in_vain,
             beside: Vec::new(),
             lacking: None,
             resting: None,
             leaving: HashSet::new(),
+            others: Vec::new(),
             listener_tags: Vec::new(),
             refusals: balancer
                 .as_ref()
@@ -290,6 +296,7 @@ impl OpenStack {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
         }
         self.complete_addressing(intent, wish, &mut have).await?;
+        self.heed_others(intent, &mut have).await?;
         have.groups = self.group_view(wish, &have).await?;
         if have.groups.as_ref().is_some_and(|view| view.managed) {
             have.notices.extend(strangers_notice(wish));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use landfall_model::dialect::Given;
 use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
 
@@ -33,6 +34,8 @@ pub struct Observed {
     pub(crate) serial: bool,
     /// What is true besides, with the names of events.
     pub(crate) notices: Vec<(&'static str, Reason)>,
+    /// What the Service names in place of the load balancer that serves it, and that it keeps.
+    pub(crate) in_vain: Option<Given<String>>,
     /// Further load balancers of the Service: one for the family that the first one has no address
     /// of, or one that is to go.
     pub(crate) beside: Vec<Beside>,
@@ -42,6 +45,9 @@ pub struct Observed {
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
+    /// The tags by which others say that they use the load balancer, where something of it may have
+    /// to go.
+    pub(crate) others: Vec<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
     /// Writes that the cloud has refused.

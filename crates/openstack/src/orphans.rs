@@ -1,8 +1,8 @@
 //! What controllers made in the project and no Service owns any more.
 //!
 //! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in
-//! names and descriptions. What another cluster has marked, or what holds anything that is not
-//! provably this cluster's, is never an orphan of this one.
+//! names and descriptions. What another cluster has marked, or what holds anything of another
+//! Service than that for which it was made, is never an orphan of this one.
 
 #![expect(
     clippy::similar_names,
@@ -20,7 +20,7 @@ use crate::address::is_made;
 use crate::client::{ApiError, Cloud};
 use crate::names::{
     CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX, child_prefix, cluster_of,
-    rule_owner,
+    cut, renamed, rule_owner,
 };
 use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::settings::Settings;
@@ -303,20 +303,33 @@ fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
     cluster_of(&balancer.name) == Some(settings.cluster.as_str())
 }
 
-/// Whether all that is in a load balancer, and all who say that they use it, are provably of this
-/// cluster: a tag of another cluster's Service, or a listener or pool that no Service controller of
-/// this cluster made, is not ours to delete.
+/// Names, one of which is that of the Service for which a load balancer was made.
+fn own_names(balancer: &LoadBalancer, settings: &Settings) -> Vec<String> {
+    let mut own = vec![balancer.name.clone()];
+    // The name may be from when the cluster had another one.
+    own.extend(renamed(&balancer.name, "", &settings.cluster));
+    if !balancer.name.starts_with(SERVICE_PREFIX) {
+        let service = service_in(&balancer.description);
+        let names = |it| Names::new(&settings.cluster, None, &it, &Uid::new(""));
+        own.extend(service.map(|it| names(it).load_balancer));
+    }
+    own
+}
+
+/// Whether all that is in a load balancer is provably of the Service for which it was made. A tag,
+/// listener or pool of any other may be that of another cluster, which may have the name of this
+/// one.
 fn is_ours_alone(balancer: &LoadBalancer, project: &Project, settings: &Settings) -> bool {
-    // Its own name may be from when the cluster had another one.
-    let ours =
-        |name: &str| name == balancer.name || cluster_of(name) == Some(settings.cluster.as_str());
+    let own = own_names(balancer, settings);
     let foreign = |tag: &String| {
         let sharer = tag.strip_prefix(SHARER_PREFIX);
-        (tag.starts_with(SERVICE_PREFIX) && !ours(tag))
+        (tag.starts_with(SERVICE_PREFIX) && !own.contains(tag))
             || sharer.is_some_and(|id| Some(id) != settings.cluster_id.as_deref())
     };
     let named = |kind: &str, name: &str| {
-        child_prefix(kind, name).is_some_and(|before| name.strip_prefix(before).is_some_and(ours))
+        let mut own = own.iter();
+        child_prefix(kind, name)
+            .is_some_and(|before| own.any(|it| cut(format!("{before}{it}")) == name))
     };
     let in_it = |parents: &[Ref]| parents.iter().any(|it| it.id == balancer.id);
     let made = |tags: &[String], kind: &str, name: &str| {
@@ -457,6 +470,8 @@ mod tests {
             (&["kube_cluster_id_ks", "landfall_service_u7", "mine"], true),
             (&["landfall_shared_by_ks"], true),
             (&["kube_cluster_id_ks", "kube_service_c2_shop_guest"], false),
+            // It may be of another cluster that has this name and leaves no mark.
+            (&["kube_cluster_id_ks", "kube_service_c1_shop_guest"], false),
             (&["kube_cluster_id_ks", "kube_cluster_id_other"], false),
             (&["kube_cluster_id_ks", "landfall_shared_by_other"], false),
             // Of a cluster of the same name, which says so itself.
@@ -470,6 +485,36 @@ mod tests {
                 ..Project::default()
             };
             assert_eq!(orphans(&project).len(), usize::from(is_orphan), "{tags:?}");
+        }
+    }
+
+    #[test]
+    fn an_old_name_is_that_of_the_service_in_the_description_or_of_before_the_cluster_was_renamed()
+    {
+        for (name, tag, is_orphan) in [
+            ("au7", "kube_service_c1_default_gone", true),
+            ("au7", "kube_service_c1_shop_guest", false),
+            (
+                "kube_service_old_default_gone",
+                "kube_service_c1_default_gone",
+                true,
+            ),
+            (
+                "kube_service_old_default_gone",
+                "kube_service_c1_shop_guest",
+                false,
+            ),
+        ] {
+            let description = "Kubernetes external service default/gone from cluster c1";
+            let project = Project {
+                balancers: vec![LoadBalancer {
+                    description: description.to_owned(),
+                    ..balancer(name, &["kube_cluster_id_ks", "landfall_service_u7", tag])
+                }],
+                ..Project::default()
+            };
+            let found = orphans(&project).len();
+            assert_eq!(found, usize::from(is_orphan), "{name} {tag}");
         }
     }
 
@@ -511,7 +556,17 @@ mod tests {
                 false,
             ),
             (
+                vec![listener(ours, &["kube_service_c1_shop_guest"])],
+                vec![],
+                false,
+            ),
+            (
                 vec![listener("listener_0_kube_service_c2_shop_guest", &[])],
+                vec![],
+                false,
+            ),
+            (
+                vec![listener("listener_0_kube_service_c1_shop_guest", &[])],
                 vec![],
                 false,
             ),

@@ -10,7 +10,7 @@ mod rename;
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-pub(crate) use broken::{held, may_serve, not_left, was_noted};
+pub(crate) use broken::{held, may_serve, not_left, not_rebuilt, was_noted};
 pub(crate) use removal::has_left;
 
 use crate::bodies::{self, Extent};
@@ -157,7 +157,7 @@ fn wish(
     match balancer.provisioning_status {
         Provisioning::Active => {}
         Provisioning::Error if *owner => {
-            broken(intent, balancer, &mut plan);
+            broken(intent, have, balancer, &mut plan);
             return Ok(plan);
         }
         Provisioning::Error if plan.is_empty() => {
@@ -191,7 +191,8 @@ fn wish(
         addressed.clone()?;
     }
     let mut tags = Plan::default();
-    tag(intent, have, balancer, *owner, &mut tags);
+    let changes = !graph_plan.is_empty();
+    tag(intent, have, balancer, *owner, changes, &mut tags);
     let refused = tags.steps.first();
     let refused = refused.and_then(|it| have.refusals.of(&it.step));
     let joined = *owner || balancer.tags.contains(&have.names.load_balancer);

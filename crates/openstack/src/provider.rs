@@ -317,6 +317,8 @@ impl OpenStack {
         mut plan: Plan<Step>,
     ) -> Result<Plan<Step>, Vec<Reason>> {
         let memory = self.memory();
+        let now = Instant::now();
+        let leaves = matches!(have.goal, Goal::Gone { .. });
         let mut rebuilt = Vec::new();
         let mut held = Vec::new();
         let serving = match &have.found {
@@ -330,14 +332,20 @@ impl OpenStack {
                 lenient: true,
                 ..
             } => !is_refused(&memory, pool, changes),
-            Step::FailOver { load_balancer } if memory.no_failover.contains(load_balancer) => {
-                match serving.filter(|it| it.id == *load_balancer) {
-                    Some(balancer) => held.push(plan::held(balancer)),
-                    // Who leaves it does not take it from those who stay.
-                    None if matches!(have.goal, Goal::Gone { .. }) => {
-                        held.push(plan::not_left(load_balancer));
-                    }
-                    None => rebuilt.push(load_balancer.clone()),
+            Step::FailOver { load_balancer } if memory.no_failover.contains_key(load_balancer) => {
+                let serving = serving.filter(|it| it.id == *load_balancer);
+                let shared = leaves || !have.others.is_empty();
+                if let Some(balancer) = serving {
+                    held.push(plan::held(balancer));
+                } else if shared && memory.is_failover_due(load_balancer, now) {
+                    return true;
+                } else if leaves {
+                    // What others use is not taken from them.
+                    held.push(plan::not_left(load_balancer));
+                } else if shared {
+                    held.push(plan::not_rebuilt(load_balancer, &have.others));
+                } else {
+                    rebuilt.push(load_balancer.clone());
                 }
                 false
             }

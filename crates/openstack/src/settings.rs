@@ -7,7 +7,8 @@ use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
-use landfall_model::provider::{Capabilities, Capability, Target};
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Capabilities, Support, Target};
 use landfall_model::reach::MemberRules;
 use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 
@@ -59,7 +60,6 @@ impl Settings {
 
     /// What the provider can do, and what holds where a Service says nothing.
     pub fn capabilities(&self) -> Capabilities {
-        let refused = |why| Capability::Refused { why };
         Capabilities {
             provider: "openstack",
             target: Target::Node,
@@ -67,110 +67,7 @@ impl Settings {
             takes_pools: false,
             immediate: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
-            exceptions: vec![
-                (
-                    "tls-secret",
-                    refused(
-                        "Octavia reads certificates from Barbican only; put it there and name it \
-                        in loadbalancer.openstack.org/default-tls-container-ref",
-                    ),
-                ),
-                (
-                    "drain",
-                    refused("Octavia closes connections of removed members"),
-                ),
-                (
-                    "accept-proxy-protocol-from",
-                    refused("Octavia's listeners accept no PROXY headers"),
-                ),
-                ("endpoints", refused("members are the nodes of the cluster")),
-                (
-                    "member-protocol",
-                    refused("Octavia speaks HTTP/1.1 to members"),
-                ),
-                (
-                    "tls-minimum-version",
-                    refused("versions of TLS are part of Octavia's configuration"),
-                ),
-                (
-                    "tls-strict-names",
-                    refused("Octavia gives clients without a known name the first certificate"),
-                ),
-                (
-                    "https-redirect",
-                    refused("Landfall creates no L7 policies in Octavia"),
-                ),
-                (
-                    "member-tls",
-                    refused("Octavia reads the authorities of members from Barbican only"),
-                ),
-                (
-                    "member-ca-secret",
-                    refused("Octavia reads the authorities of members from Barbican only"),
-                ),
-                (
-                    "member-server-name",
-                    refused("Landfall creates no pools with TLS in Octavia"),
-                ),
-                (
-                    "member-client-secret",
-                    refused("Octavia reads certificates from Barbican only"),
-                ),
-                (
-                    "monitor-host",
-                    refused("not every Octavia supports it, and Landfall does not use it"),
-                ),
-                (
-                    "monitor-body",
-                    refused("Octavia checks only the status of an answer"),
-                ),
-                (
-                    "monitor-grpc-service",
-                    refused("Octavia has no gRPC monitors"),
-                ),
-                (
-                    "trusted-hops",
-                    refused("Octavia appends to the X-Forwarded-For of clients"),
-                ),
-                (
-                    "source-connection-limit",
-                    refused("Octavia limits only connections of a whole listener"),
-                ),
-                (
-                    "source-connection-rate",
-                    refused("Octavia has no rate limits per client"),
-                ),
-                (
-                    "source-request-rate",
-                    refused("Octavia has no rate limits per client"),
-                ),
-                (
-                    "member-connection-limit",
-                    refused("Octavia limits only connections of a whole listener"),
-                ),
-                ("member-queue", refused("Octavia has no setting for it")),
-                (
-                    "member-queue-timeout",
-                    refused("Octavia has no setting for it"),
-                ),
-                ("slow-start", refused("Octavia has no setting for it")),
-                (
-                    "outlier-detection",
-                    refused("in Octavia only monitors eject members"),
-                ),
-                ("retry-budget", refused("Octavia has no setting for it")),
-                (
-                    "address-pool",
-                    refused("addresses come from the networks of the cloud"),
-                ),
-                (
-                    "sharing-key",
-                    refused(
-                        "Services share a load balancer with \
-                        loadbalancer.openstack.org/load-balancer-id",
-                    ),
-                ),
-            ],
+            support,
             defaults: self.defaults(),
             node_selector: Some(self.conf.node_selector.clone()),
             // Members are nodes, which the operator chooses.
@@ -211,6 +108,79 @@ impl Settings {
             ..PortOptions::default()
         }
     }
+}
+
+/// What Octavia makes of each option.
+fn support(option: OptionId) -> Support {
+    let why = match option {
+        OptionId::TlsSecret => {
+            "Octavia reads certificates from Barbican only; put it there and name it in \
+                         loadbalancer.openstack.org/default-tls-container-ref"
+        }
+        OptionId::Drain => "Octavia closes connections of removed members",
+        OptionId::AcceptProxyProtocolFrom => "Octavia's listeners accept no PROXY headers",
+        OptionId::Endpoints => "members are the nodes of the cluster",
+        OptionId::MemberProtocol => "Octavia speaks HTTP/1.1 to members",
+        OptionId::TlsMinimumVersion => "versions of TLS are part of Octavia's configuration",
+        OptionId::TlsStrictNames => {
+            "Octavia gives clients without a known name the first certificate"
+        }
+        OptionId::HttpsRedirect => "Landfall creates no L7 policies in Octavia",
+        OptionId::MemberTls | OptionId::MemberCaSecret => {
+            "Octavia reads the authorities of members from Barbican only"
+        }
+        OptionId::MemberServerName => "Landfall creates no pools with TLS in Octavia",
+        OptionId::MemberClientSecret => "Octavia reads certificates from Barbican only",
+        OptionId::MonitorHost => "not every Octavia supports it, and Landfall does not use it",
+        OptionId::MonitorBody => "Octavia checks only the status of an answer",
+        OptionId::MonitorGrpcService => "Octavia has no gRPC monitors",
+        OptionId::TrustedHops => "Octavia appends to the X-Forwarded-For of clients",
+        OptionId::SourceConnectionLimit | OptionId::MemberConnectionLimit => {
+            "Octavia limits only connections of a whole listener"
+        }
+        OptionId::SourceConnectionRate | OptionId::SourceRequestRate => {
+            "Octavia has no rate limits per client"
+        }
+        OptionId::MemberQueue
+        | OptionId::MemberQueueTimeout
+        | OptionId::SlowStart
+        | OptionId::RetryBudget => "Octavia has no setting for it",
+        OptionId::OutlierDetection => "in Octavia only monitors eject members",
+        OptionId::AddressPool => "addresses come from the networks of the cloud",
+        OptionId::SharingKey => {
+            "Services share a load balancer with loadbalancer.openstack.org/load-balancer-id"
+        }
+        OptionId::Addresses
+        | OptionId::Hostname
+        | OptionId::Algorithm
+        | OptionId::Mode
+        | OptionId::ForwardedHeaders
+        | OptionId::ProxyProtocol
+        | OptionId::ConnectionLimit
+        | OptionId::TimeoutClientData
+        | OptionId::TimeoutMemberConnect
+        | OptionId::TimeoutMemberData
+        | OptionId::TimeoutTcpInspect
+        | OptionId::SourceRanges
+        | OptionId::Monitor
+        | OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort
+        | OptionId::MemberWeights
+        | OptionId::BackupMembers
+        | OptionId::ExternalIps
+        | OptionId::ExternalTrafficPolicy
+        | OptionId::InternalTrafficPolicy
+        | OptionId::ProtocolSctp
+        | OptionId::SessionAffinity
+        | OptionId::TrafficDistribution => return Support::Supported,
+    };
+    Support::Refused { why }
 }
 
 fn given<T>(value: Option<T>, key: &str) -> Option<Given<T>> {
@@ -270,7 +240,10 @@ mod tests {
             .iter()
             .filter(|dialect| is_portable(dialect.prefix));
         for row in portable.flat_map(|dialect| dialect.rows) {
-            let refused = matches!(capabilities.of(row.name), Capability::Refused { .. });
+            let refused = matches!(
+                (capabilities.support)(OptionId::of_annotation(row.name).unwrap()),
+                Support::Refused { .. }
+            );
             assert_eq!(refused, !HONOURED.contains(&row.name), "{}", row.name);
         }
     }

@@ -10,7 +10,6 @@ use landfall_model::status::{
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::address::{further_v4, is_floating};
-use crate::find::named_beside;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::{in_error, is_given};
 use crate::observed::{Found, Goal, Observed, Target};
@@ -239,7 +238,7 @@ fn marks(
     let mut marks = BTreeMap::new();
     // Who names the Service's own has the name from a controller that was there before.
     let named = intent.cloud.load_balancer.as_ref();
-    let other = named_beside(intent, &balancer.id);
+    let other = have.in_vain.as_ref();
     let names_it = named.is_some_and(|it| it.value == balancer.id.as_str());
     let given = !owner && is_given(intent) && (names_it || other.is_some());
     if !given {

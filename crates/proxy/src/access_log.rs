@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use landfall_model::ServiceKey;
+use landfall_model::protection::Rate;
 
+use crate::budget::Account;
+use crate::clients::spend;
 use crate::listener::ListenerId;
 
 /// Lines that may wait to be written: some megabytes at worst.
@@ -28,6 +31,14 @@ const MAX_FIELD: usize = 256;
 #[cfg(test)]
 const MAX_LINE: usize = 6 * (MAX_TARGET + 4 * MAX_FIELD) + 1024;
 
+/// Failures of one Service that are written although they are not in the sample: a client that
+/// breaks off on purpose is one, as often as it likes.
+const FAILURES: Rate = Rate {
+    count: 10,
+    period: Duration::from_secs(1),
+    burst: 1000,
+};
+
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -40,7 +51,7 @@ pub enum Format {
     Combined,
 }
 
-/// Which lines are written of those that tell of no failure.
+/// Which lines are written; of those that tell of a failure some more are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample(f64);
 
@@ -52,6 +63,15 @@ pub struct AccessLog {
     keeps_query: bool,
     lines: SyncSender<Vec<u8>>,
     lost: AtomicU64,
+    left_out: AtomicU64,
+}
+
+/// How many failures of a Service were written lately. Shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    born: Instant,
+    /// When the burst is whole again, in nanoseconds.
+    whole: AtomicU64,
 }
 
 /// How something ended, in one word for the log.
@@ -69,11 +89,13 @@ pub(crate) const BROKEN: End = "broken";
 pub(crate) const TIMEOUT: End = "timeout";
 /// The listener, the member or the permission to connect went away.
 pub(crate) const CUT: End = "cut";
+pub(crate) const SHARE: End = "share";
 
 /// What becomes a line. Written when it is dropped, however that comes about.
 #[derive(Debug)]
 pub(crate) struct Note {
     log: Arc<AccessLog>,
+    account: Arc<Account>,
     began: Instant,
     facts: Facts,
 }
@@ -149,6 +171,7 @@ impl AccessLog {
             keeps_query,
             lines,
             lost: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
         };
         (log, queue)
     }
@@ -158,19 +181,56 @@ impl AccessLog {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Failures that were left out because there were too many of their Service.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
     /// Notes lines that left the queue and could not be written.
     pub fn lose(&self, lines: u64) {
         self.lost.fetch_add(lines, Ordering::Relaxed);
     }
 
-    fn put(&self, facts: &Facts, took: Duration, draw: u32) {
-        // Failures are few, and what a log is read for.
-        if facts.is_failure() || self.sample.keeps(draw) {
-            let line = line(self.format, facts, Timestamp::now(), took);
-            if self.lines.try_send(line).is_err() {
-                self.lose(1);
+    fn put(&self, facts: &Facts, failures: &Failures, (began, now): (Instant, Instant), draw: u32) {
+        if !self.sample.keeps(draw) {
+            // Failures are what a log is read for.
+            if !facts.is_failure() {
+                return;
+            }
+            if !failures.take(now) {
+                self.left_out.fetch_add(1, Ordering::Relaxed);
+                return;
             }
         }
+        let took = now.saturating_duration_since(began);
+        let line = line(self.format, facts, Timestamp::now(), took);
+        if self.lines.try_send(line).is_err() {
+            self.lose(1);
+        }
+    }
+}
+
+// === impl Failures ===
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self {
+            born: Instant::now(),
+            whole: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Failures {
+    /// Returns whether one more is to be written.
+    fn take(&self, now: Instant) -> bool {
+        let age = now.saturating_duration_since(self.born).as_nanos();
+        let now = u64::try_from(age).unwrap_or(u64::MAX);
+        let spent = |whole| spend(FAILURES, whole, now).ok();
+        let taken = self
+            .whole
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent);
+        taken.is_ok()
     }
 }
 
@@ -179,12 +239,14 @@ impl AccessLog {
 impl Note {
     pub(crate) fn new(
         log: &Arc<AccessLog>,
+        account: &Arc<Account>,
         service: &ServiceKey,
         listener: ListenerId,
         client: SocketAddr,
     ) -> Self {
         Self {
             log: log.clone(),
+            account: account.clone(),
             began: Instant::now(),
             facts: Facts {
                 service: service.clone(),
@@ -236,7 +298,9 @@ impl Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        self.log.put(&self.facts, self.began.elapsed(), draw());
+        let times = (self.began, Instant::now());
+        self.log
+            .put(&self.facts, self.account.failures(), times, draw());
     }
 }
 
@@ -375,150 +439,4 @@ fn common_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU16;
-
-    use landfall_model::Protocol;
-    use landfall_model::listener::Listener;
-
-    use super::*;
-
-    const NOW: Timestamp = Timestamp::constant(1_700_000_000, 500_000_000);
-
-    fn note(log: AccessLog) -> Note {
-        let key = Listener::new(Protocol::Tcp, NonZeroU16::new(80).unwrap()).key;
-        let address = "192.0.2.1".parse().unwrap();
-        let (service, client) = (ServiceKey::new("shop", "web"), "198.51.100.7:4711");
-        let listener = ListenerId { address, key };
-        Note::new(&Arc::new(log), &service, listener, client.parse().unwrap())
-    }
-
-    fn log(format: Format) -> (AccessLog, Receiver<Vec<u8>>) {
-        AccessLog::new(format, Sample::ALL, false)
-    }
-
-    fn asked(note: &mut Note, target: &str, agent: &str) {
-        note.asked("HTTP/1.1", ("GET", target), |name| match name {
-            "host" => Some(b"shop.example"),
-            "user-agent" => Some(agent.as_bytes()),
-            _ => None,
-        });
-        let facts = note.facts();
-        facts.member = Some("10.0.0.5:8080".parse().unwrap());
-        (facts.status, facts.bytes_in, facts.bytes_out) = (200, 99, 1234);
-        facts.first_byte = Some(Duration::from_millis(12));
-        facts.end = OK;
-    }
-
-    fn write(format: Format, note: &Note) -> String {
-        let took = Duration::from_millis(1500);
-        String::from_utf8(line(format, &note.facts, NOW, took)).unwrap()
-    }
-
-    #[test]
-    fn a_request_is_one_line_of_each_format() {
-        let mut note = note(log(Format::Json).0);
-        asked(&mut note, "/cart?token=secret", "curl/8");
-        assert_eq!(
-            write(Format::Json, &note),
-            "{\"time\":\"2023-11-14T22:13:19.000Z\",\"service\":\"shop/web\",\
-             \"listener\":\"192.0.2.1:80/TCP\",\"client\":\"198.51.100.7:4711\",\
-             \"version\":\"HTTP/1.1\",\"method\":\"GET\",\"host\":\"shop.example\",\
-             \"target\":\"/cart\",\"userAgent\":\"curl/8\",\"member\":\"10.0.0.5:8080\",\
-             \"end\":\"ok\",\"status\":200,\"bytesIn\":99,\"bytesOut\":1234,\
-             \"firstByte\":0.012000,\"duration\":1.500000}\n"
-        );
-        let common =
-            "198.51.100.7 - - [14/Nov/2023:22:13:19 +0000] \"GET /cart HTTP/1.1\" 200 1234";
-        assert_eq!(write(Format::Common, &note), format!("{common}\n"));
-        let combined = format!("{common} \"-\" \"curl/8\"\n");
-        assert_eq!(write(Format::Combined, &note), combined);
-    }
-
-    #[test]
-    fn a_stream_is_one_line_of_each_format() {
-        let mut note = note(log(Format::Json).0);
-        note.facts().bytes_out = 5;
-        let common = "198.51.100.7 - - [14/Nov/2023:22:13:19 +0000] \"TCP 192.0.2.1:80\" - 5\n";
-        assert_eq!(write(Format::Common, &note), common);
-        let json = write(Format::Json, &note);
-        assert!(json.contains("\"end\":\"cut\",\"bytesIn\":0"), "{json}");
-        assert!(
-            !json.contains("status") && !json.contains("method"),
-            "{json}"
-        );
-    }
-
-    #[test]
-    fn a_client_forges_no_line_and_speaks_to_no_terminal() {
-        let mut note = note(AccessLog::new(Format::Json, Sample::ALL, true).0);
-        let hostile = "/\r\n127.0.0.1 - - \"x\" \\\" \u{1b}[2J\u{9b}31m \u{202e}\0\u{7f}";
-        asked(&mut note, hostile, hostile);
-        for format in [Format::Json, Format::Common, Format::Combined] {
-            let line = write(format, &note);
-            assert_eq!(line.matches('\n').count(), 1, "{line}");
-            let printable = |letter: char| matches!(letter, ' '..='~' | '\n');
-            assert!(line.chars().all(printable), "{line}");
-        }
-        let combined = write(Format::Combined, &note);
-        assert!(combined.contains(r#"GET /\x0d\x0a127.0.0.1 - - \"x\" \\\" \x1b[2J"#));
-        let json = write(Format::Json, &note);
-        assert!(json.contains(r#""target":"/\u000d\u000a127.0.0.1 - - \"x\" \\\" \u001b"#));
-    }
-
-    #[test]
-    fn a_line_has_a_bounded_length() {
-        let mut note = note(log(Format::Json).0);
-        let long = "\u{1b}".repeat(32 * 1024);
-        note.asked("HTTP/1.1", (&long, &long), |_| Some(long.as_bytes()));
-        for format in [Format::Json, Format::Common, Format::Combined] {
-            let length = write(format, &note).len();
-            assert!(length <= MAX_LINE, "{length}");
-        }
-    }
-
-    #[test]
-    fn queries_are_kept_only_where_that_was_asked_for() {
-        for (keeps_query, target) in [(false, "/a"), (true, "/a?b=c")] {
-            let mut note = note(AccessLog::new(Format::Json, Sample::ALL, keeps_query).0);
-            asked(&mut note, "/a?b=c", "");
-            let request = note.facts().request.clone().unwrap();
-            assert_eq!(request.target, target.as_bytes());
-        }
-    }
-
-    #[test]
-    fn a_sample_has_its_share_of_lines_and_every_failure() {
-        assert!(!Sample::share(0.0).keeps(0));
-        assert!(Sample::share(1.0).keeps(u32::MAX));
-        assert!(Sample::share(0.25).keeps(u32::MAX / 4 - 1));
-        assert!(!Sample::share(0.25).keeps(u32::MAX / 4 + 1));
-        let (log, lines) = AccessLog::new(Format::Json, Sample::share(0.5), false);
-        let mut note = note(log);
-        asked(&mut note, "/", "");
-        let (log, facts) = (note.log.clone(), note.facts());
-        log.put(facts, Duration::ZERO, u32::MAX);
-        assert_eq!(lines.try_iter().count(), 0);
-        log.put(facts, Duration::ZERO, 7);
-        assert_eq!(lines.try_iter().count(), 1);
-        facts.status = 503;
-        log.put(facts, Duration::ZERO, u32::MAX);
-        (facts.status, facts.end) = (200, CLIENT_ABORT);
-        log.put(facts, Duration::ZERO, u32::MAX);
-        assert_eq!(lines.try_iter().count(), 2);
-    }
-
-    #[test]
-    fn a_line_without_room_is_counted_and_keeps_no_one_waiting() {
-        let (log, lines) = log(Format::Json);
-        let note = note(log);
-        let log = note.log.clone();
-        for _ in 0..QUEUE + 3 {
-            log.put(&note.facts, Duration::ZERO, 0);
-        }
-        assert_eq!(log.lost(), 3);
-        drop(lines);
-        drop(note);
-        assert_eq!(log.lost(), 4);
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! The descriptors and UDP ports of the process: how many there are, who holds them, and a hold on
-//! them that is given back when dropped. Counts only; [`crate::admission`] decides.
+//! The descriptors, UDP ports and memory for buffers of the process: how much there is, who holds
+//! it, and a hold on it that is given back when dropped. Counts only; [`crate::admission`] decides.
 //!
 //! All counts are plain atomics that workers share. A connection changes four to six of them, which
 //! is little beside the system calls that it takes. Between reading and adding, another worker may
@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use landfall_model::Uid;
 
+use crate::access_log::Failures;
 use crate::admission::{Counts, Decision, Division, Excess};
 use crate::clients::source_of;
+use crate::memory;
 
 /// Counters per row of a [`Sources`]; a power of two, of 14 bits.
 const CELLS: usize = 1 << 14;
@@ -31,10 +33,12 @@ pub struct Budget {
     inhabited: AtomicU32,
     descriptors: Resource,
     ports: Resource,
+    /// In units of [`memory::UNIT`](crate::memory::UNIT).
+    memory: Resource,
     /// Sockets of listeners, and how many of these are of the common part.
     listeners: AtomicU32,
     common_listeners: AtomicU32,
-    /// Refusals and failures for want of descriptors.
+    /// Refusals and failures for want of descriptors, ports or memory.
     shortages: AtomicU64,
     overloaded: AtomicBool,
     accounts: Mutex<HashMap<Uid, Weak<Account>>>,
@@ -74,6 +78,7 @@ struct Namespace {
     services: AtomicU32,
     descriptors: AtomicU32,
     ports: AtomicU32,
+    memory: AtomicU32,
     listeners: AtomicU32,
 }
 
@@ -84,7 +89,10 @@ pub struct Account {
     namespace: Arc<Namespace>,
     descriptors: Usage,
     ports: Usage,
+    memory: Usage,
     listeners: Usage,
+    /// What it wrote of failures into the access log.
+    failures: Failures,
 }
 
 #[derive(Debug, Default)]
@@ -108,8 +116,9 @@ pub(crate) struct Share {
 /// A rule of [`Counts`].
 type Decide = fn(&Counts, u32) -> Decision;
 
+/// What is held of one resource.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub(crate) struct Held {
     cost: u8,
     common: bool,
 }
@@ -160,9 +169,13 @@ pub struct Pressure {
     pub flow_limit: u32,
     /// How many there are.
     pub flows: u32,
-    /// How often something was refused or failed for want of descriptors or ports.
+    /// How many bytes buffers of connections may have, beyond what each connection has anyway.
+    pub memory_limit: u64,
+    /// How many they have.
+    pub memory: u64,
+    /// How often something was refused or failed for want of descriptors, ports or memory.
     pub shortages: u64,
-    /// Whether few descriptors or ports are free.
+    /// Whether few descriptors or ports are free, or little memory.
     pub scarce: bool,
     /// Whether something was scarce or refused for want of it lately.
     pub overloaded: bool,
@@ -171,8 +184,14 @@ pub struct Pressure {
 // === impl Budget ===
 
 impl Budget {
-    /// The budget of a process that may open so many files and hold so many UDP flows.
+    /// The budget of a process that may open so many files and hold so many UDP flows, without a
+    /// limit of memory.
     pub fn new(files: u64, flows: u32) -> Arc<Self> {
+        Self::with_memory(files, flows, u64::MAX)
+    }
+
+    /// The same, where buffers may take so many bytes.
+    pub fn with_memory(files: u64, flows: u32, bytes: u64) -> Arc<Self> {
         let division = Division::of(files);
         Arc::new(Self {
             division,
@@ -180,6 +199,7 @@ impl Budget {
             inhabited: AtomicU32::new(0),
             descriptors: Resource::new(division.traffic),
             ports: Resource::new(flows),
+            memory: Resource::new(memory::units(bytes)),
             listeners: AtomicU32::new(0),
             common_listeners: AtomicU32::new(0),
             shortages: AtomicU64::new(0),
@@ -211,7 +231,9 @@ impl Budget {
             namespace: self.namespace(namespace),
             descriptors: Usage::default(),
             ports: Usage::default(),
+            memory: Usage::default(),
             listeners: Usage::default(),
+            failures: Failures::default(),
         });
         // Not each time: thousands of Services come one after the other.
         if accounts.len() > 2 * self.services.load(Ordering::Relaxed) as usize + KEPT {
@@ -262,6 +284,7 @@ impl Budget {
         let crowd = self.crowd();
         let descriptors = self.descriptors.counts(crowd);
         let ports = self.ports.counts(crowd);
+        let memory = self.memory.counts(crowd);
         Pressure {
             division: self.division,
             limit: descriptors.limit,
@@ -269,8 +292,10 @@ impl Budget {
             listeners: self.listeners.load(Ordering::Relaxed),
             flow_limit: ports.limit,
             flows: ports.used,
+            memory_limit: memory::bytes(memory.limit),
+            memory: memory::bytes(memory.used),
             shortages: self.shortages.load(Ordering::Relaxed),
-            scarce: descriptors.is_scarce() || ports.is_scarce(),
+            scarce: [descriptors, ports, memory].iter().any(Counts::is_scarce),
             overloaded: self.overloaded.load(Ordering::Relaxed),
         }
     }
@@ -408,6 +433,15 @@ impl Sources {
     }
 }
 
+// === impl Held ===
+
+impl Held {
+    /// How much it is.
+    pub(crate) fn cost(self) -> u8 {
+        self.cost
+    }
+}
+
 // === impl Share ===
 
 impl Share {
@@ -424,6 +458,11 @@ impl Account {
     /// An account with its own, unlimited budget.
     pub fn unlimited() -> Arc<Self> {
         Budget::new(u64::from(u32::MAX), u32::MAX).account(&Uid::new(""), "")
+    }
+
+    /// What it wrote of failures into the access log.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// The budget that it draws on.
@@ -486,6 +525,18 @@ impl Account {
         }
     }
 
+    /// Takes so many units of memory.
+    pub(crate) fn take_memory(&self, units: u8, source: Option<Source>) -> Result<Held, Excess> {
+        let (memory, crowd) = (&self.budget.memory, self.crowd());
+        let taken = memory.take(self.bytes(), crowd, source, units, Counts::decide);
+        taken.inspect_err(|_| self.budget.fell_short())
+    }
+
+    /// Gives memory back that was taken for the same source.
+    pub(crate) fn give_back_memory(&self, source: Option<Source>, held: Held) {
+        self.budget.memory.give_back(self.bytes(), source, held);
+    }
+
     /// The source that a flow from an address belongs to. Nothing proves that a datagram comes from
     /// where it says: what an address has at one Service is not held against it at another.
     pub(crate) fn flow_source(self: &Arc<Self>, address: IpAddr) -> Source {
@@ -508,6 +559,11 @@ impl Account {
     /// What it and its namespace have of the ports.
     fn flows(&self) -> (&Usage, &AtomicU32) {
         (&self.ports, &self.namespace.ports)
+    }
+
+    /// What it and its namespace have of the memory.
+    fn bytes(&self) -> (&Usage, &AtomicU32) {
+        (&self.memory, &self.namespace.memory)
     }
 
     /// Takes one more descriptor, for a connection to a member that no client connection has a

@@ -67,7 +67,7 @@ pub(crate) fn source_of(address: IpAddr) -> IpAddr {
 
 /// Spends one of a rate, of which all is there again at `whole`. Returns when that is then, or how
 /// long it takes until there is one to spend. All times are nanoseconds.
-fn spend(rate: Rate, whole: u64, now: u64) -> Result<u64, u64> {
+pub(crate) fn spend(rate: Rate, whole: u64, now: u64) -> Result<u64, u64> {
     let period = u64::try_from(rate.period.as_nanos()).unwrap_or(u64::MAX);
     let each = (period / u64::from(rate.count.max(1))).max(1);
     let all = each.saturating_mul(u64::from(rate.burst.max(1)));

@@ -24,6 +24,7 @@ mod engine;
 pub mod http;
 pub mod inbound;
 pub mod listener;
+mod memory;
 pub mod monitor;
 mod overload;
 pub mod pool;

@@ -353,6 +353,7 @@ impl ListenerState {
         let log = self.access_log.as_ref()?;
         Some(Box::new(Note::new(
             log,
+            self.account(),
             &self.owner.service,
             self.id,
             client,

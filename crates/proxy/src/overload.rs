@@ -1,5 +1,5 @@
-//! Tells when the process runs short of descriptors or ports, and when it no longer does: once per
-//! change, however often something is refused.
+//! Tells when the process runs short of descriptors, ports or memory, and when it no longer does:
+//! once per change, however often something is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(crate) async fn announce(
             limit,
             flows,
             flow_limit,
+            memory,
+            memory_limit,
             shortages,
             ..
         } = pressure;
@@ -54,8 +56,11 @@ pub(crate) async fn announce(
                 limit,
                 flows,
                 flow_limit,
+                memory,
+                memory_limit,
                 shortages,
-                "short of descriptors or ports: Services and clients above their share are refused"
+                "short of descriptors, ports or buffer memory: Services and clients above their \
+                 share are refused"
             );
         } else {
             tracing::info!(
@@ -63,8 +68,10 @@ pub(crate) async fn announce(
                 limit,
                 flows,
                 flow_limit,
+                memory,
+                memory_limit,
                 shortages,
-                "no longer short of descriptors or ports"
+                "no longer short of descriptors, ports or buffer memory"
             );
         }
         changes.send_modify(|version| *version += 1);

@@ -30,6 +30,7 @@ use crate::budget::{Budget, Pressure};
 use crate::counters::ListenerTotals;
 use crate::engine::{Command, Room};
 use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
+use crate::memory;
 use crate::monitor::Monitors;
 use crate::overload;
 use crate::pool::{Leaving, MemberStatus};
@@ -46,6 +47,9 @@ pub struct ProxyConfig {
     /// How many files the process may open; `None`: as many as the system allows it. Listeners and
     /// connections share what the process does not need for itself.
     pub files: Option<NonZeroUsize>,
+    /// How many bytes buffers of connections may take; `None`: half of what the system allows the
+    /// process.
+    pub memory: Option<u64>,
     /// Whether a port is opened beside a process of the same user that holds it and shares it: the
     /// replica that served before goes on until this one does. Any other holder keeps its port.
     pub beside: bool,
@@ -122,7 +126,8 @@ impl Proxy {
         let files = config.files.map_or(files, |files| files.get() as u64);
         let (first, last) = local_port::range().unwrap_or(local_port::DEFAULT);
         let ports = u32::from(last) - u32::from(first) + 1;
-        let budget = Budget::new(files, ports / 2);
+        let memory = config.memory.unwrap_or_else(memory::of_process);
+        let budget = Budget::with_memory(files, ports / 2, memory);
         let room = Room {
             // Half of it for pipes of two ends, half for spare sockets of two families.
             pipes: budget.division().pipes as usize / 4 / workers,

@@ -98,6 +98,8 @@ fn read_v1(bytes: &[u8]) -> Parsed {
     };
     let line = window
         .get(V1.len()..end)
+        // As strict as where the line end has yet to come: segments must make no difference.
+        .filter(|line| line.iter().all(|&byte| plain(byte)))
         .and_then(|line| std::str::from_utf8(line).ok());
     match line.and_then(origin_v1) {
         Some(origin) => Parsed::Header(origin, end + 2),

@@ -1,11 +1,18 @@
 //! Refusals as JSON: `{"error": {"code": ..., "message": ...}}`. The code is stable.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::PlanError;
+
+/// What others keep from being answered now.
+const BUSY: &str = "Busy";
+
+/// Seconds after which one that was refused for others may try again.
+const AGAIN: &str = "5";
 
 /// A refused or failed request.
 #[derive(Debug)]
@@ -41,8 +48,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message)
     }
 
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Failed", message)
+    }
+
     pub(crate) fn busy(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", message)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message)
     }
 }
 
@@ -64,6 +75,11 @@ impl IntoResponse for ApiError {
                 message: &self.message,
             },
         };
-        (self.status, Json(envelope)).into_response()
+        let mut response = (self.status, Json(envelope)).into_response();
+        if self.code == BUSY {
+            let again = HeaderValue::from_static(AGAIN);
+            response.headers_mut().insert(RETRY_AFTER, again);
+        }
+        response
     }
 }

@@ -23,6 +23,7 @@ mod routes;
 mod seats;
 mod server;
 mod stall;
+mod texts;
 pub mod token;
 
 pub use instance::{Heartbeat, Instance, PlanError};

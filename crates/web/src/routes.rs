@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::events::Events;
 use crate::guard::guard;
 use crate::metrics::{Format, Scope};
+use crate::texts::{Subject, Texts};
 use crate::{Instance, Options, metrics, page, token};
 
 /// Manifests of some thousand Services.
@@ -39,11 +40,14 @@ const MOST_PLANS: usize = 4;
 /// How long a plan may take, waiting for its turn included.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(60);
 
+const JSON: &str = "application/json";
+
 /// What every handler may use.
 struct Shared<I> {
     instance: Arc<I>,
     events: Events,
     plans: Arc<Plans>,
+    texts: Texts,
 }
 
 struct Plans {
@@ -148,6 +152,7 @@ pub(crate) fn router<I: Instance>(
             places: Semaphore::new(MOST_PLANS),
             turn: Semaphore::new(1),
         }),
+        texts: Texts::default(),
     };
     let router = Router::new()
         .route("/", get(async || page::INDEX))
@@ -224,36 +229,36 @@ async fn scrape<I: Instance>(
         members: scope.members,
         histograms: scope.histograms,
     };
-    let failed = |error: String| {
-        ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "Failed",
-            format!("the metrics can't be written: {error}"),
-        )
-    };
     let accept = headers.get_all(ACCEPT).iter();
     let format = Format::accepted(accept.filter_map(|value| value.to_str().ok()));
-    // With some thousand members this takes a while, and the control loop has the same threads.
-    let written = tokio::task::spawn_blocking(move || {
-        let instance = &shared.instance;
+    let instance = shared.instance.clone();
+    let make = move || {
         let age = instance.heartbeat().age;
-        let text = metrics::encode(instance.view(), instance.metrics(), age, scope)?;
-        Ok::<_, std::fmt::Error>(format.convert(text))
-    });
-    let text = written
-        .await
-        .map_err(|error| failed(error.to_string()))?
-        .map_err(|error| failed(error.to_string()))?;
+        let text = metrics::encode(instance.view(), instance.metrics(), age, scope);
+        let text = text.map_err(|error| format!("the metrics can't be written: {error}"))?;
+        Ok(format.convert(text).into_bytes())
+    };
+    let text = shared.texts.get(Subject::Metrics(scope, format), make);
     let described = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
-    Ok((described, text).into_response())
+    Ok((described, text.await?.into_body()).into_response())
 }
 
-async fn view<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Response {
-    Json(&*shared.instance.view()).into_response()
+async fn view<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Result<Response, ApiError> {
+    let instance = shared.instance.clone();
+    let make = move || json(&*instance.view());
+    let text = shared.texts.get(Subject::Instance, make).await?;
+    Ok(([(CONTENT_TYPE, JSON)], text.into_body()).into_response())
 }
 
-async fn services<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Response {
-    Json(shared.instance.services_json()).into_response()
+async fn services<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> Result<Response, ApiError> {
+    let instance = shared.instance.clone();
+    let make = move || json(&instance.services_json());
+    let text = shared.texts.get(Subject::Services, make).await?;
+    Ok(([(CONTENT_TYPE, JSON)], text.into_body()).into_response())
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(value).map_err(|error| error.to_string())
 }
 
 async fn service<I: Instance>(

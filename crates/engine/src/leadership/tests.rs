@@ -206,7 +206,8 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
         let times = Times::of_lease(seconds(lease));
         let mut turns = Turns::new(&times);
         turns.judge(Some(1), false, at(0));
-        let until = at(60 + rest);
+        let turn = seconds(60 + rest);
+        let until = begin() + turn;
         let rests = turns.judge(Some(1), false, at(60));
         assert_eq!(rests, (false, Some(until)), "a Lease of {lease} s");
         // One that still names this replica, and was renewed last when it was given up.
@@ -222,7 +223,7 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
             blind: false,
             able: true,
         };
-        let look = until - times.retry / 2;
+        let look = begin() + turn.saturating_sub(times.retry / 2);
         assert_eq!(decide(&follower, &times, look), Decision::Acquire);
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use landfall_model::dialect::Reading;
+use landfall_model::option::OptionId;
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Reason, Severity};
 
@@ -94,15 +95,15 @@ fn in_configuration(place: &str) -> bool {
     place.starts_with('[')
 }
 
-fn concerns_service(option: &str) -> bool {
+fn concerns_service(option: OptionId) -> bool {
     matches!(
         option,
-        "addresses" | "address-pool" | "sharing-key" | "hostname"
+        OptionId::Addresses | OptionId::AddressPool | OptionId::SharingKey | OptionId::Hostname
     )
 }
 
 /// What to say of an option that no port could use.
-fn pointless(option: &str) -> Reason {
+fn pointless(option: OptionId) -> Reason {
     let warning = |message: &str, remedy: &str| {
         Reason::warning(
             Code::OptionNotApplicable,
@@ -112,80 +113,88 @@ fn pointless(option: &str) -> Reason {
     };
     match option {
         // Whoever names a certificate expects encryption, and must not get plain bytes.
-        "tls-secret" => Reason::error(
+        OptionId::TlsSecret => Reason::error(
             Code::ConflictingOptions,
             "a certificate is named, and none of its ports terminates TLS",
         )
         .remedy("set landfall.dev/mode to tls or https, for the port or for all, or remove this"),
         // The same holds toward members.
-        "member-ca-secret" => Reason::error(
+        OptionId::MemberCaSecret => Reason::error(
             Code::ConflictingOptions,
             "an authority is named, and none of its ports verifies members",
         )
         .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
-        "member-client-secret" => Reason::error(
+        OptionId::MemberClientSecret => Reason::error(
             Code::ConflictingOptions,
             "a certificate for members is named, and none of its ports uses TLS to members",
         )
         .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
-        "member-server-name" => warning(
+        OptionId::MemberServerName => warning(
             "none of its ports uses TLS to members",
             "set landfall.dev/member-tls to verify, or remove this",
         ),
-        "member-tls" => warning(
+        OptionId::MemberTls => warning(
             "only TCP ports have TLS to members, and the Service has none",
             "remove it, or add a TCP port",
         ),
-        "tls-minimum-version" | "tls-strict-names" => warning(
+        OptionId::TlsMinimumVersion | OptionId::TlsStrictNames => warning(
             "none of its ports terminates TLS",
             "set landfall.dev/mode to tls or https, or remove this",
         ),
-        "https-redirect" => warning(
+        OptionId::HttpsRedirect => warning(
             "none of its ports is in mode http",
             "set landfall.dev/mode to http for the port whose requests are to be redirected",
         ),
-        "mode" => warning(
+        OptionId::Mode => warning(
             "only TCP ports have a mode, and the Service has none",
             "remove it, or add a TCP port",
         ),
-        "forwarded-headers" | "member-protocol" | "trusted-hops" | "source-request-rate" => {
-            warning(
-                "none of its ports parses requests; TCP ports in mode http or https do",
-                "set landfall.dev/mode to http or https, or remove this",
-            )
-        }
-        "proxy-protocol" => warning(
+        OptionId::ForwardedHeaders
+        | OptionId::MemberProtocol
+        | OptionId::TrustedHops
+        | OptionId::SourceRequestRate => warning(
+            "none of its ports parses requests; TCP ports in mode http or https do",
+            "set landfall.dev/mode to http or https, or remove this",
+        ),
+        OptionId::ProxyProtocol => warning(
             "none of its ports supports PROXY headers",
             "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
         ),
-        "member-queue" | "member-queue-timeout" => warning(
+        OptionId::MemberQueue | OptionId::MemberQueueTimeout => warning(
             "none of its TCP ports limits connections to members",
             "set landfall.dev/member-connection-limit, or remove this",
         ),
-        "monitor" => warning(
+        OptionId::Monitor => warning(
             "udp-connect checks members of UDP ports, and the Service has none",
             "write tcp, http or on",
         ),
-        "monitor-method" | "monitor-path" | "monitor-codes" | "monitor-body" => warning(
+        OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorBody => warning(
             "none of its ports has an http monitor",
             "set landfall.dev/monitor to http, or remove this",
         ),
-        "monitor-host" => warning(
+        OptionId::MonitorHost => warning(
             "none of its ports has a monitor that sends requests",
             "set landfall.dev/monitor to http, https or grpc, or remove this",
         ),
-        "monitor-grpc-service" => warning(
+        OptionId::MonitorGrpcService => warning(
             "none of its ports has a grpc monitor",
             "set landfall.dev/monitor to grpc, or remove this",
         ),
-        _ if option.starts_with("monitor-") => warning(
+        OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort => warning(
             "none of its ports has a monitor",
             "set landfall.dev/monitor, or remove this",
         ),
-        "accept-proxy-protocol-from"
-        | "outlier-detection"
-        | "timeout-tcp-inspect"
-        | "timeout-member-connect" => warning(
+        OptionId::AcceptProxyProtocolFrom
+        | OptionId::OutlierDetection
+        | OptionId::TimeoutTcpInspect
+        | OptionId::TimeoutMemberConnect => warning(
             "it is for TCP ports, and the Service has none",
             "remove it, or add a TCP port",
         ),

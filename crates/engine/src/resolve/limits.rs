@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use landfall_model::dialect::{Given, PortOptions, Reading};
+use landfall_model::option::OptionId;
 use landfall_model::{Code, Listener, Reason};
 
 use super::Scene;
@@ -42,7 +43,10 @@ pub(super) fn judge(scene: &Scene<'_>, reading: &Reading, findings: &mut Finding
             "name fewer, such as a certificate for several names, or ask the operator for a higher \
              limits.certificatesPerService in landfall.yaml",
         );
-        let place = reading.given.iter().find(|it| it.option == "tls-secret");
+        let place = reading
+            .given
+            .iter()
+            .find(|it| it.option == OptionId::TlsSecret);
         let annotation = place.map_or("", |given| given.annotation.as_str());
         findings.push(findings.at(reason, annotation));
     }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use landfall_model::provider::{Capabilities, Capability};
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Capabilities, Support};
 use landfall_model::{Code, Protocol, Reason};
 
 use super::Scene;
@@ -84,5 +85,5 @@ pub(super) fn judge(scene: &Scene<'_>, findings: &mut Findings<'_>) {
 
 /// Whether ports of protocol SCTP can have a listener.
 pub(super) fn carries_sctp(capabilities: &Capabilities) -> bool {
-    capabilities.of("protocol-sctp") == Capability::Supported
+    (capabilities.support)(OptionId::ProtocolSctp) == Support::Supported
 }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use landfall_model::provider::{Capabilities, Capability, Target};
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Capabilities, Support, Target};
 use landfall_model::reason::annotation_field;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason, Severity};
@@ -37,12 +38,12 @@ fn slices(slices: impl IntoIterator<Item = SliceBuilder>) -> World {
 fn one_machine() -> Capabilities {
     Capabilities {
         provider: "local",
-        exceptions: vec![(
-            "protocol-sctp",
-            Capability::Refused {
+        support: |option| match option {
+            OptionId::ProtocolSctp => Support::Refused {
                 why: "it carries TCP and UDP only",
             },
-        )],
+            _ => Support::Supported,
+        },
         ..Capabilities::default()
     }
 }
@@ -261,20 +262,15 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
     let capabilities = Capabilities {
         provider: "slim",
         target: Target::Pod,
-        exceptions: vec![
-            ("proxy-protocol", Capability::Refused { why: "it has none" }),
-            ("drain", Capability::Emulated { how: "by weight 0" }),
-            (
-                "source-ranges",
-                Capability::Refused {
-                    why: "it can't filter",
-                },
-            ),
-            (
-                "session-affinity",
-                Capability::Refused { why: "it forgets" },
-            ),
-        ],
+        support: |option| match option {
+            OptionId::ProxyProtocol => Support::Refused { why: "it has none" },
+            OptionId::Drain => Support::Emulated { how: "by weight 0" },
+            OptionId::SourceRanges => Support::Refused {
+                why: "it can't filter",
+            },
+            OptionId::SessionAffinity => Support::Refused { why: "it forgets" },
+            _ => Support::Supported,
+        },
         ..Capabilities::default()
     };
     let judged =

@@ -211,7 +211,7 @@ fn few() -> Wishes {
         limits: Limits {
             certificates_per_service: 3,
             secrets_per_namespace: 2,
-            secrets: 2,
+            secrets: 4,
             ..Limits::default()
         },
         ..Wishes::default()
@@ -246,7 +246,7 @@ fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() 
     wishes.know(&key("a"));
     assert_eq!(words(&wishes.know(&key("b"))), ["tell shop/web"]);
     assert!(wishes.is_settled());
-    // Another namespace has its own, whatever there are in all.
+    // Another namespace has its own.
     let other = svc("x").in_namespace("other").port(443);
     let other = Fact::Service(other.annotated("landfall.dev/tls-secret", "d").row());
     assert_eq!(in_short(&wishes.take(other, now)), ["watch other/d"]);
@@ -282,6 +282,40 @@ fn a_refused_secret_is_watched_once_there_is_room() {
     wishes.take(naming("four", "d"), now);
     let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "four")), now);
     assert_eq!(in_short(&orders), ["nothing of shop/d", "gone shop/four"]);
+}
+
+#[test]
+fn whatever_namespaces_name_no_more_than_all_are_watched_and_each_leaves_something() {
+    let mut wishes = Wishes {
+        limits: Limits::default().within_files(1024),
+        ..Wishes::default()
+    };
+    let now = Instant::now();
+    let mut name = |namespace: &str, service: usize| {
+        let secret = format!("secret-{service}");
+        let row = svc(&format!("web-{service}"))
+            .in_namespace(namespace)
+            .port(443);
+        let row = row.annotated("landfall.dev/tls-secret", &secret).row();
+        wishes.take(Fact::Service(row), now);
+        let counts = wishes.counts();
+        assert_eq!(counts.limit, 128);
+        assert!(counts.watched <= counts.limit, "{counts:?}");
+        let most: usize = wishes.watched.values().sum();
+        assert_eq!(most as u64, counts.watched);
+        (
+            wishes.watched.get(namespace).copied().unwrap_or_default(),
+            counts,
+        )
+    };
+    let mut each = Vec::new();
+    for namespace in ["a", "b", "c", "d", "e"] {
+        let last = (0..100).map(|service| name(namespace, service)).last();
+        each.push(last.unwrap().0);
+    }
+    assert_eq!(each, [32, 32, 32, 16, 8]);
+    let (here, counts) = name("f", 0);
+    assert_eq!((here, counts.watched, counts.refused), (1, 121, 500 - 120));
 }
 
 #[test]

@@ -186,7 +186,7 @@ pub struct AccessLogArgs {
         value_name = "FORMAT"
     )]
     pub format: Option<AccessLogFormat>,
-    /// The fraction of lines that is written, from 0 to 1; lines about failures always are
+    /// The fraction of lines that is written, from 0 to 1; failures of a Service up to 10/s
     #[arg(
         id = "access_log_sample",
         long = "access-log-sample",

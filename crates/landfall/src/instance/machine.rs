@@ -15,8 +15,8 @@ use tokio::time::Instant;
 /// From one look to the next, at least.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// After a change, before the next one is told: each has every Service looked at anew, and others
-/// on this machine may have addresses come and go without end.
+/// The pause after a change before the next one is reported: each has every Service resolved again,
+/// and others on this machine may add and remove addresses without end.
 const REST: Duration = Duration::from_mins(1);
 
 /// A look takes no more than this part of the time: of a million routes all are read.

@@ -45,6 +45,8 @@ struct State {
     open: AtomicUsize,
     /// Answers its health check with 503.
     sick: AtomicBool,
+    /// Answers to `/turns` ever.
+    turns: AtomicUsize,
     /// Lets requests for `/hold` go on.
     release: Notify,
     /// Requests for `/hold` that wait.
@@ -321,6 +323,18 @@ async fn answer(name: &str, open: &Open, request: &Request<Incoming>) -> Respons
         let sick = open.0.sick.load(Ordering::Relaxed);
         let mut response = Response::new(Full::default());
         if sick {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        return response;
+    }
+    if path == "/turns" {
+        let mut response = Response::new(Full::default());
+        if open
+            .0
+            .turns
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(2)
+        {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
         return response;

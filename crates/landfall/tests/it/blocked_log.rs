@@ -1,5 +1,5 @@
 //! A log and an output that can't be written: a full disk, a closed pipe, a reader that hangs. All
-//! that is lost are lines.
+//! that is lost are lines. And a Service that fills the log by what is said of it.
 
 use std::fs::File;
 use std::io::{PipeReader, Write as _, pipe};
@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::client;
@@ -79,10 +80,60 @@ async fn a_log_on_a_full_disk_stops_nothing_and_what_is_lost_is_counted() {
 
 /// How many lines were lost by now.
 async fn lost(lab: &Lab) -> u64 {
+    counted(lab, "landfall_log_lines_lost_total ").await
+}
+
+async fn counted(lab: &Lab, name: &str) -> u64 {
     let metrics = lab.text("/metrics").await;
     let mut lines = metrics.lines();
-    let lost = lines.find_map(|line| line.strip_prefix("landfall_log_lines_lost_total "));
-    lost.expect("it is counted").parse().unwrap()
+    let count = lines.find_map(|line| line.strip_prefix(name));
+    count.expect("it is counted").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_flap_on_many_ports_fill_no_log() {
+    let lab = Lab::new();
+    let flapping = Backend::http("flapping", lab.ranges.backend(1, 3001)).await;
+    let ports = (8000..8040).map(|port| (port, format!("p{port}")));
+    let loud = ports
+        .fold(svc("loud"), |loud, (port, name)| {
+            loud.port(&name, "TCP", port)
+        })
+        .members(&[flapping.address])
+        .option("monitor", "http")
+        .option("monitor-path", "/turns")
+        .option("monitor-delay", "100ms")
+        .option("monitor-timeout", "100ms")
+        .option("monitor-max-retries", "1")
+        .option("monitor-max-retries-down", "1");
+    lab.write("loud.yaml", &loud.yaml());
+    let mut lab = lab.started().await;
+    let began = Instant::now();
+    while counted(&lab, "landfall_log_lines_left_out_total ").await < 300 {
+        assert!(began.elapsed() < DEADLINE, "nothing is left out");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let calm = svc("calm").tcp(80).members(&[flapping.address]);
+    lab.write("calm.yaml", &calm.yaml());
+    lab.ready("default/calm").await;
+    let ended = lab.stop().await;
+    let lines = ended.stderr.lines();
+    let log: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |service: &str, message: &str| {
+        let of = log.iter().filter(|it| it["service"] == service);
+        of.filter(|it| it["message"] == message).count()
+    };
+    let turns = of("default/loud", "member is down") + of("default/loud", "member is up");
+    let most = 200 + usize::try_from(began.elapsed().as_secs()).unwrap() + 60;
+    assert!((1..most).contains(&turns), "{turns}");
+    assert_eq!(of("default/calm", "listener opened"), 1);
+    let told = |it: &Value| {
+        let message = it["message"].as_str().unwrap_or_default();
+        message.ends_with(" lines of default/loud left out within 60 s")
+    };
+    assert!(log.iter().any(told), "it is told of");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

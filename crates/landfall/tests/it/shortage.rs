@@ -80,6 +80,12 @@ async fn a_flood_of_one_service_leaves_all_else_as_it_is() {
         assert_eq!(client::who(others).await.unwrap(), "other");
     }
     lab.text("/healthz").await;
+    let reason = lab.reason("default/flooded", Code::Overloaded).await;
+    assert!(
+        reason
+            .message
+            .contains("file descriptors that all Services have")
+    );
     let address = dying.address;
     dying.stop().await;
     let begun = Instant::now();
@@ -94,8 +100,12 @@ async fn a_flood_of_one_service_leaves_all_else_as_it_is() {
     let late = at(&lab.ready("default/late").await, 8080);
     assert_eq!(client::who(late).await.unwrap(), "other");
     // What is refused costs no line each.
-    let lines = lab.log().len();
-    assert!(lines < 200, "{lines} lines");
+    let log = lab.log();
+    assert!(log.len() < 200, "{} lines", log.len());
+    // One event, and on the Service whose clients they are.
+    let events = log.iter().filter(|it| it["reason"] == "Overloaded");
+    let events: Vec<_> = events.map(|it| &it["service"]).collect();
+    assert_eq!(events, ["default/flooded"]);
 
     drop(clients);
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -110,6 +110,47 @@ async fn a_start_that_waits_for_its_input_can_be_stopped() -> io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_waits_for_credentials_can_be_stopped_and_minds_no_other_signal()
+-> io::Result<()> {
+    let lab = Lab::new();
+    let plugin = "mkfifo asked 2>/dev/null; echo > asked; exec sleep 60";
+    let config = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "it", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "interactiveMode": "Never",
+            "command": "sh",
+            "args": ["-c", format!("cd '{}'; {plugin}", lab.path(".").display())],
+        }}}],
+    });
+    lab.write("kubeconfig", &config.to_string());
+    let kubeconfig = lab.file("kubeconfig");
+    let mut command = crate::process::program(
+        lab.path(".").as_path(),
+        &["controller", "--kubeconfig", kubeconfig.to_str().unwrap()],
+    );
+    let mut child = command.spawn()?;
+    let pid = rustix::process::Pid::from_child(&child);
+    while !lab.path("asked").exists() {
+        tokio::time::sleep(crate::lab::LOOK).await;
+    }
+    // The plugin waits until it is read that it was asked.
+    std::fs::read(lab.path("asked"))?;
+    for signal in [Signal::HUP, Signal::USR1] {
+        rustix::process::kill_process(pid, signal)?;
+    }
+    assert!(child.try_wait()?.is_none());
+    rustix::process::kill_process(pid, Signal::TERM)?;
+    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+    assert_eq!(status.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_edit_is_logged_once_and_so_is_its_end() {
     let (lab, backend, _target) = serving(&[]).await;
     let good = svc("web").tcp(8080).members(&[backend.address]).yaml();

@@ -4,6 +4,7 @@
 use super::options::put;
 use super::value;
 use super::{Complaint, Dialect, Effect, OptionRow};
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// Keys of the Kubernetes cloud provider framework.
@@ -24,7 +25,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             summary: "Which clients may connect. `spec.loadBalancerSourceRanges` takes precedence.",
             example: "192.0.2.0/24, 198.51.100.0/24",
             effect: Effect::Port {
-                option: "source-ranges",
+                option: OptionId::SourceRanges,
                 set: |port, text| put(&mut port.source_ranges, text, value::cidrs(text.value)?),
             },
         },

@@ -7,6 +7,7 @@ use super::value::{self, A_DAY};
 use super::{Dialect, Effect, OptionRow};
 use crate::dialect::options::Given;
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, TlsVersion};
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// The portable dialect.
@@ -49,9 +50,9 @@ const METHODS: [(&str, HttpMethod); 9] = [
 ];
 
 macro_rules! port {
-    ($option:literal, $field:ident, $parse:expr) => {
+    ($option:ident, $field:ident, $parse:expr) => {
         Effect::Port {
-            option: $option,
+            option: OptionId::$option,
             set: |port, text| {
                 let parse = $parse;
                 put(&mut port.$field, text, parse(text.value)?)
@@ -61,9 +62,9 @@ macro_rules! port {
 }
 
 macro_rules! service {
-    ($option:literal, $field:ident, $parse:expr) => {
+    ($option:ident, $field:ident, $parse:expr) => {
         Effect::Service {
-            option: $option,
+            option: OptionId::$option,
             set: |service, text| {
                 let parse = $parse;
                 put(&mut service.$field, text, parse(text.value)?)
@@ -83,7 +84,7 @@ const ROWS: &[OptionRow] = &[
                  and `spec.loadBalancerIP` with different addresses are an error.",
         example: "192.0.2.10, 2001:db8::10",
         effect: Effect::Service {
-            option: "addresses",
+            option: OptionId::Addresses,
             set: |service, text| {
                 service.addresses.push(Given {
                     value: value::addresses(text.value)?,
@@ -99,7 +100,7 @@ const ROWS: &[OptionRow] = &[
         default: "every pool that serves the Service, by priority",
         summary: "Take the address from this pool only, even if the pool has `autoAssign: false`.",
         example: "public",
-        effect: service!("address-pool", address_pool, value::some_text),
+        effect: service!(AddressPool, address_pool, value::some_text),
     },
     OptionRow {
         name: "sharing-key",
@@ -110,7 +111,7 @@ const ROWS: &[OptionRow] = &[
                  Services of several namespaces can if the address pool has \
                  `shareAcrossNamespaces`.",
         example: "office",
-        effect: service!("sharing-key", sharing_key, value::some_text),
+        effect: service!(SharingKey, sharing_key, value::some_text),
     },
     OptionRow {
         name: "hostname",
@@ -118,7 +119,7 @@ const ROWS: &[OptionRow] = &[
         default: "the address is published",
         summary: "Published in `status.loadBalancer` instead of the address.",
         example: "web.example.org",
-        effect: service!("hostname", hostname, value::dns_name),
+        effect: service!(Hostname, hostname, value::dns_name),
     },
     OptionRow {
         name: "endpoints",
@@ -128,7 +129,7 @@ const ROWS: &[OptionRow] = &[
         summary: "The members, by address. Names are not resolved. In a cluster only addresses \
                  that the operator allows with `members.annotations` in landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
-        effect: port!("endpoints", endpoints, value::endpoints),
+        effect: port!(Endpoints, endpoints, value::endpoints),
     },
     OptionRow {
         name: "algorithm",
@@ -138,10 +139,7 @@ const ROWS: &[OptionRow] = &[
                  connections for its weight; by a hash of the client's address; by a hash of the \
                  client's address and port.",
         example: "LEAST_CONNECTIONS",
-        effect: port!("algorithm", algorithm, |text| value::word(
-            text,
-            &ALGORITHMS
-        )),
+        effect: port!(Algorithm, algorithm, |text| value::word(text, &ALGORITHMS)),
     },
     OptionRow {
         name: "mode",
@@ -152,7 +150,7 @@ const ROWS: &[OptionRow] = &[
                  terminates TLS and parses requests. UDP ports are always `stream`. On OpenStack \
                  `stream` excludes a port from TLS termination with a certificate for all ports.",
         example: "stream",
-        effect: port!("mode", mode, |text| value::word(
+        effect: port!(Mode, mode, |text| value::word(
             text,
             &[
                 ("stream", ModeChoice::Stream),
@@ -170,7 +168,7 @@ const ROWS: &[OptionRow] = &[
         summary: "The certificates. Clients get the one that matches the requested name (SNI), \
                  else the first.",
         example: "web-tls,wildcard-tls",
-        effect: port!("tls-secret", tls_secrets, value::secret_names),
+        effect: port!(TlsSecret, tls_secrets, value::secret_names),
     },
     OptionRow {
         name: "forwarded-headers",
@@ -180,7 +178,7 @@ const ROWS: &[OptionRow] = &[
                  `X-Forwarded-Port` are added to requests.",
         example: "for,proto",
         effect: port!(
-            "forwarded-headers",
+            ForwardedHeaders,
             forwarded_headers,
             value::forwarded_headers
         ),
@@ -194,7 +192,7 @@ const ROWS: &[OptionRow] = &[
                  nothing that clients write into it, or into another `X-Forwarded-` field, \
                  `X-Real-IP` or `Forwarded`, reaches a member.",
         example: "0",
-        effect: port!("trusted-hops", trusted_hops, |text| value::number(
+        effect: port!(TrustedHops, trusted_hops, |text| value::number(
             text,
             0..=10
         )),
@@ -207,7 +205,7 @@ const ROWS: &[OptionRow] = &[
                  `member-tls` it is negotiated by ALPN, and a member that does not accept HTTP/2 \
                  fails.",
         example: "http2",
-        effect: port!("member-protocol", member_protocol, |text| value::word(
+        effect: port!(MemberProtocol, member_protocol, |text| value::word(
             text,
             &[
                 ("http1", MemberProtocol::Http1),
@@ -223,7 +221,7 @@ const ROWS: &[OptionRow] = &[
                  connection to a member. Not in mode `http` and `https`. On a UDP port only `v2`, \
                  and only if set for that port itself.",
         example: "v2",
-        effect: port!("proxy-protocol", proxy_protocol, |text| value::word(
+        effect: port!(ProxyProtocol, proxy_protocol, |text| value::word(
             text,
             &[
                 ("v1", Some(ProxyProtocol::V1)),
@@ -239,11 +237,7 @@ const ROWS: &[OptionRow] = &[
         summary: "Connections from these peers must begin with a PROXY protocol header, and the \
                  client's address is taken from it. TCP only.",
         example: "10.0.0.0/8,fd00::/8",
-        effect: port!(
-            "accept-proxy-protocol-from",
-            accept_proxy_from,
-            value::cidrs
-        ),
+        effect: port!(AcceptProxyProtocolFrom, accept_proxy_from, value::cidrs),
     },
     OptionRow {
         name: "connection-limit",
@@ -251,11 +245,7 @@ const ROWS: &[OptionRow] = &[
         default: "`none`",
         summary: "How many connections (UDP: flows) the port may have open at once.",
         example: "1000",
-        effect: port!(
-            "connection-limit",
-            connection_limit,
-            value::connection_limit
-        ),
+        effect: port!(ConnectionLimit, connection_limit, value::connection_limit),
     },
     OptionRow {
         name: "timeout-client-data",
@@ -264,7 +254,7 @@ const ROWS: &[OptionRow] = &[
         summary: "A connection without a byte from the client for this long is closed (UDP: the \
                  flow ends).",
         example: "5m",
-        effect: port!("timeout-client-data", timeout_client_data, |text| {
+        effect: port!(TimeoutClientData, timeout_client_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -274,7 +264,7 @@ const ROWS: &[OptionRow] = &[
         default: "`5s`",
         summary: "The timeout of one attempt to connect to a member.",
         example: "500ms",
-        effect: port!("timeout-member-connect", timeout_member_connect, |text| {
+        effect: port!(TimeoutMemberConnect, timeout_member_connect, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -284,7 +274,7 @@ const ROWS: &[OptionRow] = &[
         default: "`50s`",
         summary: "A connection without a byte from the member for this long is closed.",
         example: "1m30s",
-        effect: port!("timeout-member-data", timeout_member_data, |text| {
+        effect: port!(TimeoutMemberData, timeout_member_data, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -295,7 +285,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How long to wait for the client's first bytes before a member is chosen. TCP \
                  only.",
         example: "2s",
-        effect: port!("timeout-tcp-inspect", timeout_tcp_inspect, |text| {
+        effect: port!(TimeoutTcpInspect, timeout_tcp_inspect, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
         }),
     },
@@ -306,7 +296,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How long the connections of a removed member may continue before they are \
                  closed.",
         example: "1m30s",
-        effect: port!("drain", drain, |text| {
+        effect: port!(Drain, drain, |text| {
             value::duration(text, Duration::ZERO..=A_DAY)
         }),
     },
@@ -318,7 +308,7 @@ const ROWS: &[OptionRow] = &[
                  the value for the whole Service; the value for one port takes precedence over \
                  both.",
         example: "192.0.2.0/24,2001:db8::/32",
-        effect: port!("source-ranges", source_ranges, value::cidrs),
+        effect: port!(SourceRanges, source_ranges, value::cidrs),
     },
     OptionRow {
         name: "monitor",
@@ -331,7 +321,7 @@ const ROWS: &[OptionRow] = &[
                  verification; without it an `https` check accepts any certificate. `on` is `tcp` \
                  on TCP ports and `udp-connect` on UDP ports.",
         example: "http",
-        effect: port!("monitor", monitor, |text| value::word(
+        effect: port!(Monitor, monitor, |text| value::word(
             text,
             &[
                 ("tcp", MonitorChoice::Tcp),
@@ -350,7 +340,7 @@ const ROWS: &[OptionRow] = &[
         default: "`GET`",
         summary: "The method of an `http` check.",
         example: "HEAD",
-        effect: port!("monitor-method", monitor_method, |text| value::word(
+        effect: port!(MonitorMethod, monitor_method, |text| value::word(
             text, &METHODS
         )),
     },
@@ -360,7 +350,7 @@ const ROWS: &[OptionRow] = &[
         default: "`/`",
         summary: "The path of an `http` check.",
         example: "/healthz",
-        effect: port!("monitor-path", monitor_path, value::path),
+        effect: port!(MonitorPath, monitor_path, value::path),
     },
     OptionRow {
         name: "monitor-codes",
@@ -369,7 +359,7 @@ const ROWS: &[OptionRow] = &[
         default: "`200`",
         summary: "The status codes with which an `http` check succeeds.",
         example: "200,204,300-302",
-        effect: port!("monitor-codes", monitor_codes, |text: &str| {
+        effect: port!(MonitorCodes, monitor_codes, |text: &str| {
             text.parse().map_err(|_| {
                 value::Refusal::new(
                     "not a list of HTTP status codes",
@@ -385,7 +375,7 @@ const ROWS: &[OptionRow] = &[
         summary: "From the start of one check to the start of the next. On OpenStack parts of a \
                  second are rounded up, and the minimum for UDP ports is `3s`.",
         example: "10s",
-        effect: port!("monitor-delay", monitor_delay, |text| {
+        effect: port!(MonitorDelay, monitor_delay, |text| {
             value::duration(text, SHORTEST_DELAY..=AN_HOUR)
         }),
     },
@@ -396,7 +386,7 @@ const ROWS: &[OptionRow] = &[
         default: "`3s`, or the delay if that is shorter (on OpenStack: as configured)",
         summary: "A check that takes longer fails.",
         example: "2s",
-        effect: port!("monitor-timeout", monitor_timeout, |text| {
+        effect: port!(MonitorTimeout, monitor_timeout, |text| {
             value::duration(text, MILLISECOND..=AN_HOUR)
         }),
     },
@@ -406,7 +396,7 @@ const ROWS: &[OptionRow] = &[
         default: "`1`",
         summary: "After how many successful checks in a row a member is up.",
         example: "2",
-        effect: port!("monitor-max-retries", monitor_max_retries, |text| {
+        effect: port!(MonitorMaxRetries, monitor_max_retries, |text| {
             value::number(text, 1..=10)
         }),
     },
@@ -416,11 +406,9 @@ const ROWS: &[OptionRow] = &[
         default: "`3`",
         summary: "After how many failed checks in a row a member is down.",
         example: "5",
-        effect: port!(
-            "monitor-max-retries-down",
-            monitor_max_retries_down,
-            |text| value::number(text, 1..=10)
-        ),
+        effect: port!(MonitorMaxRetriesDown, monitor_max_retries_down, |text| {
+            value::number(text, 1..=10)
+        }),
     },
     OptionRow {
         name: "monitor-port",
@@ -428,7 +416,7 @@ const ROWS: &[OptionRow] = &[
         default: "the member's own port",
         summary: "The port that is checked.",
         example: "8081",
-        effect: port!("monitor-port", monitor_port, |text: &str| {
+        effect: port!(MonitorPort, monitor_port, |text: &str| {
             text.trim().parse().map_err(|_| {
                 value::Refusal::new("no port number", "write a number from 1 to 65535")
             })
@@ -445,7 +433,7 @@ const ROWS: &[OptionRow] = &[
                  the provider `ovn` has no weights; when the annotation is removed, members keep \
                  the weights that they have in Octavia.",
         example: "web-0=3,10.0.0.2=1",
-        effect: port!("member-weights", member_weights, value::weights),
+        effect: port!(MemberWeights, member_weights, value::weights),
     },
     OptionRow {
         name: "backup-members",
@@ -455,7 +443,7 @@ const ROWS: &[OptionRow] = &[
                  and the provider `ovn` has no backups; when the annotation is removed, members \
                  stay as they are in Octavia.",
         example: "web-2,10.0.0.3",
-        effect: port!("backup-members", backup_members, value::members),
+        effect: port!(BackupMembers, backup_members, value::members),
     },
     OptionRow {
         name: "source-connection-limit",
@@ -466,7 +454,7 @@ const ROWS: &[OptionRow] = &[
                  PROXY header it is the client that this names.",
         example: "100",
         effect: port!(
-            "source-connection-limit",
+            SourceConnectionLimit,
             source_connection_limit,
             value::connection_limit
         ),
@@ -479,11 +467,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How many new connections (UDP: flows) one source may open at the port: the burst \
                  at once, then the rate. Others are reset.",
         example: "600/m burst=50",
-        effect: port!(
-            "source-connection-rate",
-            source_connection_rate,
-            value::rate
-        ),
+        effect: port!(SourceConnectionRate, source_connection_rate, value::rate),
     },
     OptionRow {
         name: "source-request-rate",
@@ -494,7 +478,7 @@ const ROWS: &[OptionRow] = &[
                  answered with 429 and `Retry-After`. With `landfall.dev/trusted-hops` the source \
                  is the address that the outermost trusted proxy reports.",
         example: "20/s",
-        effect: port!("source-request-rate", source_request_rate, value::rate),
+        effect: port!(SourceRequestRate, source_request_rate, value::rate),
     },
     OptionRow {
         name: "member-connection-limit",
@@ -505,7 +489,7 @@ const ROWS: &[OptionRow] = &[
                  queued, first in, first out.",
         example: "200",
         effect: port!(
-            "member-connection-limit",
+            MemberConnectionLimit,
             member_connection_limit,
             value::connection_limit
         ),
@@ -517,7 +501,7 @@ const ROWS: &[OptionRow] = &[
         summary: "How many connections and requests may wait for a member below its limit. Others \
                  are reset, or answered with 503 and `Retry-After`. TCP only.",
         example: "200",
-        effect: port!("member-queue", member_queue, |text| value::number(
+        effect: port!(MemberQueue, member_queue, |text| value::number(
             text,
             0..=100_000
         )),
@@ -528,7 +512,7 @@ const ROWS: &[OptionRow] = &[
         default: "`5s`",
         summary: "How long each of them waits before it is reset or answered with 503. TCP only.",
         example: "10s",
-        effect: port!("member-queue-timeout", member_queue_timeout, |text| {
+        effect: port!(MemberQueueTimeout, member_queue_timeout, |text| {
             value::duration(text, MILLISECOND..=A_DAY)
         }),
     },
@@ -539,7 +523,7 @@ const ROWS: &[OptionRow] = &[
         summary: "For how long a new member, or one that is healthy again, gets less than its \
                  share: a tenth of its weight at first, all of it at the end.",
         example: "30s",
-        effect: port!("slow-start", slow_start, |text| {
+        effect: port!(SlowStart, slow_start, |text| {
             value::duration(text, Duration::ZERO..=AN_HOUR)
         }),
     },
@@ -552,7 +536,7 @@ const ROWS: &[OptionRow] = &[
                  connections, and in mode `http` and `https` missing answers and those with a \
                  status of 500 or more. At most half of the serving members are ejected. TCP only.",
         example: "5",
-        effect: port!("outlier-detection", outlier_detection, |text| {
+        effect: port!(OutlierDetection, outlier_detection, |text| {
             value::number_or_off(text, 1..=1000)
         }),
     },
@@ -564,7 +548,7 @@ const ROWS: &[OptionRow] = &[
                  one, at most twice. Retries are limited to this percentage of what the members \
                  have at the time; 10 are always allowed, but with `0%` none.",
         example: "50%",
-        effect: port!("retry-budget", retry_budget, value::percent),
+        effect: port!(RetryBudget, retry_budget, value::percent),
     },
     OptionRow {
         name: "tls-minimum-version",
@@ -573,7 +557,7 @@ const ROWS: &[OptionRow] = &[
         summary: "In mode `tls` and `https`: clients that speak only older versions of TLS are \
                   refused.",
         example: "1.3",
-        effect: port!("tls-minimum-version", tls_minimum_version, |text| {
+        effect: port!(TlsMinimumVersion, tls_minimum_version, |text| {
             value::word(text, &[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)])
         }),
     },
@@ -584,7 +568,7 @@ const ROWS: &[OptionRow] = &[
         summary: "In mode `tls` and `https`: clients that send no name (SNI), or one that no \
                  certificate covers, are refused with the alert `unrecognized_name`.",
         example: "true",
-        effect: port!("tls-strict-names", tls_strict_names, |text| value::word(
+        effect: port!(TlsStrictNames, tls_strict_names, |text| value::word(
             text,
             &[("true", true), ("false", false)]
         )),
@@ -598,7 +582,7 @@ const ROWS: &[OptionRow] = &[
                  valid host is refused. There is no exception for ACME challenges: ACME servers \
                  follow redirects, and the port that terminates TLS can answer them.",
         example: "308",
-        effect: port!("https-redirect", https_redirect, value::redirect),
+        effect: port!(HttpsRedirect, https_redirect, value::redirect),
     },
     OptionRow {
         name: "member-tls",
@@ -609,7 +593,7 @@ const ROWS: &[OptionRow] = &[
                  are not used. `insecure` accepts any certificate, with a warning. Not on UDP \
                  ports.",
         example: "off",
-        effect: port!("member-tls", member_tls, |text| value::word(
+        effect: port!(MemberTls, member_tls, |text| value::word(
             text,
             &[
                 ("verify", MemberTlsChoice::Verify),
@@ -626,7 +610,7 @@ const ROWS: &[OptionRow] = &[
         summary: "The authorities that sign the certificates of members. Changes apply from the \
                  next connection.",
         example: "members-ca",
-        effect: port!("member-ca-secret", member_ca_secret, value::secret_name),
+        effect: port!(MemberCaSecret, member_ca_secret, value::secret_name),
     },
     OptionRow {
         name: "member-server-name",
@@ -635,7 +619,7 @@ const ROWS: &[OptionRow] = &[
         summary: "With `member-tls`: the name that is sent to members (SNI), and that their \
                  certificates must cover.",
         example: "web.internal.example.org",
-        effect: port!("member-server-name", member_server_name, value::dns_name),
+        effect: port!(MemberServerName, member_server_name, value::dns_name),
     },
     OptionRow {
         name: "member-client-secret",
@@ -643,11 +627,7 @@ const ROWS: &[OptionRow] = &[
         default: "none",
         summary: "With `member-tls`: the certificate for members that request one (mutual TLS).",
         example: "client-tls",
-        effect: port!(
-            "member-client-secret",
-            member_client_secret,
-            value::secret_name
-        ),
+        effect: port!(MemberClientSecret, member_client_secret, value::secret_name),
     },
     OptionRow {
         name: "monitor-host",
@@ -656,7 +636,7 @@ const ROWS: &[OptionRow] = &[
         summary: "The host name in an `http`, `https` or `grpc` check. It changes neither the \
                  destination of the check nor the expected certificate.",
         example: "web.example.org",
-        effect: port!("monitor-host", monitor_host, value::host),
+        effect: port!(MonitorHost, monitor_host, value::host),
     },
     OptionRow {
         name: "monitor-body",
@@ -665,7 +645,7 @@ const ROWS: &[OptionRow] = &[
         summary: "An `http` or `https` check succeeds only with this text in the first 64 KiB of \
                  the body.",
         example: "\"status\":\"ok\"",
-        effect: port!("monitor-body", monitor_body, value::expected_text),
+        effect: port!(MonitorBody, monitor_body, value::expected_text),
     },
     OptionRow {
         name: "monitor-grpc-service",
@@ -674,7 +654,7 @@ const ROWS: &[OptionRow] = &[
         summary: "The service whose health a `grpc` check requests.",
         example: "shop.v1.Cart",
         effect: port!(
-            "monitor-grpc-service",
+            MonitorGrpcService,
             monitor_grpc_service,
             value::grpc_service
         ),

@@ -4,6 +4,7 @@ use super::landfall::service;
 use super::options::{Given, put};
 use super::value;
 use super::{Dialect, Effect, OptionRow, Outcome};
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 const NOT_ON_OPENSTACK: &str = "addresses come from the networks of the cloud, and \
@@ -60,7 +61,7 @@ const ADDRESS_POOL: OptionRow = OptionRow {
     default: "every pool that serves the Service, by priority",
     summary: "As `landfall.dev/address-pool`.",
     example: "public",
-    effect: service!("address-pool", address_pool, value::some_text),
+    effect: service!(AddressPool, address_pool, value::some_text),
 };
 
 const LOAD_BALANCER_IPS: OptionRow = OptionRow {
@@ -70,7 +71,7 @@ const LOAD_BALANCER_IPS: OptionRow = OptionRow {
     summary: "As `landfall.dev/addresses`.",
     example: "192.0.2.10,2001:db8::10",
     effect: Effect::Service {
-        option: "addresses",
+        option: OptionId::Addresses,
         set: |service, text| {
             service.addresses.push(Given {
                 value: value::addresses(text.value)?,
@@ -87,5 +88,5 @@ const ALLOW_SHARED_IP: OptionRow = OptionRow {
     default: "the address is not shared",
     summary: "As `landfall.dev/sharing-key`.",
     example: "office",
-    effect: service!("sharing-key", sharing_key, value::some_text),
+    effect: service!(SharingKey, sharing_key, value::some_text),
 };

@@ -16,6 +16,7 @@ use super::options::{
 use super::value::{self, Refusal};
 use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
+use crate::option::OptionId;
 use crate::reason::Severity;
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -52,7 +53,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/algorithm`.",
         example: "LEAST_CONNECTIONS",
         effect: Effect::Port {
-            option: "algorithm",
+            option: OptionId::Algorithm,
             set: |port, text| {
                 let algorithm = value::word(text.value, &ALGORITHMS);
                 let algorithm = algorithm.map_err(|refusal| Complaint::Replaced {
@@ -71,7 +72,7 @@ const ROWS: &[OptionRow] = &[
                  `x-forwarded-for`.",
         example: "v2",
         effect: Effect::Port {
-            option: "proxy-protocol",
+            option: OptionId::ProxyProtocol,
             set: proxy_protocol,
         },
     },
@@ -83,7 +84,7 @@ const ROWS: &[OptionRow] = &[
                  `proxy-protocol`.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.client),
         },
     },
@@ -96,7 +97,7 @@ const ROWS: &[OptionRow] = &[
                  `landfall.dev/forwarded-headers` sets the exact list.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.proto),
         },
     },
@@ -109,7 +110,7 @@ const ROWS: &[OptionRow] = &[
                  `landfall.dev/forwarded-headers` sets the exact list.",
         example: "true",
         effect: Effect::Port {
-            option: "forwarded-headers",
+            option: OptionId::ForwardedHeaders,
             set: |port, text| forwarded(port, text, |headers| &mut headers.port),
         },
     },
@@ -120,7 +121,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/connection-limit`.",
         example: "1000",
         effect: Effect::Port {
-            option: "connection-limit",
+            option: OptionId::ConnectionLimit,
             set: |port, text| {
                 let limit = match integer(text, "-1")? {
                     -1 => None,
@@ -138,7 +139,7 @@ const ROWS: &[OptionRow] = &[
                  a day elsewhere.",
         example: "300000",
         effect: Effect::Port {
-            option: "timeout-client-data",
+            option: OptionId::TimeoutClientData,
             set: |port, text| put(&mut port.timeout_client_data, text, timeout(text, "50000")?),
         },
     },
@@ -150,7 +151,7 @@ const ROWS: &[OptionRow] = &[
                  means a day elsewhere.",
         example: "500",
         effect: Effect::Port {
-            option: "timeout-member-connect",
+            option: OptionId::TimeoutMemberConnect,
             set: |port, text| {
                 put(
                     &mut port.timeout_member_connect,
@@ -168,7 +169,7 @@ const ROWS: &[OptionRow] = &[
                  a day elsewhere.",
         example: "90000",
         effect: Effect::Port {
-            option: "timeout-member-data",
+            option: OptionId::TimeoutMemberData,
             set: |port, text| put(&mut port.timeout_member_data, text, timeout(text, "50000")?),
         },
     },
@@ -179,7 +180,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/timeout-tcp-inspect`.",
         example: "2000",
         effect: Effect::Port {
-            option: "timeout-tcp-inspect",
+            option: OptionId::TimeoutTcpInspect,
             set: |port, text| put(&mut port.timeout_tcp_inspect, text, timeout(text, "0")?),
         },
     },
@@ -190,7 +191,7 @@ const ROWS: &[OptionRow] = &[
         summary: "`true` is `landfall.dev/monitor: on`.",
         example: "true",
         effect: Effect::Port {
-            option: "monitor",
+            option: OptionId::Monitor,
             set: |port, text| {
                 let choice = if boolean(text, THE_DEFAULT)? {
                     MonitorChoice::On
@@ -208,7 +209,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-delay`.",
         example: "10",
         effect: Effect::Port {
-            option: "monitor-delay",
+            option: OptionId::MonitorDelay,
             set: |port, text| put(&mut port.monitor_delay, text, seconds(text, 1)?),
         },
     },
@@ -219,7 +220,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-timeout`.",
         example: "2",
         effect: Effect::Port {
-            option: "monitor-timeout",
+            option: OptionId::MonitorTimeout,
             set: |port, text| put(&mut port.monitor_timeout, text, seconds(text, 0)?),
         },
     },
@@ -230,7 +231,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-max-retries`.",
         example: "2",
         effect: Effect::Port {
-            option: "monitor-max-retries",
+            option: OptionId::MonitorMaxRetries,
             set: |port, text| {
                 let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries, text, retries)
@@ -244,7 +245,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/monitor-max-retries-down`.",
         example: "5",
         effect: Effect::Port {
-            option: "monitor-max-retries-down",
+            option: OptionId::MonitorMaxRetriesDown,
             set: |port, text| {
                 let retries = of_monitor(text, 1, 10)?;
                 put(&mut port.monitor_max_retries_down, text, retries)
@@ -258,7 +259,7 @@ const ROWS: &[OptionRow] = &[
         summary: "As `landfall.dev/hostname`.",
         example: "web.example.org",
         effect: Effect::Service {
-            option: "hostname",
+            option: OptionId::Hostname,
             set: |service, text| {
                 if text.value.is_empty() {
                     return Ok(Outcome::Nothing);

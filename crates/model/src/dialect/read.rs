@@ -6,6 +6,7 @@ use super::suggest::closest;
 use super::{
     Complaint, DIALECTS, Dialect, Effect, OptionRow, Outcome, PortRef, ServiceOptions, Text,
 };
+use crate::option::OptionId;
 use crate::reason::{Code, Reason, Severity};
 use crate::rows::ServicePort;
 
@@ -30,7 +31,7 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenOption {
     /// The portable option it comes down to.
-    pub option: &'static str,
+    pub option: OptionId,
     /// The whole key.
     pub annotation: String,
     /// The value as written.
@@ -156,17 +157,17 @@ impl Reading {
             }
             (Effect::Service { option, set }, None) => {
                 let outcome = set(&mut self.options, text);
-                self.note(option, text, None, outcome);
+                self.note(*option, text, None, outcome);
             }
             (Effect::Port { option, set }, None) => {
                 let outcome = set(&mut self.options.common, text);
-                self.note(option, text, None, outcome);
+                self.note(*option, text, None, outcome);
             }
             (Effect::Port { option, set }, Some(port)) => match PortRef::find(port, ports) {
                 Some(port) => {
                     let options = self.options.per_port.entry(port.clone()).or_default();
                     let outcome = set(options, text);
-                    self.note(option, text, Some(port), outcome);
+                    self.note(*option, text, Some(port), outcome);
                 }
                 None => self.reasons.push(no_such_port(port, text, ports)),
             },
@@ -187,7 +188,7 @@ impl Reading {
 
     fn note(
         &mut self,
-        option: &'static str,
+        option: OptionId,
         text: Text<'_>,
         port: Option<PortRef>,
         outcome: Result<Outcome, Complaint>,

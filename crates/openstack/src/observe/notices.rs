@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
+use landfall_model::{Code, LoadBalancerWish, Reason, Severity};
 
 use super::server_of;
-use crate::find::named_beside;
 use crate::objects::LoadBalancer;
 use crate::observed::Found;
 
@@ -42,14 +42,17 @@ pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str,
 
 /// A Service that has a load balancer of its own does not leave it for another one that an
 /// annotation names.
-pub(super) fn other_named(intent: &Intent, found: &Found) -> Option<(&'static str, Reason)> {
+pub(super) fn other_named(
+    in_vain: Option<&Given<String>>,
+    found: &Found,
+) -> Option<(&'static str, Reason)> {
     let Found::One {
         balancer, owner, ..
     } = found
     else {
         return None;
     };
-    let given = named_beside(intent, &balancer.id)?;
+    let given = in_vain?;
     let whose = if *owner { "has" } else { "uses" };
     let own = if *owner { " of its own" } else { "" };
     let message = format!(

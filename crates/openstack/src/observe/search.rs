@@ -5,16 +5,18 @@
     reason = "names of a Service, and what a Service names, are the words here"
 )]
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
 use super::Trouble;
 use crate::client::{ApiError, ErrorKind};
-use crate::find::{Seeker, find, serving_all_the_same, would_be_ours};
+use crate::find::{Seeker, find, marked, names_another, serving_all_the_same, would_be_ours};
 use crate::names::Names;
 use crate::network::Sought;
 use crate::objects::{Id, LoadBalancer, Provisioning};
@@ -47,8 +49,10 @@ impl OpenStack {
         let given = intent.cloud.load_balancer.as_ref();
         let given = given.map(|given| Id::new(&given.value));
         let mut since = now.checked_sub(FRESH).unwrap_or(now);
+        let remembered;
         {
             let memory = self.memory();
+            remembered = memory.of.get(&intent.uid).cloned();
             if let Some(at) = memory.attempts.get(&intent.uid) {
                 since = since.max(*at);
             }
@@ -79,23 +83,16 @@ impl OpenStack {
             }
         }
         let (roster, at) = self.roster(since).await?;
-        let serving = serving_all_the_same(seeker, &roster);
-        let given = serving.map(|it| it.id.clone()).or(given);
-        let mut named = None;
-        let elsewhere;
-        if let Some(id) = &given {
-            let mut row = roster.iter().find(|it| it.id == *id);
-            if row.is_none() && id.is_uuid() {
-                elsewhere = match self.cloud.load_balancer(id).await {
-                    // Another project's is none that a Service here could use, or would have to
-                    // leave.
-                    Err(error) if error.kind == ErrorKind::Forbidden => None,
-                    found => found?,
-                };
-                row = elsewhere.as_ref();
-            }
-            named = Some((id, row));
+        let mut serving = serving_all_the_same(seeker, &roster);
+        if serving.is_none() {
+            serving = self.marked(seeker, remembered.as_ref(), &roster).await?;
         }
+        let given = serving.map(|it| it.id.clone()).or(given);
+        let row = match &given {
+            Some(id) => self.row_of(id, &roster).await?,
+            None => None,
+        };
+        let mut named = given.as_ref().map(|id| (id, row.as_deref()));
         let candidates = match &named {
             None => roster.iter().collect(),
             Some((_, row)) => Vec::from_iter(*row),
@@ -131,6 +128,96 @@ impl OpenStack {
         Ok((found, false))
     }
 
+    /// The load balancer that serves the Service by the marks on it, where the record of it is lost
+    /// and the Service names another one, or none.
+    async fn marked<'a>(
+        &self,
+        seeker: Seeker<'_>,
+        remembered: Option<&Id>,
+        roster: &'a [LoadBalancer],
+    ) -> Result<Option<&'a LoadBalancer>, ApiError> {
+        let Seeker { intent, names, .. } = seeker;
+        let marked = marked(seeker, remembered, roster);
+        if marked.is_empty() {
+            return Ok(None);
+        }
+        let given = intent.cloud.load_balancer.as_ref();
+        // An id that is nowhere is that of one that is gone, in whose place its own was made.
+        let is_there = match given.map(|given| Id::new(&given.value)) {
+            Some(id) => self.row_of(&id, roster).await?.is_some(),
+            None => false,
+        };
+        let wish = intent.load_balancer.as_ref();
+        let mut held = wish.map_or_else(Vec::new, |wish| wish.address.held.clone());
+        let noted = intent.cloud.published.as_ref();
+        held.extend(noted.and_then(|given| given.value.parse::<IpAddr>().ok()));
+        for it in marked.iter().filter(|it| is_there || !it.owner) {
+            // An earlier Service of the name, or another cluster's, may have left the tag.
+            if it.certain || self.has_address(names, it.balancer, &held).await? {
+                let mut memory = self.memory();
+                match given {
+                    Some(given) => memory
+                        .in_vain
+                        .insert(intent.uid.clone(), given.value.clone()),
+                    None => memory.in_vain.remove(&intent.uid),
+                };
+                return Ok(Some(it.balancer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the cloud says of a load balancer, which the roster need not have.
+    async fn row_of<'a>(
+        &self,
+        id: &Id,
+        roster: &'a [LoadBalancer],
+    ) -> Result<Option<Cow<'a, LoadBalancer>>, ApiError> {
+        if let Some(row) = roster.iter().find(|it| it.id == *id) {
+            return Ok(Some(Cow::Borrowed(row)));
+        }
+        if !id.is_uuid() {
+            return Ok(None);
+        }
+        match self.cloud.load_balancer(id).await {
+            // Another project's is none that a Service here could use, or would have to leave.
+            Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
+            found => Ok(found?.map(Cow::Owned)),
+        }
+    }
+
+    /// What the Service names in place of the load balancer that serves it, and that it keeps.
+    pub(super) fn named_in_vain(&self, intent: &Intent, found: &Found) -> Option<Given<String>> {
+        let Found::One { balancer, .. } = found else {
+            return None;
+        };
+        let given = intent.cloud.load_balancer.as_ref()?;
+        let marked = || {
+            let memory = self.memory();
+            let in_vain = memory.in_vain.get(&intent.uid);
+            in_vain == Some(&given.value) && given.value != balancer.id.as_str()
+        };
+        (names_another(intent, &balancer.id) || marked()).then(|| given.clone())
+    }
+
+    /// Whether one of these addresses leads to a load balancer.
+    async fn has_address(
+        &self,
+        names: &Names,
+        balancer: &LoadBalancer,
+        held: &[IpAddr],
+    ) -> Result<bool, ApiError> {
+        let sought = Sought {
+            port: balancer.vip_port_id.as_ref(),
+            held,
+            ..Sought::of(names)
+        };
+        let view = self.floating_ips(&sought).await?;
+        let floating = view.attached.map(|it| it.floating_ip_address);
+        let mut addresses = balancer.vip_address.iter().chain(&floating);
+        Ok(addresses.any(|address| held.contains(address)))
+    }
+
     /// The load balancer that has the Service's name but for the cluster's, and the address that
     /// the Service publishes: it was made before the cluster got its name, and nothing else leads
     /// to it.
@@ -164,17 +251,7 @@ impl OpenStack {
             .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going())
             .filter(|it| !shares(it));
         for row in candidates {
-            let port = row.vip_port_id.as_ref();
-            let view = self
-                .floating_ips(&Sought {
-                    port,
-                    held,
-                    ..Sought::of(names)
-                })
-                .await?;
-            let floating = view.attached.map(|it| it.floating_ip_address);
-            let mut addresses = row.vip_address.iter().chain(&floating);
-            if addresses.any(|address| held.contains(address)) {
+            if self.has_address(names, row, held).await? {
                 return Ok(Some(row.clone()));
             }
         }
@@ -239,9 +316,10 @@ pub(crate) fn in_error(id: &Id, owner: bool) -> Reason {
     );
     reason.remedy(if owner {
         "the logs of Octavia have the cause; it is failed over if that is allowed, or recreated \
-        once it serves no traffic"
+        once it serves no client and no other Service"
     } else {
-        "the logs of Octavia have the cause; another owner created it and may recreate it"
+        "the logs of Octavia have the cause; it was created for another Service, which has it \
+        failed over if that is allowed"
     })
 }
 

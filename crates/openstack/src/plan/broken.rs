@@ -6,14 +6,22 @@ use landfall_model::plan::Plan;
 use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 
+use crate::names::listed;
 use crate::objects::{Id, LoadBalancer};
+use crate::observed::Observed;
 use crate::record::Record;
 use crate::step::Step;
 
 /// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used
 /// is made again at once; another is first offered to Octavia to be mended.
-pub(super) fn broken(intent: &Intent, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
-    if is_published(intent, balancer) || may_serve(balancer) {
+pub(super) fn broken(
+    intent: &Intent,
+    have: &Observed,
+    balancer: &LoadBalancer,
+    plan: &mut Plan<Step>,
+) {
+    let shared = !have.others.is_empty();
+    if shared || is_published(intent, balancer) || may_serve(balancer) {
         fail_over(balancer, plan);
     } else {
         plan.push(
@@ -74,6 +82,22 @@ pub(crate) fn not_left(id: &Id) -> Reason {
     .remedy(
         "let an administrator of the cloud repair it; or delete the other Services, too, and \
             it is deleted with the last one",
+    )
+}
+
+/// That a load balancer is in ERROR, and is not recreated for its Service because others use it.
+pub(crate) fn not_rebuilt(id: &Id, others: &[String]) -> Reason {
+    Reason::error(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {id} is in ERROR and no failover has repaired it so far; it is not \
+             recreated, because others use it ({}), and the failover is retried with backoff",
+            listed(others)
+        ),
+    )
+    .remedy(
+        "let the cloud's operators repair it; or delete the other Services, too, or the tags of \
+         those that are gone: it is recreated once no other uses it",
     )
 }
 

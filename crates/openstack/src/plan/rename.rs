@@ -91,12 +91,14 @@ pub(super) fn rename(
 }
 
 /// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our
-/// own.
+/// own. The mark of a cluster that shares it, which older builds and other controllers leave out,
+/// is no change of its own: it comes when something else `changes`.
 pub(super) fn tag(
     intent: &Intent,
     have: &Observed,
     balancer: &LoadBalancer,
     owner: bool,
+    changes: bool,
     plan: &mut Plan<Step>,
 ) {
     if !have.features.tags() {
@@ -105,7 +107,9 @@ pub(super) fn tag(
     let extra = intent.cloud.load_balancer_tags.as_ref();
     let extra: &[String] = extra.map_or(&[], |given| &given.value);
     let missing = |tag: &String| !balancer.tags.contains(tag);
-    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) {
+    let sharer = shared_by(have, balancer).filter(|_| !owner);
+    let unmarked = changes && sharer.as_ref().is_some_and(missing);
+    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) && !unmarked {
         return;
     }
     let mut tags: Vec<String> = balancer
@@ -118,7 +122,7 @@ pub(super) fn tag(
         bodies::tags_of_new(&have.names, extra)
     } else {
         let mut ours = vec![have.names.load_balancer.clone()];
-        ours.extend(shared_by(have, balancer));
+        ours.extend(sharer);
         ours.extend(extra.iter().cloned());
         ours
     };
@@ -158,7 +162,12 @@ pub(super) fn tags_without<'a>(
 ) -> Vec<&'a String> {
     let names = &have.names;
     let leaves = |tag: &&String| own.contains(tag) || **tag == names.uid_tag;
-    let of_us = |tag: &&String| cluster_of(tag) == Some(settings.cluster.as_str());
+    // The Service that it was made for is another cluster's, which may have the name of ours.
+    let theirs = names.of_another_cluster(&balancer.tags);
+    let of_us = |tag: &&String| {
+        let ours = cluster_of(tag) == Some(settings.cluster.as_str());
+        ours && !(theirs && **tag == balancer.name)
+    };
     let stay = || {
         let tags = balancer.tags.iter().filter(|tag| !tag.is_empty());
         tags.filter(|tag| !leaves(tag))

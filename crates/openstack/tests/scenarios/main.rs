@@ -31,6 +31,7 @@ mod live;
 mod lost;
 mod monitors;
 mod neighbours;
+mod others;
 mod parting;
 mod pools;
 mod queued;
@@ -43,6 +44,7 @@ mod sharing;
 mod strangers;
 mod subnets;
 mod two_clusters;
+mod unrecorded;
 mod verdict;
 mod written;
 

@@ -24,7 +24,7 @@ fn second(port: u16, balancer: &Id) -> ServiceBuilder {
 
 /// A rig with the Service of the default world, a second one on port 8080 of its load balancer, and
 /// the latter's id.
-async fn shared(conf: &str) -> (Rig, Id) {
+pub async fn shared(conf: &str) -> (Rig, Id) {
     let mut rig = Rig::new(conf);
     rig.apply(web()).await;
     let balancer = rig.picture().await.balancers[0].id.clone();
@@ -186,7 +186,7 @@ async fn s06_the_same_port_of_another_protocol_is_free() {
 }
 
 /// A load balancer that a person made, ready, with a listener on port 22 of theirs.
-async fn by_hand(rig: &Rig) -> LoadBalancer {
+pub async fn by_hand(rig: &Rig) -> LoadBalancer {
     let body = json!({
         "name": "mine", "vip_subnet_id": rig.sim.subnet(), "tags": ["keep me"],
         "listeners": [{"name": "ssh", "protocol": "TCP", "protocol_port": 22}],

@@ -77,6 +77,19 @@ async fn s14_of_two_clusters_on_one_load_balancer_neither_takes_anything_from_th
     assert!(told.contains("can't share"), "{told}");
     assert_eq!(guest.published("guest"), published);
 
+    // The owner can't be internal either, as long as there is a guest.
+    owner.apply(web().annotated(INTERNAL, "true")).await;
+    let told = refusal(&owner, "web");
+    assert!(told.contains("can't become internal"), "{told}");
+    assert_eq!(guests_part(&owner.picture().await), before);
+    assert_eq!(owner.published("web"), published);
+    owner
+        .edit("web", |row| {
+            row.annotations.remove(INTERNAL);
+        })
+        .await;
+    assert_eq!(refusal(&owner, "web"), "");
+
     // Internal off; a certificate that Octavia refuses, and a node in between.
     if owner.sim.is_ovn() {
         guest.apply(guest_service(&id)).await;

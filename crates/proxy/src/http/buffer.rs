@@ -4,14 +4,17 @@
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use landfall_sys::clock::coarse_millis;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::memory::{Paid, Payer, UNIT};
+
 /// Size of a buffer: fits nearly every head, and a TLS record.
-const SMALL: usize = 16 * 1024;
+const SMALL: usize = UNIT;
 
 /// Size of a buffer whose bytes can't be used before more are there, as of a long head: which is no
 /// longer than this.
@@ -44,6 +47,9 @@ pub(super) struct Buffer {
     end: usize,
     /// The last read left no room: there is more where that came from.
     eager: bool,
+    /// One that pays for what rests here, and for a larger storage; without, it costs nothing.
+    payer: Option<Arc<Payer>>,
+    paid: Option<Box<Paid>>,
 }
 
 /// Bytes made here, on their way out.
@@ -75,6 +81,38 @@ impl Buffer {
         buffer
     }
 
+    /// The same, paid for by a client.
+    pub(super) fn paid_by(mut self, payer: Arc<Payer>) -> Self {
+        self.payer = Some(payer);
+        self
+    }
+
+    /// An empty buffer that the same client pays for.
+    pub(super) fn beside(other: &Self) -> Self {
+        let mut buffer = Self::default();
+        buffer.payer.clone_from(&other.payer);
+        buffer
+    }
+
+    /// The client that pays.
+    pub(super) fn payer(&self) -> Option<&Arc<Payer>> {
+        self.payer.as_ref()
+    }
+
+    /// Takes no large storage for the next bytes, however many there are.
+    pub(super) fn stay_small(&mut self) {
+        self.eager = false;
+    }
+
+    /// Counts what is there, because it stays for now. Fails if there is no memory for it.
+    pub(super) fn rest(&mut self) -> io::Result<()> {
+        if self.is_empty() || self.pay(self.storage.len()) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::OutOfMemory.into())
+        }
+    }
+
     /// What is there.
     pub(super) fn bytes(&self) -> &[u8] {
         self.storage.get(self.start..self.end).unwrap_or_default()
@@ -102,17 +140,20 @@ impl Buffer {
 
     /// Reads once. `Ok(0)` is the end of the source; or a buffer that is as large as they get and
     /// full, which callers keep from happening by not waiting for more than [`MEDIUM`] bytes.
+    /// Fails for want of memory where the client would have more than its share of it.
     pub(super) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.make_room();
+        self.make_room()?;
         let mut room = ReadBuf::new(self.storage.get_mut(self.end..).unwrap_or_default());
         let polled = Pin::new(source).poll_read(context, &mut room);
         let (count, full) = (room.filled().len(), room.remaining() == 0);
         if count == 0 && self.is_empty() {
             self.release();
+        } else if polled.is_pending() {
+            self.rest()?;
         }
         ready!(polled)?;
         self.end += count;
@@ -124,25 +165,48 @@ impl Buffer {
     pub(super) fn release(&mut self) {
         if self.is_empty() {
             give(std::mem::take(&mut self.storage));
+            self.paid = None;
             (self.start, self.end) = (0, 0);
         }
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self) -> io::Result<()> {
         let held = self.end - self.start;
-        let wanted = if self.eager { LARGE } else { SMALL };
+        let grows = self.eager && held == 0 && self.pay(LARGE);
+        let wanted = if grows { LARGE } else { SMALL };
         if held == 0 && self.storage.len() < wanted {
             give(std::mem::replace(&mut self.storage, take(wanted)));
         } else if self.end < self.storage.len() {
-            return;
+            return Ok(());
         } else if self.start > 0 || self.storage.len() >= MEDIUM {
             self.storage.copy_within(self.start..self.end, 0);
+        } else if !self.pay(MEDIUM) {
+            return Err(io::ErrorKind::OutOfMemory.into());
         } else {
             let mut larger = take(MEDIUM);
             larger[..held].copy_from_slice(self.bytes());
             give(std::mem::replace(&mut self.storage, larger));
         }
         (self.start, self.end) = (0, held);
+        Ok(())
+    }
+
+    /// Pays for a storage of this size. Tells whether it is paid for.
+    fn pay(&mut self, size: usize) -> bool {
+        let Some(payer) = &self.payer else {
+            return true;
+        };
+        let units = u8::try_from(size.div_ceil(UNIT)).unwrap_or(u8::MAX);
+        if self.paid.as_ref().is_some_and(|paid| paid.units() >= units) {
+            return true;
+        }
+        match payer.take(units) {
+            Some(paid) => {
+                self.paid = Some(Box::new(paid));
+                true
+            }
+            None => false,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::h2::pace::{Pace, Paced};
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
+use crate::memory::Ledger;
 
 /// How long a request is read that nobody wants any more.
 const READ_ON: Duration = Duration::from_secs(2);
@@ -28,6 +29,8 @@ pub(super) struct RequestContent {
     source: Source,
     /// How a member over HTTP/2 takes it.
     pace: Option<Arc<Pace>>,
+    /// What its client's connection holds.
+    ledger: Option<Arc<Ledger>>,
     progress: Arc<Progress>,
 }
 
@@ -59,6 +62,9 @@ pub(super) enum BodyFailed {
     /// The member's drain time is over.
     #[error("the member was removed")]
     Cut,
+    /// What waits is more than the share of memory of its client or Service.
+    #[error("too much waits to be taken")]
+    Share,
 }
 
 /// Measures how long somebody who is waited for keeps silent.
@@ -75,6 +81,8 @@ enum Source {
     Http2 {
         incoming: Incoming,
         impatience: Impatience,
+        /// Whether the member has not taken all that is here of it.
+        waits: bool,
         /// Where the rest is read to its end if nobody else does.
         streams: TaskTracker,
     },
@@ -93,6 +101,7 @@ impl BodyFailed {
             Self::MemberTimeout => "member_timeout",
             Self::Member => access_log::MEMBER_FAILED,
             Self::Cut => access_log::CUT,
+            Self::Share => access_log::SHARE,
         }
     }
 }
@@ -102,28 +111,39 @@ impl BodyFailed {
 impl RequestContent {
     /// No content.
     pub(super) fn empty() -> Self {
-        Self::new(Source::Empty)
+        Self::new(Source::Empty, None)
     }
 
     /// The body of a request that came over HTTP/2, from a client with this much time between
-    /// frames. `streams` are the tasks of its connection.
-    pub(super) fn http2(incoming: Incoming, patience: Duration, streams: TaskTracker) -> Self {
+    /// frames. `streams` are the tasks of its connection, and `ledger` is what that holds.
+    pub(super) fn http2(
+        incoming: Incoming,
+        patience: Duration,
+        (streams, ledger): (TaskTracker, Arc<Ledger>),
+    ) -> Self {
         if incoming.is_end_stream() {
             return Self::empty();
         }
-        Self::new(Source::Http2 {
+        ledger.upload_waits();
+        let source = Source::Http2 {
             incoming,
             impatience: Impatience::new(patience),
+            waits: true,
             streams,
-        })
+        };
+        Self::new(source, Some(ledger))
     }
 
-    /// A body whose frames come through a channel.
-    pub(super) fn channel(frames: mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>) -> Self {
-        Self::new(Source::Http1(frames))
+    /// A body whose frames come through a channel, of a client whose connection holds what `ledger`
+    /// says.
+    pub(super) fn channel(
+        frames: mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>,
+        ledger: Option<Arc<Ledger>>,
+    ) -> Self {
+        Self::new(Source::Http1(frames), ledger)
     }
 
-    fn new(source: Source) -> Self {
+    fn new(source: Source, ledger: Option<Arc<Ledger>>) -> Self {
         let progress = Progress::default();
         progress
             .ended
@@ -131,6 +151,7 @@ impl RequestContent {
         Self {
             source,
             pace: None,
+            ledger,
             progress: Arc::new(progress),
         }
     }
@@ -157,13 +178,16 @@ impl RequestContent {
             Source::Http2 {
                 incoming,
                 impatience,
+                waits,
                 ..
             } => match Pin::new(incoming).poll_frame(context) {
                 Poll::Ready(frame) => {
                     impatience.calm();
+                    note_waiting(self.ledger.as_ref(), waits, matches!(frame, Some(Ok(_))));
                     Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyFailed::Client)))
                 }
                 Poll::Pending => {
+                    note_waiting(self.ledger.as_ref(), waits, false);
                     let timeout = Some(Err(BodyFailed::ClientTimeout));
                     impatience.poll(context).map(|()| timeout)
                 }
@@ -208,7 +232,8 @@ impl Body for RequestContent {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
         let this = &mut *self;
-        let pace = this.pace.get_or_insert_default().clone();
+        let ledger = this.ledger.as_ref();
+        let pace = this.pace.get_or_insert_with(|| Pace::of(ledger)).clone();
         if pace.poll_room(context).is_pending() {
             this.is_held_up();
             return Poll::Pending;
@@ -236,12 +261,14 @@ impl Drop for RequestContent {
     fn drop(&mut self) {
         let Source::Http2 {
             mut incoming,
+            mut waits,
             streams,
             ..
         } = std::mem::replace(&mut self.source, Source::Empty)
         else {
             return;
         };
+        note_waiting(self.ledger.as_ref(), &mut waits, false);
         if incoming.is_end_stream() || self.progress.client_failed() {
             return;
         }
@@ -251,6 +278,18 @@ impl Drop for RequestContent {
             let read_on = async { drop(timeout(READ_ON, read_on).await) };
             streams.spawn_on(read_on, &runtime);
         }
+    }
+}
+
+/// Notes whether there is more of a body than its member took.
+fn note_waiting(ledger: Option<&Arc<Ledger>>, noted: &mut bool, waits: bool) {
+    let Some(ledger) = ledger else {
+        return;
+    };
+    match (std::mem::replace(noted, waits), waits) {
+        (false, true) => ledger.upload_waits(),
+        (true, false) => ledger.upload_rests(),
+        (false, false) | (true, true) => {}
     }
 }
 
@@ -322,7 +361,7 @@ mod tests {
         for _ in 0..2 * MAX_FRAMES {
             frames.try_send(tiny()).unwrap();
         }
-        let mut content = RequestContent::channel(received);
+        let mut content = RequestContent::channel(received, None);
         let mut waiting = Vec::new();
         for _ in 0..MAX_FRAMES {
             let Poll::Ready(Some(Ok(frame))) = next(&mut content).await else {

@@ -24,6 +24,7 @@ use crate::budget::Extra;
 use crate::counters::{self, Span};
 use crate::inbound::Inbound;
 use crate::listener::ListenerState;
+use crate::memory::Payer;
 use crate::pool::{Health, Lease};
 use crate::tls::{MemberStream, TowardMembers};
 
@@ -156,6 +157,11 @@ impl Front {
         taken.inspect_err(|_| account.budget().fell_short()).ok()
     }
 
+    /// One that pays for the memory of a client's connection.
+    pub(super) fn payer(&self, inbound: &Inbound) -> Arc<Payer> {
+        Payer::new(self.listener.account().clone(), inbound)
+    }
+
     /// HTTP/2 connections to members.
     pub(super) fn links(&self) -> &Links {
         &self.shared.links
@@ -270,6 +276,7 @@ impl Shared {
     fn sweep(&self, listener: &ListenerState) -> bool {
         if listener.account().is_scarce() {
             self.idle.clear();
+            self.links.close_idle();
         }
         let members = listener.pool().members();
         let usable = |address| {

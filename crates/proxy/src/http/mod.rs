@@ -38,6 +38,10 @@ use crate::inbound::Inbound;
 /// take. Buffers grow to this and no further while they wait for the rest of a head.
 const MAX_HEAD: usize = 32 * 1024;
 
+/// Bytes of a body that are handed over to an HTTP/2 library at a time, at most: as much as a frame
+/// holds. It takes all that it gets, whatever room it has.
+const CHUNK: usize = 16 * 1024;
+
 /// A member that ends a connection sooner than this after a request began gave up no client that
 /// kept it waiting.
 const KEPT_WAITING: Duration = Duration::from_secs(1);
@@ -52,19 +56,22 @@ pub fn serve<S: ClientStream>(
     early: &[u8],
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     front.listener().counters().mine().connected();
-    let early = Buffer::holding(early);
+    let early = Buffer::holding(early).paid_by(front.payer(&inbound));
     if client.agreed() == Some(b"h2") {
-        return Box::pin(h2::run(front, client, inbound, early));
+        return Box::pin(async move {
+            Box::pin(h2::run(front.clone(), client, inbound, early)).await;
+            front.ended();
+        });
     }
     let mut connection = h1::Connection::new(front.clone(), client, inbound, early);
     Box::pin(async move {
         if connection.run().await == h1::Ended::SpeaksHttp2 {
             let (client, early) = connection.into_parts();
-            Box::pin(h2::run(front, client, inbound, early)).await;
+            Box::pin(h2::run(front.clone(), client, inbound, early)).await;
         } else {
             drop(connection);
-            front.ended();
         }
+        front.ended();
     })
 }
 
@@ -102,6 +109,6 @@ mod tests {
         let task = serve(front, client, inbound, b"");
         // Buffers, heads and everything about a request exist only while there is one.
         let size = std::mem::size_of_val(&*task);
-        assert!(size <= 1168, "{size} bytes");
+        assert!(size <= 1176, "{size} bytes");
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum Refusal {
     /// As many requests as a member may have from here at once are under way.
     #[error("too many concurrent requests")]
     Busy,
-    /// The Service has its share of the process's descriptors.
+    /// The Service or the client has its share of the process's descriptors or memory.
     #[error("too many connections are in use")]
     Share,
     /// A member did not answer in time.

@@ -201,6 +201,17 @@ fn a_checksum_must_be_right() {
 }
 
 #[test]
+fn a_text_header_with_other_bytes_than_text_is_none_however_it_arrives() {
+    for byte in [b'\t', b'\r', b'\n', 0, 0x7F, 0xC3] {
+        let line = [&b"PROXY UNKNOWN "[..], &[byte], b"x\r\n"].concat();
+        for length in [line.len() - 2, line.len()] {
+            let read = Parsed::read(&line[..length], Protocol::Tcp);
+            assert_eq!(read, Parsed::Invalid, "{byte:#x}, {length} bytes");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_header_is_refused_as_soon_as_it_can_be_told() {
     let cases: [&[u8]; 17] = [
         b"GET / HTTP/1.1\r\n",

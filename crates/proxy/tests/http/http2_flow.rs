@@ -133,7 +133,7 @@ async fn a_window_that_opens_by_a_byte_at_a_time_does_not_keep_a_stream() {
 
 #[tokio::test]
 async fn a_response_that_was_handed_over_and_is_not_taken_ends_the_connection() {
-    let member = large(60_000).await;
+    let member = large(10_000).await;
     let scene = impatient(&member).await;
     let mut client = scene.client().await;
     client.send(beginning(1)).await;

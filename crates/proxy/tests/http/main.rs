@@ -19,5 +19,6 @@ mod http2_members;
 mod http2_raw;
 mod lifetime;
 mod member_limits;
+mod memory;
 mod rates;
 mod reload;

@@ -13,7 +13,7 @@ use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyP
 use landfall_model::rows::Family;
 use landfall_model::view::{
     CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MetricsView,
-    PoolView, ResourcesView, ServiceView, TimesView,
+    PoolView, ResourcesView, SecretsView, ServiceView, TimesView,
 };
 use landfall_model::{Code, ConditionType, IngressAddress, PlannedStep, Protocol, Reason};
 
@@ -245,6 +245,12 @@ pub fn metrics() -> MetricsView {
             seconds: 1.5,
         }],
         lost_log_lines: 0,
+        left_out_log_lines: 0,
+        secrets: Some(SecretsView {
+            watched: 12,
+            limit: 4096,
+            refused: 0,
+        }),
         resources: Some(ResourcesView {
             workers: 4,
             descriptors: 310,
@@ -252,6 +258,8 @@ pub fn metrics() -> MetricsView {
             listener_sockets: 28,
             flows: 12,
             flow_limit: 14_000,
+            memory: 3 << 20,
+            memory_limit: 256 << 20,
             shortages: 2,
             ..ResourcesView::default()
         }),

@@ -266,6 +266,11 @@ impl Snapshot {
         page.series(&table::STEPS, by_name(&self.engine.steps))?;
         page.series(&table::STEPS_FAILED, by_name(&self.engine.failed_steps))?;
         self.clouds(page)?;
+        if let Some(secrets) = &self.engine.secrets {
+            page.one(&table::SECRETS, secrets.watched)?;
+            page.one(&table::SECRETS_LIMIT, secrets.limit)?;
+            page.one(&table::SECRETS_REFUSED, secrets.refused)?;
+        }
         if let Some(resources) = &self.engine.resources {
             for (metric, value) in [
                 (&table::WORKERS, resources.workers),
@@ -274,14 +279,21 @@ impl Snapshot {
                 (&table::LISTENER_SOCKETS, resources.listener_sockets),
                 (&table::FLOWS, resources.flows),
                 (&table::FLOW_LIMIT, resources.flow_limit),
+                (&table::BUFFER_MEMORY, resources.memory),
+                (&table::BUFFER_MEMORY_LIMIT, resources.memory_limit),
                 (&table::SHORTAGES, resources.shortages),
                 (&table::OVERLOADED, u64::from(resources.overloaded)),
                 (&table::ACCESS_LOG_LOST, resources.lost_access_log_lines),
+                (
+                    &table::ACCESS_LOG_LEFT_OUT,
+                    resources.left_out_access_log_lines,
+                ),
             ] {
                 page.one(metric, value)?;
             }
         }
-        page.one(&table::LOG_LOST, self.engine.lost_log_lines)
+        page.one(&table::LOG_LOST, self.engine.lost_log_lines)?;
+        page.one(&table::LOG_LEFT_OUT, self.engine.left_out_log_lines)
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {

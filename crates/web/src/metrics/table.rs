@@ -102,8 +102,8 @@ metrics! {
     LISTENER_REFUSED = Counter "landfall_listener_refused"
         ["namespace", "service", "listener", "reason"]
         "Refused connections and requests, by reason: no_member, limit, source, source_limit, \
-        source_rate, queue (of members with a limit), proxy_header, tls, share (of descriptors or \
-        ports), local (a shortage of this machine).";
+        source_rate, queue (of members with a limit), proxy_header, tls, share (of descriptors, \
+        ports or memory), local (a shortage of this machine).";
     LISTENER_WAITING = Gauge "landfall_listener_waiting" ["namespace", "service", "listener"]
         "Connections and requests that wait for a member because all are at their limit.";
     LISTENER_LOCAL = Counter "landfall_listener_local_failures"
@@ -162,6 +162,13 @@ metrics! {
     CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
         ["instance", "method", "resource", "outcome"]
         "Total duration of these requests.";
+    SECRETS = Gauge "landfall_secrets_watched" []
+        "Secrets that are watched because Services name them; each takes a descriptor.";
+    SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []
+        "Limit of watched Secrets: an eighth of the descriptors, unless limits in landfall.yaml \
+        are lower.";
+    SECRETS_REFUSED = Gauge "landfall_secrets_refused" []
+        "Secrets that Services name and that are not watched because of the limit.";
     WORKERS = Gauge "landfall_workers" []
         "Worker threads of the data plane.";
     DESCRIPTORS = Gauge "landfall_descriptors_used" []
@@ -174,15 +181,24 @@ metrics! {
         "Open UDP flows.";
     FLOW_LIMIT = Gauge "landfall_udp_flows_limit" []
         "Limit of open UDP flows.";
+    BUFFER_MEMORY = Gauge "landfall_buffer_memory" unit "bytes" []
+        "Buffer memory of connections, beyond what each connection always has.";
+    BUFFER_MEMORY_LIMIT = Gauge "landfall_buffer_memory_limit" unit "bytes" []
+        "Limit of buffer memory: half of what the control group or the machine has.";
     SHORTAGES = Counter "landfall_shortages" []
         "Refusals and failures caused by a shortage of descriptors, ports or memory.";
     OVERLOADED = Gauge "landfall_overloaded" []
-        "1 while descriptors or ports are short, and shortly after.";
+        "1 while descriptors, ports or buffer memory are short, and shortly after.";
     ACCESS_LOG_LOST = Counter "landfall_access_log_lines_lost" []
         "Lines of the access log that were dropped: too many at once, a full disk, a reader that \
         hangs.";
+    ACCESS_LOG_LEFT_OUT = Counter "landfall_access_log_lines_left_out" []
+        "Failures that are not in the access log because their Service had too many.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that were dropped: a full disk, a closed pipe, a reader that hangs.";
+    LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []
+        "Log lines of Services that were dropped because their Service or namespace wrote too \
+        many.";
 }
 
 /// The reference page, `docs/metrics.md`.
@@ -235,8 +251,8 @@ pub fn reference() -> String {
         pool are down |\n\
         | `landfall_pool_available_addresses == 0` | the next Service gets no address from this \
         address pool |\n\
-        | `landfall_overloaded == 1` | clients and Services above their share of descriptors or \
-        ports are refused |\n\
+        | `landfall_overloaded == 1` | clients and Services above their share of descriptors, \
+        ports or memory are refused |\n\
         | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
     );
     page

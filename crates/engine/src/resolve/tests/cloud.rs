@@ -194,7 +194,10 @@ fn annotations_of_metallb_that_were_left_behind_refuse_nothing_in_the_cloud() {
             .annotated("metallb.io/ip-allocated-from-pool", "public")
     };
     let refuses = Capabilities {
-        exceptions: vec![("address-pool", Capability::Refused { why: "it has none" })],
+        support: |option| match option {
+            OptionId::AddressPool => Support::Refused { why: "it has none" },
+            _ => Support::Supported,
+        },
         ..in_cloud()
     };
     let intent = judged(service(), &refuses).unwrap();

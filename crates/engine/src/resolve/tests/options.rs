@@ -5,26 +5,32 @@ use landfall_model::dialect::{DIALECTS, Effect};
 use super::*;
 
 /// A Service on which every portable option means something.
-fn able(option: &str) -> ServiceBuilder {
+fn able(option: Option<OptionId>) -> ServiceBuilder {
     let service = svc("web").named_port("web", 443).udp_port("dns", 53);
+    let Some(option) = option else {
+        return service;
+    };
     match option {
-        "tls-secret" => service.annotated("landfall.dev/mode.web", "https"),
-        "forwarded-headers" | "member-protocol" | "trusted-hops" | "source-request-rate" => {
-            service.annotated("landfall.dev/mode.web", "http")
-        }
-        "member-queue" | "member-queue-timeout" => {
+        OptionId::TlsSecret => service.annotated("landfall.dev/mode.web", "https"),
+        OptionId::ForwardedHeaders
+        | OptionId::MemberProtocol
+        | OptionId::TrustedHops
+        | OptionId::SourceRequestRate
+        | OptionId::HttpsRedirect => service.annotated("landfall.dev/mode.web", "http"),
+        OptionId::MemberQueue | OptionId::MemberQueueTimeout => {
             service.annotated("landfall.dev/member-connection-limit", "5")
         }
-        "tls-minimum-version" | "tls-strict-names" => service
+        OptionId::TlsMinimumVersion | OptionId::TlsStrictNames => service
             .annotated("landfall.dev/mode.web", "https")
             .annotated("landfall.dev/tls-secret.web", "web-tls"),
-        "https-redirect" => service.annotated("landfall.dev/mode.web", "http"),
-        "member-ca-secret" => service.annotated("landfall.dev/member-tls", "verify"),
-        "member-server-name" | "member-client-secret" => {
+        OptionId::MemberCaSecret => service.annotated("landfall.dev/member-tls", "verify"),
+        OptionId::MemberServerName | OptionId::MemberClientSecret => {
             service.annotated("landfall.dev/member-tls", "insecure")
         }
-        "monitor-grpc-service" => service.annotated("landfall.dev/monitor.web", "grpc"),
-        _ if option.starts_with("monitor-") => service.annotated("landfall.dev/monitor", "http"),
+        OptionId::MonitorGrpcService => service.annotated("landfall.dev/monitor.web", "grpc"),
+        _ if option.name().starts_with("monitor-") => {
+            service.annotated("landfall.dev/monitor", "http")
+        }
         _ => service,
     }
 }
@@ -39,9 +45,9 @@ fn every_example_of_the_reference_page_is_valid_on_some_service() {
     for dialect in DIALECTS {
         for row in dialect.rows {
             let key = format!("{}{}", dialect.prefix, row.name);
-            let option = row.effect.option().unwrap_or_default();
+            let option = row.effect.option();
             let mut service = able(option).annotated(&key, row.example);
-            if option == "addresses" {
+            if option == Some(OptionId::Addresses) {
                 service = service.families(
                     &[
                         landfall_model::rows::Family::V4,
@@ -74,7 +80,7 @@ fn garbage_in_a_portable_option_is_an_error_of_this_service_only() {
             } else {
                 "?,="
             };
-            let errors = errors(able("").annotated(&key, garbage));
+            let errors = errors(able(None).annotated(&key, garbage));
             assert_eq!(errors.len(), 1, "{key}: {errors:?}");
             assert_eq!(errors[0].field, Some(annotation_field(&key)));
             assert_eq!(errors[0].value.as_deref(), Some(garbage));
@@ -129,20 +135,16 @@ fn several_forwarded_headers_of_openstack_count_as_one_option() {
 
 #[test]
 fn what_is_asked_of_the_nodes_is_remarked_on_where_the_provider_does_without() {
-    let without = Capability::LeftOut {
-        why: "it has one node",
-        remedy: "write Cluster",
-    };
     let capabilities = Capabilities {
         provider: "test",
-        exceptions: vec![
-            ("external-traffic-policy", without.clone()),
-            ("externalIPs", without),
-            (
-                "internalTrafficPolicy",
-                Capability::Emulated { how: "nodes do" },
-            ),
-        ],
+        support: |option| match option {
+            OptionId::ExternalTrafficPolicy | OptionId::ExternalIps => Support::LeftOut {
+                why: "it has one node",
+                remedy: "write Cluster",
+            },
+            OptionId::InternalTrafficPolicy => Support::Emulated { how: "nodes do" },
+            _ => Support::Supported,
+        },
         ..Capabilities::default()
     };
     let plain = svc("web").port(80);

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -21,12 +22,15 @@ use super::response::{ResponseStyle, write_response};
 use super::{Connection, Then};
 use crate::access_log;
 use crate::dial::MAX_TRIES;
+use crate::http::CHUNK;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, Impatience, RequestContent};
 use crate::http::fields::allowed_in_trailers;
 use crate::http::front::{ClientStream, Settings};
 use crate::http::over_http2::{self, OverHttp2, Sent};
 use crate::http::refusal::Refusal;
+use crate::http::upstream::STREAM_WINDOW;
+use crate::memory::{Ledger, Paid, Payer, UNIT};
 
 /// Frames that may wait for the member: one to be taken, while the next is read.
 const FRAMES_AHEAD: usize = 1;
@@ -49,7 +53,14 @@ struct Download {
     chunked: bool,
     impatience: Impatience,
     written: u64,
+    /// One that pays, while the client takes nothing, for what is here and may come.
+    payer: Option<Arc<Payer>>,
+    paid: Option<Paid>,
 }
+
+/// Units of memory that a response takes whose client does not read it: a frame, and what the
+/// member may still send.
+const WAITING: u8 = 1 + (STREAM_WINDOW as usize / UNIT) as u8;
 
 impl<S: ClientStream> Connection<S> {
     /// Has a member answer a request over HTTP/2.
@@ -59,7 +70,7 @@ impl<S: ClientStream> Connection<S> {
         head: &Request<()>,
         settings: Settings,
     ) -> Then {
-        let (mut upload, mut content) = Upload::new(facts, settings.timeouts);
+        let (mut upload, mut content) = Upload::new(facts, settings.timeouts, &self.input);
         let progress = content.progress();
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
@@ -81,7 +92,7 @@ impl<S: ClientStream> Connection<S> {
                 Some(_) => self.own_links.get_or_insert_default(),
                 None => self.front.links(),
             };
-            // The client's place has a descriptor for it, so that it may do without one more.
+            // Without one that stays open, the client's place has a descriptor for this request.
             let hold = || Ok(self.front.listener().account().extra(None).ok());
             let tls = self.front.toward_members();
             let get = links.get(member, within, introduce, tls.as_ref(), &self.inbound, hold);
@@ -180,6 +191,8 @@ impl<S: ClientStream> Connection<S> {
             chunked,
             impatience: Impatience::new(settings.timeouts.client_data),
             written: 0,
+            payer: self.input.payer().cloned(),
+            paid: None,
         };
         let passed = poll_fn(|context| {
             // What becomes of the rest of the request no longer matters for the response.
@@ -211,13 +224,14 @@ impl<S: ClientStream> Connection<S> {
 // === impl Upload ===
 
 impl Upload {
-    fn new(facts: RequestFacts, timeouts: Timeouts) -> (Self, RequestContent) {
+    fn new(facts: RequestFacts, timeouts: Timeouts, input: &Buffer) -> (Self, RequestContent) {
         let framing = facts.framing;
         let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
         let content = if framing.is_empty() {
             RequestContent::empty()
         } else {
-            RequestContent::channel(receiver)
+            let ledger = input.payer().cloned().map(Ledger::of).map(Arc::new);
+            RequestContent::channel(receiver, ledger)
         };
         let upload = Self {
             decoder: Decoder::new(framing),
@@ -262,7 +276,8 @@ impl Upload {
                 return Poll::Ready(Ok(()));
             }
             if !input.is_empty() {
-                let Ok(piece) = self.decoder.next(input.bytes()) else {
+                let bytes = input.bytes();
+                let Ok(piece) = self.decoder.next(bytes.get(..CHUNK).unwrap_or(bytes)) else {
                     return self.fail(BodyFailed::Client);
                 };
                 if piece.kind == Kind::Data {
@@ -311,11 +326,15 @@ impl Download {
                 match Pin::new(&mut *client).poll_write(context, self.out.rest()) {
                     Poll::Ready(Ok(count)) if count > 0 => {
                         self.impatience.calm();
+                        self.paid = None;
                         self.written += count as u64;
                         self.out.advance(count);
                     }
                     Poll::Ready(_) => return Poll::Ready(Err(BodyFailed::Client)),
                     Poll::Pending => {
+                        if let (Some(payer), None) = (&self.payer, &self.paid) {
+                            self.paid = Some(payer.take(WAITING).ok_or(BodyFailed::Share)?);
+                        }
                         let failed = Err(BodyFailed::ClientTimeout);
                         return self.impatience.poll(context).map(|()| failed);
                     }

@@ -2,6 +2,7 @@
 //! time, in the task of the client. Decides nothing about other members or about the next request.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -150,6 +151,7 @@ impl Failure {
     fn of_response(broken: &Broken) -> Self {
         Self::Broken(match broken {
             Broken::Write(_) => access_log::CLIENT_ABORT,
+            Broken::Share => access_log::SHARE,
             Broken::Body(_) | Broken::Read(_) | Broken::Ended => access_log::MEMBER_FAILED,
         })
     }
@@ -160,7 +162,7 @@ impl Failure {
 impl Exchange {
     /// Sends the head in `heads`, then the body that the request announces.
     pub(super) fn new(
-        member: MemberStream,
+        (member, from_member): (MemberStream, Buffer),
         request: RequestFacts,
         timeouts: Timeouts,
         heads: Heads,
@@ -168,7 +170,7 @@ impl Exchange {
         let started = Instant::now();
         Self {
             member,
-            from_member: Buffer::default(),
+            from_member,
             request,
             timeouts,
             head_length: heads.0.len() as u64,
@@ -294,6 +296,7 @@ impl Exchange {
             Poll::Ready(Err(Broken::Body(_))) if !self.has_begun() => {
                 return Err(Failure::Refused(Refusal::Malformed("the body is broken")));
             }
+            Poll::Ready(Err(Broken::Share)) => return Err(self.fail(Refusal::Share)),
             Poll::Ready(Err(Broken::Body(_) | Broken::Read(_) | Broken::Ended)) => {
                 return Err(Failure::Broken(access_log::CLIENT_ABORT));
             }
@@ -324,6 +327,9 @@ impl Exchange {
                 return Poll::Ready(Ok(()));
             }
             match ready!(self.from_member.poll_fill(&mut self.member, context)) {
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    return Poll::Ready(Err(Failure::Refused(Refusal::Share)));
+                }
                 Ok(0) | Err(_) => return Poll::Ready(Err(self.no_head())),
                 Ok(count) => self.heads_read += count as u64,
             }

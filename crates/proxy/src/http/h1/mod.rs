@@ -10,6 +10,7 @@ mod transfer;
 mod tunnel;
 
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
@@ -196,6 +197,9 @@ impl<S: ClientStream> Connection<S> {
                     return Poll::Ready(next);
                 }
                 match self.input.poll_fill(&mut self.client, context) {
+                    Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => {
+                        return Poll::Ready(Next::Refuse(Refusal::Share));
+                    }
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                     Poll::Ready(Ok(count)) => {
                         let counters = self.front.listener().counters();
@@ -425,7 +429,9 @@ impl<S: ClientStream> Connection<S> {
             std::mem::take(&mut self.upward),
             std::mem::take(&mut self.downward),
         );
-        let mut exchange = Exchange::new(stream, request, settings.timeouts, heads);
+        let from_member = Buffer::beside(&self.input);
+        let member = (stream, from_member);
+        let mut exchange = Exchange::new(member, request, settings.timeouts, heads);
         let scene = Scene {
             front: &self.front,
             lease,

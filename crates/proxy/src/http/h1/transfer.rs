@@ -64,6 +64,8 @@ pub(super) enum Broken {
     Body(#[from] BadBody),
     #[error("writing failed")]
     Write(#[source] io::Error),
+    #[error("there is no memory for what the sink does not take")]
+    Share,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +238,11 @@ impl Transfer {
                 }
             };
             self.waits_for = End::Sink;
-            let count = match ready!(polled) {
+            let Poll::Ready(wrote) = polled else {
+                let rests = input.rest().map_err(|_| Broken::Share);
+                return rests.map_or_else(|why| Poll::Ready(Err(why)), |()| Poll::Pending);
+            };
+            let count = match wrote {
                 Ok(0) => return Poll::Ready(Err(Broken::Write(io::ErrorKind::WriteZero.into()))),
                 Ok(count) => count,
                 Err(error) => return Poll::Ready(Err(Broken::Write(error))),

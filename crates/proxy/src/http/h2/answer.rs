@@ -52,10 +52,14 @@ pub(super) async fn answer(
     let front = client.front.clone();
     let settings = front.settings();
     let (parts, body) = request.into_parts();
-    let content =
-        RequestContent::http2(body, settings.timeouts.client_data, client.streams.clone());
+    let content = RequestContent::http2(body, settings.timeouts.client_data, client.uploads());
     let mut busy = Busy::new(client.clone(), &parts, &content);
-    let answer = match prepare(&client, parts, settings) {
+    let prepared = if busy.is_paid() {
+        prepare(&client, parts, settings)
+    } else {
+        Err(Refusal::Share)
+    };
+    let answer = match prepared {
         Ok((parts, authority)) if settings.redirect.is_some() => {
             send_away(&parts, &authority, settings)
         }
@@ -294,7 +298,7 @@ impl Errand {
         );
         let links = self.client.links(self.settings);
         let tls = self.client.front.toward_members();
-        let hold = || self.client.hold(self.alone).map_err(|_| NoLink::Share);
+        let hold = || self.client.hold_link(self.alone).map_err(|_| NoLink::Share);
         let inbound = &self.client.inbound;
         let get = links.get(member, within, introduce, tls.as_ref(), inbound, hold);
         let link = match get.await {
@@ -371,6 +375,7 @@ impl NoResponse {
             Self::Failed(BodyFailed::ClientTimeout) => Refusal::ClientTimeout,
             Self::Failed(BodyFailed::Client) => Refusal::Malformed("the body is broken"),
             Self::Failed(BodyFailed::MemberTimeout) => Refusal::MemberTimeout,
+            Self::Failed(BodyFailed::Share) | Self::Share => Refusal::Share,
             Self::Failed(BodyFailed::Member | BodyFailed::Cut)
             | Self::Ended
             | Self::GaveUp

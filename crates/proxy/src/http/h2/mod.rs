@@ -39,7 +39,9 @@ use super::upstream::{Idle, Links, Own};
 use super::watchdog::Watchdog;
 use crate::access_log;
 use crate::budget::Extra;
+use crate::counters;
 use crate::inbound::Inbound;
+use crate::memory::{Ledger, UNIT};
 use crate::tls::MemberStream;
 
 /// Requests that one client may have open at once, and with that its connections to members: bounds
@@ -76,6 +78,13 @@ const PING_WITHIN: Duration = Duration::from_secs(20);
 /// How long a connection that was told to end may take when nothing is left to do.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// Units of memory that a request takes in any case: the buffer for its response, and a chunk of it
+/// that waits.
+const REQUEST: u32 = 2;
+
+/// Fields of a request in so many bytes take no more memory than that.
+const SMALL_HEAD: usize = 4096;
+
 /// What the requests of one client share.
 #[derive(Debug)]
 struct Client {
@@ -83,6 +92,8 @@ struct Client {
     inbound: Inbound,
     /// Tasks of requests under way.
     streams: TaskTracker,
+    /// What they hold of memory.
+    ledger: Arc<Ledger>,
     forwarding: Mutex<Arc<Forwarding>>,
     /// Connections to members that were told about this client.
     own_idle: Own,
@@ -101,6 +112,8 @@ struct Busy {
     client: Arc<Client>,
     /// Whether none was when it began: the client's place has a descriptor for one member.
     alone: bool,
+    /// Units of memory that it holds; `None`: there are none for it.
+    units: Option<u32>,
     record: Record,
     /// How far its content has come, where that is noted.
     progress: Option<Arc<Progress>>,
@@ -117,7 +130,7 @@ struct Wire<S> {
 /// Serves a client until its connection ends. `early` was read from it already.
 pub(super) async fn run<S: ClientStream>(
     front: Arc<Front>,
-    client: S,
+    mut client: S,
     inbound: Inbound,
     early: Buffer,
 ) {
@@ -127,14 +140,24 @@ pub(super) async fn run<S: ClientStream>(
         Some(1..) => MAX_ERROR_RESETS_IN_FRONT,
         _ => MAX_ERROR_RESETS,
     };
-    let shared = Arc::new(Client::new(front.clone(), inbound));
+    let payer = match early.payer() {
+        Some(payer) => payer.clone(),
+        None => front.payer(&inbound),
+    };
+    let Some(ledger) = Ledger::open(payer) else {
+        let counters = front.listener().counters().mine();
+        counters.refused(counters::Refusal::Share);
+        client.abort();
+        return;
+    };
+    let shared = Arc::new(Client::new(front.clone(), inbound, ledger));
     let asked = shared.clone();
     let service = service_fn(move |request| {
         let client = asked.clone();
         async move { Ok::<_, Infallible>(answer::answer(client, request).await) }
     });
     let tasks = shared.streams.clone();
-    let streams = Streams::new(tasks.clone());
+    let streams = Streams::new(tasks.clone(), Some(shared.ledger.clone()));
     let mut builder = Builder::new(streams.clone());
     builder
         .timer(TokioTimer::new())
@@ -226,12 +249,13 @@ pub(super) async fn run<S: ClientStream>(
 // === impl Client ===
 
 impl Client {
-    fn new(front: Arc<Front>, inbound: Inbound) -> Self {
+    fn new(front: Arc<Front>, inbound: Inbound, ledger: Ledger) -> Self {
         let forwarding = Arc::new(forwarding(&front, &inbound, front.settings()));
         Self {
             front,
             inbound,
             streams: TaskTracker::new(),
+            ledger: Arc::new(ledger),
             forwarding: Mutex::new(forwarding),
             own_idle: Own::default(),
             own_links: Links::default(),
@@ -240,6 +264,11 @@ impl Client {
             written: AtomicU64::new(0),
             clogged: AtomicBool::new(false),
         }
+    }
+
+    /// What bodies of requests need of it.
+    fn uploads(&self) -> (TaskTracker, Arc<Ledger>) {
+        (self.streams.clone(), self.ledger.clone())
     }
 
     /// What members are told, by the options in force.
@@ -281,6 +310,16 @@ impl Client {
         extra.map(Some).ok_or(Refusal::Share)
     }
 
+    /// The same for a connection that stays open after the request, and serves others: it takes one
+    /// in any case. Without, the first request has one for itself.
+    fn hold_link(&self, alone: bool) -> Result<Option<Extra>, Refusal> {
+        let hold = self.hold(false);
+        if alone && hold.is_err() {
+            return Ok(None);
+        }
+        hold
+    }
+
     /// Keeps a connection to a member for the next request.
     fn keep(&self, member: SocketAddr, stream: MemberStream) {
         if self.front.settings().introduce.is_some() {
@@ -303,6 +342,8 @@ impl Busy {
     fn new(client: Arc<Client>, asked: &Parts, content: &RequestContent) -> Self {
         let alone = client.busy.fetch_add(1, Ordering::Relaxed) == 0;
         client.begun.fetch_add(1, Ordering::Relaxed);
+        let units = REQUEST + head_units(asked);
+        let units = client.ledger.take(units).then_some(units);
         let mut note = client.front.listener().note(client.inbound.client);
         let progress = note.as_mut().map(|note| {
             let target = asked.uri.path_and_query().map_or("", |path| path.as_str());
@@ -318,14 +359,34 @@ impl Busy {
         Self {
             client,
             alone,
+            units,
             record: Record::begin(note),
             progress,
         }
+    }
+
+    /// Whether there is memory for it.
+    fn is_paid(&self) -> bool {
+        self.units.is_some()
+    }
+}
+
+/// Units of memory that the head of a request takes beyond what each does: it is here, and on its
+/// way to the member.
+fn head_units(asked: &Parts) -> u32 {
+    let fields = asked.headers.iter();
+    let length: usize = fields
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    match length {
+        ..=SMALL_HEAD => 0,
+        _ => (2 * length).div_ceil(UNIT) as u32,
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.client.ledger.give_back(self.units.unwrap_or(0));
         self.client.busy.fetch_sub(1, Ordering::Relaxed);
         if let Some(progress) = &self.progress {
             self.record.passed(progress.bytes(), 0);
@@ -350,11 +411,14 @@ impl<S: ClientStream> AsyncRead for Wire<S> {
             return Poll::Ready(Ok(()));
         }
         ready!(self.share.poll(context));
+        let most = CONNECTION_WINDOW as usize;
+        ready!(self.shared.ledger.poll_read(most, context));
         let before = room.filled().len();
         let polled = Pin::new(&mut self.client).poll_read(context, room);
         let count = room.filled().len() - before;
         let counters = self.shared.front.listener().counters();
         counters.mine().passed(count as u64, 0);
+        self.shared.ledger.read(count);
         self.share.took(count);
         polled
     }

@@ -3,7 +3,7 @@
 //! meanwhile.
 
 use std::future::poll_fn;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,6 +17,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::Client;
+use super::pace::Pace;
 use crate::budget::Extra;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
@@ -25,7 +26,7 @@ use crate::http::h1::head::Room;
 use crate::http::h1::request::RequestFacts;
 use crate::http::h1::response::{Interims, ResponseHead};
 use crate::http::watchdog::{Side, Watchdog};
-use crate::http::{KEPT_WAITING, MAX_HEAD};
+use crate::http::{CHUNK, KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
@@ -42,6 +43,8 @@ pub(super) struct OverHttp1 {
     /// The hold on its descriptor.
     hold: Option<Extra>,
     input: Buffer,
+    /// How the client takes the response.
+    pace: Arc<Pace>,
     upload: Upload,
     decoder: Decoder,
     /// Trailers may still have to be handed on.
@@ -65,6 +68,8 @@ pub(super) enum NoResponse {
     GaveUp,
     /// It answered with what is no response.
     Broken,
+    /// Its head takes more memory than there is for its client.
+    Share,
     /// Somebody took too long, or left.
     Failed(BodyFailed),
 }
@@ -98,12 +103,14 @@ impl OverHttp1 {
         timeouts: Timeouts,
     ) -> Self {
         let now = Instant::now();
+        let input = Buffer::default().paid_by(client.ledger.payer().clone());
         Self {
             client,
             lease,
             stream: Some(stream),
             hold,
-            input: Buffer::default(),
+            input,
+            pace: Pace::current(),
             upload: Upload {
                 content: (!content.is_empty()).then_some(content),
                 chunked: framing == Framing::Chunked,
@@ -178,6 +185,9 @@ impl OverHttp1 {
                 }
             }
             match self.input.poll_fill(stream, context) {
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    return Poll::Ready(Err(NoResponse::Share));
+                }
                 Poll::Ready(Ok(0) | Err(_)) if self.read == 0 => {
                     let waited = self.started.elapsed() >= KEPT_WAITING;
                     return Poll::Ready(Err(if waited && self.upload.waits_for_client {
@@ -219,7 +229,9 @@ impl OverHttp1 {
                 });
             }
             if !self.input.is_empty() {
-                let Ok(piece) = self.decoder.next(self.input.bytes()) else {
+                let bytes = self.input.bytes();
+                let bytes = bytes.get(..CHUNK).unwrap_or(bytes);
+                let Ok(piece) = self.decoder.next(bytes) else {
                     return Poll::Ready(Some(Err(BodyFailed::Member)));
                 };
                 let data = (piece.kind == Kind::Data)
@@ -238,6 +250,9 @@ impl OverHttp1 {
             let Some(stream) = &mut self.stream else {
                 return Poll::Ready(None);
             };
+            if !self.pace.flows() {
+                self.input.stay_small();
+            }
             match self.input.poll_fill(stream, context) {
                 Poll::Ready(Ok(0)) if self.decoder.may_end() => {
                     self.ending = false;
@@ -346,9 +361,13 @@ impl NoResponse {
             Self::Ended => !kept,
             Self::Broken | Self::Failed(BodyFailed::Member | BodyFailed::MemberTimeout) => true,
             Self::GaveUp
-            | Self::Failed(BodyFailed::Client | BodyFailed::ClientTimeout | BodyFailed::Cut) => {
-                false
-            }
+            | Self::Share
+            | Self::Failed(
+                BodyFailed::Client
+                | BodyFailed::ClientTimeout
+                | BodyFailed::Cut
+                | BodyFailed::Share,
+            ) => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! next to nothing, ends after the client's time-out, and gives its connection to the member back;
 //! what the client says beside that, pings for one, does not count. Decides nothing about members.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,6 +12,10 @@ use hyper::rt::Executor;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+
+use crate::http::CHUNK;
+use crate::http::upstream::STREAM_WINDOW;
+use crate::memory::{Ledger, UNIT};
 
 /// Bytes of a response that a client must take within its time-out, if there are as many. Slower
 /// than any line that people use; below it, a connection to a member costs an attacker too little.
@@ -25,6 +29,23 @@ const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// takes some 250 of its own: so many take as much as the bytes may, of a byte each or not.
 pub(in crate::http) const MAX_FRAMES: usize = 256;
 
+/// Bytes of one message that may wait to be sent, if there is memory for as many.
+const MOST: u64 = 64 * 1024;
+
+/// Fewer may wait, and one chunk more, without that and before any were taken.
+const FEW: u64 = CHUNK as u64 / 2;
+
+/// When no more than this waits, more is asked for: less often, and the way would run dry.
+const LOW: u64 = MOST / 2;
+
+/// Units of memory for the most that may wait, beyond a chunk.
+const QUEUE: u32 = (MOST / UNIT as u64) as u32 - 1;
+
+/// Units of memory for what a member over HTTP/2 sends of a response that waits. The bits of both
+/// differ, so that a number tells which are held.
+const AHEAD: u32 = STREAM_WINDOW / UNIT as u32;
+const _: () = assert!(QUEUE & AHEAD == 0, "their bits differ");
+
 tokio::task_local! {
     static PACE: Arc<Pace>;
 }
@@ -36,6 +57,10 @@ pub(in crate::http) struct Pace {
     unsent: AtomicU64,
     frames: AtomicUsize,
     waiting: Mutex<Option<Waker>>,
+    /// What the client's connection holds; `None`: nothing may be held.
+    ledger: Option<Arc<Ledger>>,
+    /// Units that are held there.
+    held: AtomicU32,
 }
 
 /// Bytes of a message that tell their [`Pace`] when they have gone.
@@ -49,6 +74,7 @@ pub(in crate::http) struct Paced {
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     tasks: TaskTracker,
+    ledger: Option<Arc<Ledger>>,
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
@@ -92,6 +118,13 @@ impl Pace {
         PACE.try_with(Arc::clone).unwrap_or_default()
     }
 
+    /// One whose message is part of what a client's connection holds.
+    pub(in crate::http) fn of(ledger: Option<&Arc<Ledger>>) -> Arc<Self> {
+        let mut pace = Self::default();
+        pace.ledger = ledger.cloned();
+        Arc::new(pace)
+    }
+
     /// Bytes that will tell when they have gone.
     pub(in crate::http) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
         self.frames.fetch_add(1, Ordering::Relaxed);
@@ -114,16 +147,62 @@ impl Pace {
 
     /// Ready when one more frame may wait to be sent.
     pub(in crate::http) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.frames.load(Ordering::Relaxed) < MAX_FRAMES {
+        if self.has_room() {
             return Poll::Ready(());
         }
         let mut waiting = self.waiting();
         // Once more, or the last of them may have gone unseen.
-        if self.frames.load(Ordering::Acquire) < MAX_FRAMES {
+        if self.has_room() {
             return Poll::Ready(());
         }
         *waiting = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        if self.frames.load(Ordering::Acquire) >= MAX_FRAMES {
+            return false;
+        }
+        let unsent = self.unsent.load(Ordering::Relaxed);
+        unsent < FEW || (unsent + CHUNK as u64 <= MOST && self.flows() && self.hold(QUEUE))
+    }
+
+    /// Whether some was taken already. What is not taken shall not pile up.
+    pub(super) fn flows(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= CHUNK as u64
+    }
+
+    /// Counts what may come from a member over HTTP/2, while something waits. Tells whether there
+    /// is memory for it.
+    pub(super) fn hold_ahead(&self) -> bool {
+        self.hold(AHEAD)
+    }
+
+    fn hold(&self, units: u32) -> bool {
+        if self.held.load(Ordering::Relaxed) & units == units {
+            return true;
+        }
+        let taken = self.ledger.as_ref().is_some_and(|it| it.take(units));
+        if taken {
+            self.held.fetch_or(units, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Nothing more is handed over: what nothing waits for is given back.
+    pub(super) fn settle(&self) {
+        if !self.is_waiting() {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        let held = self.held.swap(0, Ordering::Relaxed);
+        if held > 0
+            && let Some(ledger) = &self.ledger
+        {
+            ledger.give_back(held);
+        }
     }
 
     fn frame_went(&self) {
@@ -143,7 +222,13 @@ impl Pace {
 
     fn went(&self, count: u64) {
         self.taken.fetch_add(count, Ordering::Relaxed);
-        if self.unsent.fetch_sub(count, Ordering::Relaxed) == count
+        let before = self.unsent.fetch_sub(count, Ordering::Relaxed);
+        let after = before - count;
+        if after == 0 {
+            self.release();
+        }
+        let crosses = |mark: u64| before >= mark && after < mark;
+        if (after == 0 || crosses(FEW) || crosses(LOW))
             && let Some(waker) = self.waiting().take()
         {
             waker.wake();
@@ -152,6 +237,12 @@ impl Pace {
 
     fn waiting(&self) -> MutexGuard<'_, Option<Waker>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -184,9 +275,10 @@ impl Drop for Paced {
 // === impl Streams ===
 
 impl Streams {
-    pub(super) fn new(tasks: TaskTracker) -> Self {
+    pub(super) fn new(tasks: TaskTracker, ledger: Option<Arc<Ledger>>) -> Self {
         Self {
             tasks,
+            ledger,
             watched: Arc::default(),
         }
     }
@@ -244,7 +336,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let pace = Arc::new(Pace::default());
+        let pace = Pace::of(self.ledger.as_ref());
         let task = self.tasks.spawn(PACE.scope(pace.clone(), stream));
         let mut watched = self.watched();
         // Requests may come and go in great number between two looks.
@@ -323,7 +415,10 @@ mod tests {
     }
 
     fn streams() -> (Streams, Looks) {
-        (Streams::new(TaskTracker::new()), Looks::new(Instant::now()))
+        (
+            Streams::new(TaskTracker::new(), None),
+            Looks::new(Instant::now()),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -66,6 +66,7 @@ impl Drop for ResponseBody {
         if self.is_end_stream() {
             self.busy.record.ends_well();
         }
+        self.pace.settle();
     }
 }
 
@@ -80,6 +81,12 @@ impl Body for ResponseBody {
         let this = &mut *self;
         ready!(this.pace.poll_room(context));
         if let Some(frame) = ready!(this.poll_source(context)) {
+            // Its member goes on sending, even if the library asks for no further frame.
+            let goes_on = matches!(&this.source, Source::Http2(body) if !body.is_end_stream());
+            if frame.is_ok() && goes_on && !this.pace.hold_ahead() {
+                this.busy.record.ends(BodyFailed::Share.as_str());
+                return Poll::Ready(Some(Err(BodyFailed::Share)));
+            }
             match &frame {
                 Ok(frame) => {
                     let length = frame.data_ref().map_or(0, Bytes::len);

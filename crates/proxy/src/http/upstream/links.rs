@@ -40,14 +40,14 @@ const MAX_REQUESTS: usize = 64;
 const MAX_LINKS: usize = 256;
 
 /// Bytes that one response may be ahead of its client.
-const STREAM_WINDOW: u32 = 128 * 1024;
+pub(in crate::http) const STREAM_WINDOW: u32 = 64 * 1024;
 
 /// The same for all responses of a connection together: there is room for each, so that clients
 /// that do not read hold up no others.
 const CONNECTION_WINDOW: u32 = MAX_REQUESTS as u32 * STREAM_WINDOW;
 
 /// Bytes of one request's body that may wait to be sent.
-const SEND_BUFFER: usize = 128 * 1024;
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// Connections by member.
 #[derive(Debug, Default)]
@@ -89,8 +89,10 @@ struct Cell {
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<RequestContent>,
-    _driver: AbortOnDropHandle<()>,
-    _hold: Option<Extra>,
+    driver: AbortOnDropHandle<()>,
+    /// Its descriptor; `None`: it is that of the client that it was made for, serves no other, and
+    /// ends with the request.
+    hold: Option<Extra>,
 }
 
 #[derive(Debug)]
@@ -110,7 +112,7 @@ struct Carrier {
 impl Links {
     /// A place on a connection to a member, which is made now if there is none with a free place.
     /// However many ask at the same time, no more are made than are needed. `hold` is asked for the
-    /// descriptor of a new one.
+    /// descriptor of a new one, and may name that of the client instead.
     pub(in crate::http) async fn get(
         &self,
         member: SocketAddr,
@@ -124,20 +126,24 @@ impl Links {
         loop {
             let place = self.reserve(member, tls).ok_or(NoLink::Full)?;
             let cell = place.0.clone();
+            let is_mine = AtomicBool::new(false);
             let connect = || async {
+                is_mine.store(true, Ordering::Relaxed);
                 let hold = hold()?;
                 let connected = connect(member, within, introduce, inbound, &cell).await;
                 let (sender, driver) = connected.map_err(NoLink::Failed)?;
                 Ok(Connection {
                     sender,
-                    _driver: driver,
-                    _hold: hold,
+                    driver,
+                    hold,
                 })
             };
             // One that waits for another's try must not then wait for as many as there are.
             match timeout_at(deadline, cell.opened.get_or_try_init(connect)).await {
                 // The member may allow fewer requests than wait for the connection by now.
                 Ok(Ok(_)) if !place.fits() => {}
+                // One that waited for the client of another.
+                Ok(Ok(it)) if it.hold.is_none() && !is_mine.load(Ordering::Relaxed) => {}
                 Ok(Ok(connection)) => {
                     return Ok(Link {
                         sender: connection.sender.clone(),
@@ -242,6 +248,9 @@ impl Cell {
     }
 
     fn enter(self: &Arc<Self>) -> Option<Place> {
+        if self.opened.get().is_some_and(|it| it.hold.is_none()) {
+            return None;
+        }
         let places = self.places.load(Ordering::Relaxed);
         let enter = |taken| (taken < places).then_some(taken + 1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -291,6 +300,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         if self.0.taken.fetch_sub(1, Ordering::Relaxed) == 1 {
             *self.0.idle_since() = Instant::now();
+            if let Some(connection) = self.0.opened.get()
+                && connection.hold.is_none()
+            {
+                connection.driver.abort();
+            }
         }
     }
 }
@@ -384,4 +398,61 @@ async fn connect(
         tasks.wait().await;
     });
     Ok((sender, AbortOnDropHandle::new(driver)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::Empty;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioExecutor;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A member over HTTP/2, and how many connections it has.
+    async fn member() -> (SocketAddr, Arc<AtomicUsize>) {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let open = Arc::<AtomicUsize>::default();
+        let counted = open.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = socket.accept().await {
+                let open = counted.clone();
+                open.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let none = |_| async {
+                        Ok::<_, Infallible>(http::Response::new(Empty::<bytes::Bytes>::new()))
+                    };
+                    let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                        .serve_connection(TokioIo::new(stream), service_fn(none))
+                        .await;
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        (address, open)
+    }
+
+    #[tokio::test]
+    async fn a_connection_on_the_place_of_its_client_serves_no_other_and_ends_with_the_request() {
+        let (member, open) = member().await;
+        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let within = Duration::from_secs(20);
+        let get = || links.get(member, within, None, None, &inbound, || Ok(None));
+        let both = tokio::join!(get(), get());
+        let (first, second) = (both.0.unwrap(), both.1.unwrap());
+        let third = get().await.unwrap();
+        assert_eq!(open.load(Ordering::Relaxed), 3);
+        drop((first, second, third));
+        let closed = async {
+            while open.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(within, closed)
+            .await
+            .expect("they close");
+    }
 }

@@ -50,6 +50,7 @@ pub struct Whole {
 pub struct Http2Server {
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
@@ -171,13 +172,17 @@ impl Http2Server {
         let address = socket.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let requests = Arc::new(AtomicUsize::new(0));
+        let open = Arc::new(AtomicUsize::new(0));
         let (accepted, asked) = (connections.clone(), requests.clone());
+        let held = open.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut serving = JoinSet::new();
             while let Ok((stream, _)) = socket.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (serve, asked) = (serve.clone(), asked.clone());
+                held.fetch_add(1, Ordering::SeqCst);
+                let held = held.clone();
                 let service = service_fn(move |request| {
                     asked.fetch_add(1, Ordering::SeqCst);
                     let answer = serve(request);
@@ -193,12 +198,14 @@ impl Http2Server {
                         .auto_date_header(false)
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
+                    held.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
         Self {
             address,
             connections,
+            open,
             requests,
             _tasks: tasks,
         }
@@ -232,6 +239,11 @@ impl Http2Server {
                 .unwrap()
         })
         .await
+    }
+
+    /// Connections that are open at present.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     pub fn connections(&self) -> usize {

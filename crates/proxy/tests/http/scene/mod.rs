@@ -14,6 +14,7 @@ use landfall_model::listener::{Http, Listener, Member, Mode};
 use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use landfall_proxy::access_log::AccessLog;
 use landfall_proxy::{Applied, ListenError, ListenerId, ListenerState, Owner, Proxy, ProxyConfig};
+use tokio::net::{TcpSocket, TcpStream};
 
 pub use self::client::{Client, Response};
 pub use self::member::Server;
@@ -56,10 +57,21 @@ impl Scene {
         change: impl FnOnce(&mut Listener),
     ) -> Self {
         let config = ProxyConfig {
-            files: None,
-            workers: NonZeroUsize::new(1),
-            beside: false,
             access_log,
+            ..ProxyConfig::default()
+        };
+        Self::start_by(config, members, change).await
+    }
+
+    /// A listener with options, of a data plane that is run like this.
+    pub async fn start_by(
+        config: ProxyConfig,
+        members: &[SocketAddr],
+        change: impl FnOnce(&mut Listener),
+    ) -> Self {
+        let config = ProxyConfig {
+            workers: NonZeroUsize::new(1),
+            ..config
         };
         let proxy = Proxy::start(config).unwrap();
         let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
@@ -106,6 +118,13 @@ impl Scene {
     /// A new connection to the listener.
     pub async fn client(&self) -> Client {
         Client::connect(self.address).await
+    }
+
+    /// A new connection from one of many addresses of this machine.
+    pub async fn client_from(&self, number: u8) -> std::io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, number], 0)))?;
+        socket.connect(self.address).await
     }
 
     /// One request on a connection of its own.

@@ -1,0 +1,187 @@
+//! Reports the Services whose clients are refused because descriptors, ports or memory run short:
+//! once when it begins, and again when none was refused for a while. So a flood is one event on the
+//! Service.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_model::Uid;
+use landfall_model::reason::{Code, Reason};
+use landfall_proxy::counters::Refusal;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::provider::Local;
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// After so long without a refusal it is over, so that it is told again no more often than this.
+const CALM: Duration = Duration::from_secs(600);
+
+/// What was seen of each Service until now. Pure.
+#[derive(Debug, Default)]
+pub(crate) struct Shortages {
+    rows: HashMap<Uid, Row>,
+    /// Whether it was looked before. What is counted by the first look was told of by whatever
+    /// served before this provider.
+    looked: bool,
+    /// How often anything was refused in the whole process.
+    all: u64,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    refused: u64,
+    /// When the number last rose, until it is over.
+    rose: Option<Instant>,
+}
+
+/// What all Services share, of which one of them has its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Descriptors for listeners and connections.
+    pub descriptors: u32,
+    /// UDP flows.
+    pub flows: u32,
+}
+
+/// Sends the Service whenever its clients begin to be refused for its share, and when they have not
+/// been for a while. Until cancelled.
+pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
+    loop {
+        let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
+        if local.shortages().is_due(all) {
+            let refused = refused(&local);
+            let turned = local.shortages().look(refused, Instant::now());
+            for uid in turned {
+                if wakes.send(uid).await.is_err() {
+                    return;
+                }
+            }
+        }
+        let pause = tokio::time::sleep(LOOK);
+        if cancel.run_until_cancelled(pause).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// How many clients of each Service were refused ever.
+fn refused(local: &Local) -> BTreeMap<Uid, u64> {
+    let mut refused = BTreeMap::new();
+    for (uid, id, _) in local.state().all() {
+        let listener = local.find(uid, *id);
+        let totals = listener.map(|it| it.counters().totals());
+        let count = totals.map_or(0, |it| it.refused(Refusal::Share));
+        *refused.entry(uid.clone()).or_default() += count;
+    }
+    refused
+}
+
+// === impl Shortages ===
+
+impl Shortages {
+    /// Whether a look can find anything: with ten thousand Services it is some work.
+    fn is_due(&mut self, all: u64) -> bool {
+        let is_new = std::mem::replace(&mut self.all, all) != all;
+        is_new || !self.looked || self.rows.values().any(|row| row.rose.is_some())
+    }
+
+    /// Takes how many clients of each Service were refused ever. Returns the Services of which it
+    /// began, or is over.
+    fn look(&mut self, refused: BTreeMap<Uid, u64>, now: Instant) -> Vec<Uid> {
+        self.rows.retain(|uid, _| refused.contains_key(uid));
+        let looked = std::mem::replace(&mut self.looked, true);
+        let mut turned = Vec::new();
+        for (uid, refused) in refused {
+            let row = self.rows.entry(uid.clone()).or_default();
+            let before = row.rose;
+            // A listener that closes takes its count along.
+            if refused > std::mem::replace(&mut row.refused, refused) && looked {
+                row.rose = Some(now);
+            }
+            row.rose = row.rose.filter(|at| now.duration_since(*at) < CALM);
+            if before.is_some() != row.rose.is_some() {
+                turned.push(uid);
+            }
+        }
+        turned
+    }
+
+    /// Whether clients of the Service are refused.
+    pub(crate) fn has(&self, service: &Uid) -> bool {
+        self.rows.get(service).is_some_and(|row| row.rose.is_some())
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Says that clients are refused. Without numbers that change, each of which would be an event.
+    pub(crate) fn reason(self) -> Reason {
+        let Self { descriptors, flows } = self;
+        let message = format!(
+            "clients are refused: of the {descriptors} file descriptors that all Services have for \
+             their connections, of the {flows} UDP flows, or of the memory for buffers, this \
+             Service, its namespace or a client of it has its share"
+        );
+        Reason::warning(Code::Overloaded, message).remedy(
+            "look for clients that open too much, or let the process have more file descriptors",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_told_once_when_it_begins_and_its_end_when_it_was_calm_for_ten_minutes() {
+        let (mut seen, start) = (Shortages::default(), Instant::now());
+        let (web, api) = (Uid::new("web"), Uid::new("api"));
+        let mut told = Vec::new();
+        for look in 0..1000 {
+            let now = start + LOOK * look;
+            // From before; then a flood with pauses of half a minute, and then nothing.
+            let refused = 7 + u64::from(look.min(200) / 6 * 30);
+            let refused = BTreeMap::from([(web.clone(), refused), (api.clone(), 0)]);
+            for uid in seen.look(refused, now) {
+                assert_eq!(uid, web);
+                told.push((look, seen.has(&web)));
+            }
+            assert!(!seen.has(&api));
+        }
+        assert_eq!(told, [(6, true), (198 + 120, false)]);
+    }
+
+    #[test]
+    fn while_nothing_is_refused_no_service_is_looked_at() {
+        let (mut seen, start) = (Shortages::default(), Instant::now());
+        let web = Uid::new("web");
+        let refused = |count| BTreeMap::from([(web.clone(), count)]);
+        assert!(seen.is_due(0));
+        seen.look(refused(0), start);
+        assert!(!seen.is_due(0));
+        assert!(seen.is_due(3));
+        seen.look(refused(3), start);
+        assert!(seen.is_due(3), "its end is to be noticed");
+        seen.look(refused(3), start + CALM);
+        assert!(!seen.is_due(3));
+    }
+
+    #[test]
+    fn a_service_that_is_new_is_told_of_and_one_that_closes_a_listener_is_not() {
+        let (mut seen, now) = (Shortages::default(), Instant::now());
+        let web = Uid::new("web");
+        let refused = |count| BTreeMap::from([(web.clone(), count)]);
+        assert_eq!(seen.look(refused(90), now), []);
+        assert_eq!(seen.look(refused(30), now), []);
+        assert_eq!(seen.look(refused(31), now), std::slice::from_ref(&web));
+        assert_eq!(seen.look(BTreeMap::new(), now), []);
+        assert!(!seen.has(&web));
+        assert_eq!(seen.look(refused(5), now), std::slice::from_ref(&web));
+    }
+}
