@@ -384,7 +384,7 @@ async fn a_service_of_two_families_may_ask_for_one_address() {
 #[tokio::test(start_paused = true)]
 async fn what_ovn_leaves_out_is_told_where_somebody_asked_for_it() {
     let cases = [
-        (short("timeout-client-data"), "70000", "time-outs"),
+        (short("timeout-client-data"), "70000", "timeouts"),
         (short("flavor-id"), "f-1", "flavors"),
         ("landfall.dev/monitor".to_owned(), "http", "requests"),
         ("landfall.dev/monitor-port".to_owned(), "8081", "own port"),

@@ -146,7 +146,7 @@ async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_aga
         assert_eq!(guests_part(&owner.picture().await), before);
         let told = refusal(&owner, "web");
         let tag = format!("kube_service_{cluster}_default_guest");
-        for part in ["is in ERROR", "not made anew", &tag] {
+        for part in ["is in ERROR", "not recreated", &tag] {
             assert!(told.contains(part), "{part}: {told}");
         }
         // A restart knows no better.

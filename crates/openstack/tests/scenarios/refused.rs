@@ -276,7 +276,7 @@ async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
         annotate(&mut rig, &[(key, other)]).await;
         let told = remarks(&rig);
         assert!(
-            told.contains("was made with") && told.contains(key) && told.contains(other),
+            told.contains("was created with") && told.contains(key) && told.contains(other),
             "{key}: {told}"
         );
         assert_eq!(rig.published("web").len(), 1);
@@ -299,7 +299,7 @@ async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
     )
     .await;
     assert!(
-        !remarks(&rig).contains("was made with"),
+        !remarks(&rig).contains("was created with"),
         "{}",
         remarks(&rig)
     );
@@ -320,7 +320,7 @@ async fn f12_another_vip_is_not_had_and_told_of() {
     rig.apply(internal().load_balancer_ip("10.0.0.51")).await;
     assert_eq!(rig.published("web"), ["10.0.0.50"]);
     assert!(
-        remarks(&rig).contains("10.0.0.51") && remarks(&rig).contains("was made with 10.0.0.50"),
+        remarks(&rig).contains("10.0.0.51") && remarks(&rig).contains("was created with 10.0.0.50"),
         "{}",
         remarks(&rig)
     );
