@@ -694,6 +694,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
     ) -> ServiceStatus {
         let mut status = compose(&Facts {
             errors: &job.errors,
+            remarks: job.intent.as_ref().map_or(&[], |intent| &intent.remarks),
             refused,
             unserved: job.intent.is_none(),
             standing,
