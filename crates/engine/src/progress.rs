@@ -21,6 +21,8 @@ pub struct Progress {
     wanted: Option<Arc<Intent>>,
     /// How often each step was.
     done: BTreeMap<u64, u32>,
+    /// What the last pass failed of, if any did.
+    failure: Option<String>,
     /// How often this came to a stop, and when it may go on.
     stops: u32,
     resumes: Option<Instant>,
@@ -85,13 +87,21 @@ impl Progress {
         if more > 0 {
             steps = format!("{steps} (and {more} more)");
         }
+        let failure = self.failure.as_ref();
+        let failure = failure.map(|failure| format!("; the last failure: {failure}"));
         let message = format!(
             "the same changes were made {REPEATS} times and are needed again, so they are left alone \
-             for now: {steps}"
+             for now: {steps}{}",
+            failure.unwrap_or_default()
         );
         let remedy = "see whether another program changes the same objects, or whether two ports of the \
                       Service contradict each other; a change of the Service is followed at once";
         Some(Reason::error(Code::NotConverging, message).remedy(remedy))
+    }
+
+    /// Notes what a pass failed of.
+    pub fn fail(&mut self, failure: Option<&str>) {
+        self.failure = failure.map(str::to_owned);
     }
 
     /// Notes a stop; returns how long it lasts from now on. One that lasts already goes on.

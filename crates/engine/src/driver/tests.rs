@@ -260,6 +260,13 @@ impl Provider for Shelf {
             }
             Step::Write(what) => {
                 self.written.lock().unwrap().push(what.clone());
+                if what.starts_with("fail") {
+                    let reason = Reason::error(Code::ProviderFailed, what.clone());
+                    return Err(ProviderError {
+                        retry: Retry::Backoff,
+                        ..ProviderError::lasting(reason)
+                    });
+                }
                 Ok(Applied::Busy {
                     after: Duration::from_secs(1),
                 })

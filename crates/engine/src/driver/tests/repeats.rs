@@ -111,3 +111,27 @@ async fn a_new_service_takes_one_pass_although_the_source_tells_back_what_was_wr
     assert_eq!(passes, BTreeMap::from([("settled".to_owned(), 100)]));
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_repeated_because_others_after_them_fail_are_stopped_and_told_of() {
+    let lab = start(|written| {
+        let next = ["create pool p", "fail of the quota"];
+        Some(next[written.len() % 2].to_owned())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let told = lab.says("a", Code::NotConverging);
+    let created = written(&lab) / 2;
+    assert!(told && created < 40, "{created}");
+    let warnings = lab.source.warnings.lock().unwrap().clone();
+    let stopped = warnings
+        .iter()
+        .find(|it| it.contains("the same changes were made"));
+    assert!(
+        stopped
+            .unwrap()
+            .contains("the last failure: fail of the quota"),
+        "{warnings:?}"
+    );
+    lab.stop().await;
+}
