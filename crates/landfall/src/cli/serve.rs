@@ -36,7 +36,9 @@ pub struct DemoArgs {
 /// `landfall up`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  landfall up -f examples/\n  landfall up -f web.yaml -f dns.yaml --pool \
+    after_help = "Beside a cluster it stands for election with the controller of that cluster: one \
+                  of the two writes and serves, the other stands by.\n\nExamples:\n  \
+                  landfall up -f examples/\n  landfall up -f web.yaml -f dns.yaml --pool \
                   192.0.2.16-192.0.2.31\n  kubectl get svc,endpointslices -o yaml | landfall up -f -"
 )]
 pub struct UpArgs {
@@ -46,7 +48,10 @@ pub struct UpArgs {
         long = "filename",
         value_name = "PATH",
         required_unless_present_any = ["kubeconfig", "context"],
-        conflicts_with_all = ["kubeconfig", "context"]
+        conflicts_with_all = [
+            "kubeconfig", "context", "leader_elect", "lease_name", "lease_duration",
+            "renew_deadline", "retry_period",
+        ]
     )]
     pub filename: Vec<PathBuf>,
     /// Read folders within folders, too
@@ -54,6 +59,8 @@ pub struct UpArgs {
     pub recursive: bool,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
+    #[command(flatten)]
+    pub election: ElectionArgs,
     /// Addresses to hand out: CIDR or FIRST-LAST; may be repeated. Without it, and without a
     /// pool for everybody among the manifests: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
@@ -90,24 +97,8 @@ pub struct ControllerArgs {
     pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// Whether replicas elect one that writes
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value_t = true,
-        action = clap::ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true"
-    )]
-    pub leader_elect: bool,
-    /// The namespace of the Lease; that of the pod or context unless given
-    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
-    pub namespace: Option<String>,
-    /// The name of the Lease
-    #[arg(long, value_name = "NAME", default_value = "landfall")]
-    pub lease_name: String,
     #[command(flatten)]
-    pub lease: LeaseArgs,
+    pub election: ElectionArgs,
     /// Where what is served on this machine is remembered, so that a start while the API server is
     /// away serves it again; nothing is remembered unless given
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
@@ -120,6 +111,30 @@ pub struct ControllerArgs {
     /// How log lines look
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// The election among those that serve one cluster.
+#[derive(Clone, Debug, Args)]
+pub struct ElectionArgs {
+    /// Whether those that serve a cluster elect one that writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
+    pub leader_elect: bool,
+    /// The namespace of the Lease. Unless given: for `controller` that of the pod or context, for
+    /// `up` landfall-system where the cluster has it, else that of the context
+    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "landfall")]
+    pub lease_name: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 }
 
 /// The times of the election.

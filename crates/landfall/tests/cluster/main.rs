@@ -17,6 +17,7 @@ mod network;
 mod replica;
 mod traffic;
 
+mod beside;
 mod classes;
 mod commands;
 mod continuity;
