@@ -46,7 +46,8 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     let fleet = Fleet::read(&args.instances).await?;
     let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
         let fleet = fleet.in_cluster_as(&args.instances);
-        (fleet, args.cluster.load().await?)
+        let loaded = args.cluster.load(fleet.metallb_namespace()).await?;
+        (fleet, loaded)
     } else {
         let loaded = planning::read(args.filename, args.recursive).await?;
         (fleet, loaded)

@@ -372,6 +372,7 @@ async fn start(
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig {
                 limits,
+                pool_namespace: Some(options.fleet.metallb_namespace().to_owned()),
                 ..SourceConfig::default()
             };
             let (told_to, role) = (facts.clone(), role.clone());

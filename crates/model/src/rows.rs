@@ -244,6 +244,9 @@ pub struct SecretRow {
     pub source: Option<Arc<SourceMap>>,
 }
 
+/// The namespace in which MetalLB is installed unless that is said.
+pub const METALLB_NAMESPACE: &str = "metallb-system";
+
 /// An address pool (`metallb.io/v1beta1` `IPAddressPool`, or a pool given on the command line), as
 /// written: the allocator parses and judges it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ subjects: [{kind: User, name: jane, apiGroup: rbac.authorization.k8s.io}]
 ";
 
 /// MetalLB's kind of address pools, as little of it as a server takes.
-const POOL_KIND: &str = "
+pub const POOL_KIND: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: ipaddresspools.metallb.io}

@@ -26,6 +26,7 @@ mod last_known;
 mod lifecycle;
 mod openstack;
 mod outage;
+mod pools;
 mod refusals;
 mod replicas;
 mod restart;
