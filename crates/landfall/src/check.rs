@@ -98,8 +98,10 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
             }
             writeln!(
                 out,
-                "{} Services: {errors} errors, {warnings} warnings",
-                outlook.plans.len()
+                "{}: {}, {}",
+                counted(outlook.plans.len(), "Service"),
+                counted(errors, "error"),
+                counted(warnings, "warning")
             )?;
         }
         TextOutput::Json => {
@@ -139,4 +141,10 @@ fn findings(about_files: impl Iterator<Item = Reason>, outlook: &Outlook) -> Vec
     let mut seen = BTreeSet::new();
     findings.retain(|finding| seen.insert((finding.service.clone(), finding.reason.to_string())));
     findings
+}
+
+/// A number of things, each called by this word.
+fn counted(number: usize, word: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{ending}")
 }

@@ -198,5 +198,5 @@ async fn kubectl_finds_the_plugin_by_its_name() {
     assert!(list.contains("<pending>"), "{list}");
     // What is in the cluster is judged without a file.
     let verdict = output(plugin(&["check"]), 0).await;
-    assert!(verdict.starts_with("1 Services: 0 errors"), "{verdict}");
+    assert!(verdict.starts_with("1 Service: 0 errors"), "{verdict}");
 }
