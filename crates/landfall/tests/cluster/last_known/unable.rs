@@ -75,7 +75,7 @@ impl Scene {
     }
 }
 
-/// A kubeconfig like the bed's whose credentials are a command's, which works while `mark` is there.
+/// A kubeconfig like the bed's whose credentials are a command's. It works while `mark` is there.
 fn by_command(bed: &Bed, mark: &Path) -> PathBuf {
     let config = std::fs::read_to_string(bed.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
