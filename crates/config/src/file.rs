@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use landfall_model::dialect::cidr;
 use landfall_model::limits::Limits;
 use landfall_model::reach::{MemberRules, Setting};
-use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
+use landfall_model::rows::{METALLB_NAMESPACE, PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,10 @@ pub struct Config {
     /// The access log of `up` and `controller`; default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_log: Option<AccessLogConfig>,
+    /// The namespace of `IPAddressPool` objects of MetalLB; default: `metallb-system`.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metallb_namespace: Option<String>,
 }
 
 /// Limits of one Service or one namespace. New objects beyond a limit are refused with
@@ -220,6 +224,11 @@ pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let why = "write a number of at least 1, or leave it out";
         return refuse(format!("limits.{key}"), "0", why);
     }
+    let namespace = config.metallb_namespace();
+    if !is_label(namespace) {
+        let why = "not the name of a namespace; use lower-case letters, digits and -, at most 63";
+        return refuse("metallbNamespace".to_owned(), namespace, why);
+    }
     let log = config.access_log.as_ref();
     if log.is_some_and(|log| log.file.as_os_str().is_empty()) {
         let why = "name a file, or - for standard output";
@@ -299,7 +308,15 @@ impl Config {
             instances: vec![instance],
             limits: LimitsConfig::default(),
             access_log: None,
+            metallb_namespace: None,
         }
+    }
+
+    /// Where a cluster has MetalLB's `IPAddressPool` objects.
+    pub fn metallb_namespace(&self) -> &str {
+        self.metallb_namespace
+            .as_deref()
+            .unwrap_or(METALLB_NAMESPACE)
     }
 
     /// The names of the instances, and that of the default one.
@@ -482,6 +499,22 @@ instances:
 
     fn refused(text: &str) -> String {
         parse("landfall.yaml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn pools_of_metallb_are_where_it_is_installed() {
+        let read = |line: &str| {
+            let instances = "instances: [{name: edge, provider: local}]\n";
+            parse("landfall.yaml", &format!("{line}{instances}"))
+        };
+        assert_eq!(read("").unwrap().metallb_namespace(), "metallb-system");
+        let config = read("metallbNamespace: networking\n").unwrap();
+        assert_eq!(config.metallb_namespace(), "networking");
+        let error = read("metallbNamespace: Net.work\n")
+            .unwrap_err()
+            .to_string();
+        let begin = "landfall.yaml: metallbNamespace: \"Net.work\": not the name of a namespace";
+        assert!(error.starts_with(begin), "{error}");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::ConditionType;
+use landfall_model::rows::{Affiliation, Fact, ServiceRow};
+use landfall_model::status::{ConditionType, INSTANCE};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{self, JoinSet};
@@ -493,7 +493,23 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     fn judge(&self, row: &ServiceRow) -> Belongs {
         let namespace = self.world.namespace(row.key.namespace());
-        self.config.classes.judge(row, namespace.map(AsRef::as_ref))
+        let affiliation = Affiliation {
+            instance: self.instance_of(row),
+            ..row.into()
+        };
+        let classes = &self.config.classes;
+        classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref))
+    }
+
+    /// The instance on record of a Service. A status of an earlier release does not say it; then
+    /// this process remembers the annotation.
+    fn instance_of<'a>(&'a self, row: &'a ServiceRow) -> Option<&'a str> {
+        row.instance().or_else(|| {
+            let tracked = self.tracked.get(&row.key)?;
+            let ours = tracked.uid == row.uid;
+            let noted = tracked.marks.get(INSTANCE).filter(|_| ours)?;
+            Some(noted.as_str())
+        })
     }
 
     /// Hands each instance its pools.

@@ -60,6 +60,8 @@ pub struct Job {
 pub struct Persisted {
     /// The instance that serves it, where its class does not tell.
     pub instance: Option<String>,
+    /// Whether that was on record before: an annotation that is gone comes back.
+    pub named: bool,
     /// The version that was accepted last, as text.
     pub accepted: Option<String>,
     /// Annotations of an instance that served it before and has cleared everything away.
@@ -275,7 +277,7 @@ impl Persisted {
     }
 
     /// The annotations that shall be on the Service: what the provider says now, what it does not
-    /// know as it was, and our own; the instance as it was.
+    /// know as it was, and our own; the instance as it was, unless it was taken away.
     fn marks(
         &self,
         provider: &[&str],
@@ -291,6 +293,8 @@ impl Persisted {
         let told = standing.marks.iter().filter(|(key, _)| !engine(key));
         marks.extend(told.map(|(key, value)| (key.clone(), value.clone())));
         let instance = before.marks.get(INSTANCE).cloned();
+        let taken_away = || self.instance.clone().filter(|_| self.named);
+        let instance = instance.or_else(taken_away);
         let own = [
             (INSTANCE, instance),
             (ACCEPTED_VERSION, self.accepted.clone()),
@@ -691,6 +695,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
     ) -> ServiceStatus {
         let mut status = compose(&Facts {
             errors: &job.errors,
+            remarks: job.intent.as_ref().map_or(&[], |intent| &intent.remarks),
             refused,
             unserved: job.intent.is_none(),
             standing,

@@ -21,6 +21,8 @@ pub struct Progress {
     wanted: Option<Arc<Intent>>,
     /// How often each step was.
     done: BTreeMap<u64, u32>,
+    /// What the last pass failed of, if any did.
+    failure: Option<String>,
     /// How often this came to a stop, and when it may go on.
     stops: u32,
     resumes: Option<Instant>,
@@ -85,14 +87,22 @@ impl Progress {
         if more > 0 {
             steps = format!("{steps} (and {more} more)");
         }
+        let failure = self.failure.as_ref();
+        let failure = failure.map(|failure| format!("; the last failure: {failure}"));
         let message = format!(
             "the same changes were applied {REPEATS} times without converging, so they are \
-            suspended: {steps}"
+            suspended: {steps}{}",
+            failure.unwrap_or_default()
         );
         let remedy = "check whether another program changes the same objects, or whether two ports \
                      of the Service contradict each other; a change of the Service is applied at \
                      once";
         Some(Reason::error(Code::NotConverging, message).remedy(remedy))
+    }
+
+    /// Notes what a pass failed of.
+    pub fn fail(&mut self, failure: Option<&str>) {
+        self.failure = failure.map(str::to_owned);
     }
 
     /// Notes a stop; returns how long it lasts from now on. One that lasts already goes on.

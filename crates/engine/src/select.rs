@@ -187,7 +187,7 @@ impl Classes {
 
     /// Why a Service is not served whose instance on record is not one of this process.
     fn unknown_instance(&self, service: &ServiceRow) -> Option<Reason> {
-        let instance = service.status.marks.get(INSTANCE)?;
+        let instance = service.instance()?;
         if service.class.is_some() {
             return None;
         }
@@ -200,7 +200,7 @@ impl Classes {
         );
         let remedy = format!(
             "configure {instance} again; or write one of {} into the annotation, which moves the \
-            Service there; or remove the annotation: then the default instance serves it",
+            Service there",
             self.names.join(", ")
         );
         Some(
@@ -215,7 +215,7 @@ impl Classes {
     /// default one, was taken from the configuration. Of a Service without a class only our
     /// conditions tell, for others serve these, too.
     pub fn has_lost(&self, service: &ServiceRow, belongs: Belongs) -> bool {
-        let recorded = service.status.marks.contains_key(INSTANCE);
+        let recorded = service.instance().is_some();
         let marked = !service.status.conditions.is_empty() || recorded;
         match belongs {
             Belongs::Ours(_) | Belongs::SwitchedOff => false,

@@ -10,6 +10,8 @@ use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceSt
 pub struct Facts<'a> {
     /// Why the wish is not valid; empty: it is.
     pub errors: &'a [Reason],
+    /// What there is to say of what is valid.
+    pub remarks: &'a [Reason],
     /// Why the provider does not carry the wish out, from planning or from a failed step.
     pub refused: &'a [Reason],
     /// Whether no version of the Service is known that was ever accepted: then nothing is served.
@@ -37,12 +39,7 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
         .filter(|remark| remark.severity == Severity::Error);
     let errors: Vec<Reason> = facts.errors.iter().chain(unheeded).cloned().collect();
     let accepted = match errors.as_slice() {
-        [] => Condition::met(
-            ConditionType::Accepted,
-            Code::Accepted,
-            "every field and annotation is valid",
-            now,
-        ),
+        [] => accepted(facts),
         errors => unmet(ConditionType::Accepted, errors, now),
     };
     let waiting: Vec<Reason> = facts
@@ -78,6 +75,29 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
         marks: facts.standing.marks.clone(),
     }
     .continuing(facts.before)
+}
+
+/// The condition of a valid Service. What its provider does without is no error, and nothing that
+/// should be found only by those who look for it.
+fn accepted(facts: &Facts<'_>) -> Condition {
+    let is_left_out = |remark: &&Reason| {
+        remark.code == Code::OptionNotSupported && remark.severity == Severity::Warning
+    };
+    let mut left_out = facts.remarks.iter().filter(is_left_out);
+    let (code, message) = match left_out.next() {
+        None => (
+            Code::Accepted,
+            "every field and annotation is valid".to_owned(),
+        ),
+        Some(first) => {
+            let more = match left_out.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            (first.code, format!("{first}{more}"))
+        }
+    };
+    Condition::met(ConditionType::Accepted, code, &message, facts.now)
 }
 
 /// Addresses or names, as people list them.
@@ -119,6 +139,7 @@ mod tests {
     fn compose_with(errors: &[Reason], refused: &[Reason], standing: &Standing) -> ServiceStatus {
         compose(&Facts {
             errors,
+            remarks: &[],
             refused,
             unserved: false,
             standing,
@@ -180,6 +201,7 @@ mod tests {
         let error = Reason::error(Code::InvalidAnnotation, "no");
         let status = compose(&Facts {
             errors: &[error],
+            remarks: &[],
             refused: &[],
             unserved: true,
             standing: &addressed(vec![]),
@@ -195,6 +217,37 @@ mod tests {
                 (false, Code::InvalidAnnotation)
             ]
         );
+    }
+
+    #[test]
+    fn what_the_provider_does_without_stands_in_the_condition_of_what_is_accepted() {
+        let left_out = Reason::warning(Code::OptionNotSupported, "the test does without: no");
+        let other = Reason::warning(Code::NoReadyEndpoints, "none of the endpoints can serve");
+        let emulated = Reason::info(Code::OptionNotSupported, "in another way");
+        let accepted = |remarks: &[Reason]| {
+            let status = compose(&Facts {
+                errors: &[],
+                remarks,
+                refused: &[],
+                unserved: false,
+                standing: &addressed(vec![]),
+                before: &ServiceStatus::default(),
+                generation: None,
+                now: Timestamp::UNIX_EPOCH,
+            });
+            let condition = status.condition(ConditionType::Accepted).unwrap();
+            (
+                condition.status,
+                condition.reason,
+                condition.message.clone(),
+            )
+        };
+        let fine = "every field and annotation is valid".to_owned();
+        let usual = accepted(&[other.clone(), emulated]);
+        assert_eq!(usual, (true, Code::Accepted, fine));
+        let message = "the test does without: no (and 1 more)".to_owned();
+        let without = accepted(&[other, left_out.clone(), left_out]);
+        assert_eq!(without, (true, Code::OptionNotSupported, message));
     }
 
     #[test]
@@ -247,6 +300,7 @@ mod tests {
         let first = compose_with(&[], &[], &addressed(vec![]));
         let again = compose(&Facts {
             errors: &[],
+            remarks: &[],
             refused: &[],
             unserved: false,
             standing: &addressed(vec![]),

@@ -39,6 +39,12 @@ struct ReviewStatus {
     allowed: bool,
 }
 
+#[derive(Deserialize)]
+struct NamespaceList {
+    #[serde(default)]
+    items: Vec<serde::de::IgnoredAny>,
+}
+
 /// How long is waited for a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
@@ -125,6 +131,14 @@ pub async fn missing(connection: &Connection, rights: Vec<Right>) -> Result<Vec<
         }
     }
     Ok(missing)
+}
+
+/// Whether the cluster has a namespace, by the right to list them that watching needs anyway.
+pub async fn has_namespace(connection: &Connection, name: &str) -> Result<bool, ApiError> {
+    let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}");
+    let ask = Ask::get(path, "list namespaces");
+    let list: NamespaceList = api::request_json(connection, ask, PATIENCE).await?;
+    Ok(!list.items.is_empty())
 }
 
 /// Whether the API server answers what Services there are, be it with a refusal. It takes two

@@ -9,7 +9,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::connect::Connection;
+use crate::connect::{ConnectError, Connection};
 
 /// What is asked of the API server.
 #[derive(Clone, Debug)]
@@ -86,6 +86,12 @@ pub enum ApiError {
     #[error("no credentials for the API server: {why}")]
     Credentials {
         /// Why not. Never holds what a credential command printed.
+        why: String,
+    },
+    /// There is no client yet.
+    #[error("the API server can't be asked yet: {why}")]
+    NoClient {
+        /// Why not.
         why: String,
     },
     /// Another replica leads, so this one may not write.
@@ -179,6 +185,12 @@ pub(crate) async fn open(
     let what = ask.what.clone();
     let request = ask.into_request()?;
     let client = connection.client().await;
+    let client = client.map_err(|error| match error {
+        ConnectError::Client { why, .. } => ApiError::NoClient { why },
+        error => ApiError::NoClient {
+            why: error.to_string(),
+        },
+    })?;
     let answered = tokio::time::timeout(patience, client.send(request)).await;
     let response = answered
         .map_err(|_| ApiError::Timeout(patience))?

@@ -57,7 +57,8 @@ struct Inner {
 }
 
 struct Current {
-    client: Client,
+    /// An error as long as there has been none.
+    client: Result<Client, ConnectError>,
     files: Vec<Mark>,
     /// When the credentials end, where that was said.
     until: Option<Timestamp>,
@@ -141,12 +142,20 @@ impl Connection {
     /// Reads the description and makes a client. Nothing is sent yet. `agent` tells the API server
     /// (and its audit log) who writes; name the replica in it.
     pub async fn new(origin: Origin, agent: &str) -> Result<Self, ConnectError> {
+        let connection = Self::begin(origin, agent).await?;
+        connection.established().await?;
+        Ok(connection)
+    }
+
+    /// Reads the description and begins to make a client: credentials may take long, or not be had
+    /// at all for a while. Until they are, every request fails.
+    pub async fn begin(origin: Origin, agent: &str) -> Result<Self, ConnectError> {
         let described = Described::read(&origin).await?;
         let server = described.config.cluster_url.to_string();
         let cluster = cluster(&described.config);
         let namespace = described.config.default_namespace.clone();
-        let current = described.connect(agent).await?;
-        Ok(Self {
+        let current = Current::none(&server);
+        let connection = Self {
             inner: Arc::new(Inner {
                 origin,
                 agent: agent.to_owned(),
@@ -155,7 +164,23 @@ impl Connection {
                 cluster,
                 current: Mutex::new(current),
             }),
-        })
+        };
+        connection.look();
+        Ok(connection)
+    }
+
+    /// Waits for the credentials that are being read. An error where there have been none yet.
+    pub async fn established(&self) -> Result<(), ConnectError> {
+        self.look();
+        let renewal = {
+            let current = self.inner.current();
+            current.renewal.as_ref().map(|it| it.ended.clone())
+        };
+        if let Some(mut ended) = renewal {
+            // Whichever way it ends, it is said what came of it.
+            let _ended = ended.wait_for(|ended| *ended).await;
+        }
+        self.inner.current().client.clone().map(drop)
     }
 
     /// The namespace of the context, or of the pod.
@@ -176,9 +201,9 @@ impl Connection {
 
     /// A client with today's credentials, or with those of before as long as newer ones are not to
     /// be had.
-    pub(crate) async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Result<Client, ConnectError> {
         if let Some(mut ended) = self.look() {
-            // Whichever way it ends, there is a client.
+            // Whichever way it ends, there may be a client from before.
             let _waited = tokio::time::timeout(A_MOMENT, ended.wait_for(|ended| *ended)).await;
         }
         self.inner.current().client.clone()
@@ -207,17 +232,7 @@ impl Connection {
             if let Some(renewed) = renewed(&origin, &agent, files, urgent).await
                 && let Some(inner) = inner.upgrade()
             {
-                match renewed {
-                    Ok(renewed) => {
-                        tracing::info!(server = inner.server, "credentials were read again");
-                        let mut current = inner.current();
-                        current.client = renewed.client;
-                        current.files = renewed.files;
-                        current.until = renewed.until;
-                    }
-                    // Half-written, perhaps. The old client may do for now, and says so if not.
-                    Err(error) => tracing::warn!(%error, "new credentials can't be used"),
-                }
+                inner.current().take(renewed, &inner.server);
             }
             end.send_replace(true);
         };
@@ -277,6 +292,38 @@ impl Inner {
 // === impl Current ===
 
 impl Current {
+    /// Before there is anything.
+    fn none(server: &str) -> Self {
+        Self {
+            client: Err(ConnectError::Client {
+                server: server.to_owned(),
+                why: "the credentials are still being read".to_owned(),
+            }),
+            files: Vec::new(),
+            until: None,
+            looked: Instant::now(),
+            distrusted: true,
+            renewal: None,
+        }
+    }
+
+    /// Takes in what came of reading the credentials.
+    fn take(&mut self, renewed: Result<Self, ConnectError>, server: &str) {
+        match (renewed, &mut self.client) {
+            (Ok(renewed), client) => {
+                if client.is_ok() {
+                    tracing::info!(server, "credentials were read again");
+                }
+                self.client = renewed.client;
+                self.files = renewed.files;
+                self.until = renewed.until;
+            }
+            // Half-written, perhaps. The old client may do for now, and says so if not.
+            (Err(error), Ok(_)) => tracing::warn!(%error, "new credentials can't be used"),
+            (Err(error), Err(before)) => *before = error,
+        }
+    }
+
     fn is_due(&self) -> bool {
         self.distrusted || self.looked.elapsed() >= LOOK_EVERY
     }
@@ -287,7 +334,7 @@ impl Current {
             let soon = now.checked_add(BEFORE_EXPIRY);
             soon.is_ok_and(|soon| soon >= until)
         });
-        self.distrusted || ends
+        self.distrusted || ends || self.client.is_err()
     }
 }
 
@@ -442,7 +489,7 @@ impl Described {
         match made {
             Ok(Ok(client)) => Ok(Current {
                 until: until.or(*client.valid_until()),
-                client,
+                client: Ok(client),
                 files,
                 looked: Instant::now(),
                 distrusted: false,

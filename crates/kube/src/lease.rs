@@ -17,7 +17,7 @@ use landfall_engine::leadership::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -53,7 +53,7 @@ pub struct Election {
     stop: CancellationToken,
     /// No successor is waited for any more.
     end: CancellationToken,
-    ended: oneshot::Receiver<()>,
+    ended: CancellationToken,
 }
 
 /// Whether, and for how long, this replica may write.
@@ -190,11 +190,13 @@ impl Election {
             complaint: None,
         };
         let (stop, end) = (CancellationToken::new(), CancellationToken::new());
-        let (gone, ended) = oneshot::channel();
+        let ended = CancellationToken::new();
         let (stopped, forsaken) = (stop.clone(), end.clone());
+        // Whichever way it ends: after a panic it renews nothing any more.
+        let gone = ended.clone().drop_guard();
         tasks.spawn(async move {
+            let _gone = gone;
             candidate.run(stopped, forsaken).await;
-            let _unheard = gone.send(());
         });
         Self {
             leading: leading_seen,
@@ -241,15 +243,20 @@ impl Election {
     pub async fn release(self) {
         self.end.cancel();
         self.stop.cancel();
-        // An error means that the task is gone already.
-        let _gone = self.ended.await;
+        self.ended.cancelled().await;
     }
 
     /// Gives the Lease up, and waits until another replica serves, or none comes to. Only after
     /// everything that writes has ended.
     pub async fn hand_over(self) {
         self.stop.cancel();
-        let _gone = self.ended.await;
+        self.ended.cancelled().await;
+    }
+
+    /// Is cancelled once the candidacy has ended, also by a panic. Unless that was asked for, the
+    /// process should end: it can't lead any more, nor see another one lead.
+    pub fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 }
 
@@ -560,11 +567,28 @@ impl Candidate {
             let record = lease.record();
             (lease, record)
         });
+        self.log_holder(found.as_ref().map(|(_, record)| record));
         self.sight.take(found, same, &times, now);
         let record = self.sight.seen().map(|(_, record)| record);
         self.course
             .see(record, &self.config.identity, !same, Instant::now());
         self.publish();
+    }
+
+    /// Tells of another holder than before.
+    fn log_holder(&self, now: Option<&Record>) {
+        let before = self.record().map(|record| &record.holder);
+        let now = now.map(|record| &record.holder);
+        if let Some(holder) = now.filter(|holder| Some(*holder) != before)
+            && !holder.is_empty()
+            && *holder != self.config.identity
+        {
+            let LeaseConfig {
+                namespace, name, ..
+            } = &self.config;
+            let lease = format!("{namespace}/{name}");
+            tracing::info!(lease, holder, "another replica leads");
+        }
     }
 
     fn complain(&mut self, error: &ApiError) {
@@ -749,6 +773,41 @@ mod tests {
             term: Some(watch::Sender::new(Some(term)).subscribe()),
         };
         assert_eq!(guard.allows(), None);
+    }
+
+    /// A runtime that goes takes its tasks with it, as a panic takes one.
+    #[test]
+    fn a_candidacy_that_is_gone_says_so_and_allows_no_more_writes() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all().build().unwrap()
+        };
+        let (lost, here) = (runtime(), runtime());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        let config = json!({
+            "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "me", "user": {"token": "t"}}], "current-context": "one",
+            "contexts": [{"name": "one", "context": {"cluster": "here", "user": "me"}}],
+        });
+        std::fs::write(&path, config.to_string()).unwrap();
+        let origin = crate::Origin::Kubeconfig {
+            path: Some(path),
+            context: None,
+        };
+        let connection = here.block_on(Connection::new(origin, "test")).unwrap();
+        let election = {
+            let _inside = lost.enter();
+            let lease = LeaseConfig::new("landfall-system", "test");
+            Election::start(connection, lease, &TaskTracker::new())
+        };
+        let ended = election.ended();
+        assert!(!ended.is_cancelled());
+        drop(lost);
+        assert!(ended.is_cancelled());
+        assert_eq!(election.guard().allows(), None);
+        // Nothing waits for it.
+        here.block_on(election.hand_over());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use landfall_engine::leadership::Role;
 use landfall_model::limits::Limits;
-use landfall_model::rows::Fact;
+use landfall_model::rows::{Fact, METALLB_NAMESPACE};
 use landfall_model::view::SecretsView;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -63,7 +63,7 @@ pub(crate) struct HealthReport(Arc<watch::Sender<Health>>);
 impl Default for SourceConfig {
     fn default() -> Self {
         Self {
-            pool_namespace: Some("metallb-system".to_owned()),
+            pool_namespace: Some(METALLB_NAMESPACE.to_owned()),
             streaming: true,
             page: 500,
             longest_watch: Duration::from_secs(600),

@@ -62,6 +62,8 @@ pub(crate) struct Watcher {
     complaint: Option<String>,
     denied: bool,
     missing_since: Option<Instant>,
+    /// How many address pools the log was told of.
+    pools: Option<usize>,
 }
 
 /// How one request came to its end.
@@ -120,6 +122,7 @@ impl Watcher {
             complaint: None,
             denied: false,
             missing_since: None,
+            pools: None,
         }
     }
 
@@ -282,6 +285,7 @@ impl Watcher {
                 // Not earlier: a list that breaks again and again is no success.
                 if was_listing {
                     self.take_success();
+                    self.log_pools();
                 }
                 self.note_answered();
                 self.retry.reset();
@@ -402,6 +406,7 @@ impl Watcher {
             }
         }
         self.note_answered();
+        self.log_pools();
         Ok(())
     }
 
@@ -448,6 +453,10 @@ impl Watcher {
     /// when the server says it twice, some time apart: a server that is starting may not know it
     /// yet.
     async fn take_missing(&mut self) -> Option<Duration> {
+        if self.missing_since.is_none() {
+            let kind = self.known.kind().resource();
+            tracing::info!(kind, "this cluster has no objects of this kind");
+        }
         let since = *self.missing_since.get_or_insert_with(Instant::now);
         self.resume_from = None;
         self.complaint = None;
@@ -485,6 +494,23 @@ impl Watcher {
         self.lapse = Lapse::default();
         self.renewal.fares(true, Instant::now());
         self.health.recovered(self.known.kind());
+    }
+
+    /// Tells where address pools were looked for, and how many there are: those of another
+    /// namespace would be missed without a word.
+    fn log_pools(&mut self) {
+        let Kind::Pools { namespace } = self.known.kind() else {
+            return;
+        };
+        let pools = self.known.len();
+        if self.pools != Some(pools) {
+            tracing::info!(
+                namespace,
+                pools,
+                "looked for MetalLB's IPAddressPool objects"
+            );
+        }
+        self.pools = Some(pools);
     }
 
     fn note_answered(&mut self) {

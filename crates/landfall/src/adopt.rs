@@ -68,7 +68,7 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         fleet.learn_cluster(&connection, &origin).await?;
-        args.cluster.load().await?
+        args.cluster.load(fleet.metallb_namespace()).await?
     } else {
         planning::read(args.filename.clone(), args.recursive).await?
     };

@@ -46,7 +46,8 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     let fleet = Fleet::read(&args.instances).await?;
     let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
         let fleet = fleet.in_cluster_as(&args.instances);
-        (fleet, args.cluster.load().await?)
+        let loaded = args.cluster.load(fleet.metallb_namespace()).await?;
+        (fleet, loaded)
     } else {
         let loaded = planning::read(args.filename, args.recursive).await?;
         (fleet, loaded)
@@ -97,8 +98,10 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
             }
             writeln!(
                 out,
-                "{} Services: {errors} errors, {warnings} warnings",
-                outlook.plans.len()
+                "{}: {}, {}",
+                counted(outlook.plans.len(), "Service"),
+                counted(errors, "error"),
+                counted(warnings, "warning")
             )?;
         }
         TextOutput::Json => {
@@ -138,4 +141,10 @@ fn findings(about_files: impl Iterator<Item = Reason>, outlook: &Outlook) -> Vec
     let mut seen = BTreeSet::new();
     findings.retain(|finding| seen.insert((finding.service.clone(), finding.reason.to_string())));
     findings
+}
+
+/// A number of things, each called by this word.
+fn counted(number: usize, word: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{ending}")
 }

@@ -11,7 +11,9 @@ use landfall_config::access_log;
 
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use cloud::{AdoptArgs, OrphansArgs};
-pub use serve::{AccessLogArgs, ControllerArgs, DemoArgs, LeaseArgs, ServeClusterArgs, UpArgs};
+pub use serve::{
+    AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
+};
 
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";

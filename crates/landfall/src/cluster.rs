@@ -50,15 +50,19 @@ impl ClusterArgs {
         Ok(Connection::new(self.origin(), &agent).await?)
     }
 
-    /// Everything that the API server tells about Services and what they need.
-    pub async fn load(&self) -> anyhow::Result<Loaded> {
+    /// Everything that the API server tells about Services and what they need; `pools`: the
+    /// namespace of MetalLB's pools.
+    pub async fn load(&self, pools: &str) -> anyhow::Result<Loaded> {
         let connection = self.connect().await?;
         judge_rights(&connection).await?;
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
         let (sender, mut facts) = mpsc::channel(1024);
         let sources = Sources::start(
             &connection,
-            SourceConfig::default(),
+            SourceConfig {
+                pool_namespace: Some(pools.to_owned()),
+                ..SourceConfig::default()
+            },
             sender,
             None,
             &tasks,
@@ -95,13 +99,13 @@ impl ClusterArgs {
     /// The cluster as a picture: what is wished for and what was reported. Traffic and health are
     /// known to the instances that carry it, not to the API server.
     pub async fn view(&self, known: &Known) -> anyhow::Result<InstanceView> {
-        Ok(view(known, self.load().await?))
+        Ok(view(known, self.load(&known.pools).await?))
     }
 
     /// The Services as a Kubernetes `v1` `List`.
     pub async fn services_json(&self, known: &Known) -> anyhow::Result<serde_json::Value> {
         let mut world = World::default();
-        for fact in self.load().await?.facts {
+        for fact in self.load(&known.pools).await?.facts {
             world.apply(fact);
         }
         let ours = world.services().filter(|row| {
@@ -119,7 +123,7 @@ impl ClusterArgs {
         fleet
             .learn_cluster(&self.connect().await?, &self.origin())
             .await?;
-        let loaded = self.load().await?;
+        let loaded = self.load(fleet.metallb_namespace()).await?;
         let facts = loaded.facts.clone();
         let view = view(&Known::of(&fleet), loaded);
         let found = view
@@ -148,6 +152,8 @@ pub struct Known {
     pub classes: Classes,
     /// In the order of the classes.
     pub abilities: Vec<Capabilities>,
+    /// The namespace of MetalLB's pools.
+    pub pools: String,
 }
 
 // === impl Known ===
@@ -160,6 +166,7 @@ impl Known {
         Self {
             classes: fleet.classes(),
             abilities: abilities.collect(),
+            pools: fleet.metallb_namespace().to_owned(),
         }
     }
 
@@ -168,6 +175,7 @@ impl Known {
         Self {
             classes: fleet::classes(config),
             abilities: fleet::abilities(config),
+            pools: config.metallb_namespace().to_owned(),
         }
     }
 }

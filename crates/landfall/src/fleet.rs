@@ -90,6 +90,11 @@ impl Fleet {
         }
     }
 
+    /// Where a cluster has MetalLB's `IPAddressPool` objects.
+    pub fn metallb_namespace(&self) -> &str {
+        self.config.metallb_namespace()
+    }
+
     /// The same in a process that may have so many listeners. In a cluster, a namespace gets half.
     #[must_use]
     pub fn sharing(self, listeners: usize) -> Self {
@@ -375,6 +380,7 @@ fn of_cloud_conf(path: PathBuf) -> Config {
         }],
         limits: LimitsConfig::default(),
         access_log: None,
+        metallb_namespace: None,
     }
 }
 

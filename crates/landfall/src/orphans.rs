@@ -15,7 +15,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write};
 use anyhow::Context as _;
 use landfall_files::Loaded;
 use landfall_model::reason::Severity;
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::rows::{Fact, METALLB_NAMESPACE, ServiceRow};
 use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, Orphan, OrphanKind, Owner};
@@ -131,7 +131,7 @@ impl Source {
     /// this is an error.
     async fn owners(&self) -> anyhow::Result<Vec<Owner>> {
         let loaded = match self {
-            Self::Cluster(cluster) => cluster.load().await?,
+            Self::Cluster(cluster) => cluster.load(METALLB_NAMESPACE).await?,
             Self::Manifests(texts) => texts.loaded(),
         };
         complete(&loaded)?;

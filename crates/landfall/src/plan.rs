@@ -22,7 +22,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         fleet.learn_cluster(&connection, &origin).await?;
-        let cluster = args.cluster.load().await?;
+        let cluster = args.cluster.load(fleet.metallb_namespace()).await?;
         let mut outlook = planning::on_cluster(&fleet, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);

@@ -346,6 +346,9 @@ impl Carried {
 
     /// Returns once the API server answers.
     pub async fn until_answered(&self, connection: &Connection) {
+        if let Err(error) = connection.established().await {
+            tracing::warn!(%error, "the API server can't be asked yet");
+        }
         while !access::answers(connection).await {
             tokio::time::sleep(LOOK).await;
         }

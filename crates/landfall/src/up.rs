@@ -10,11 +10,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use landfall_config::dirs;
 use landfall_files::{Manifests, OpenError, StateError};
-use landfall_kube::lease::{WriteGuard, identity};
 use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
 use crate::cli::UpArgs;
+use crate::controller::Beside;
 use crate::fleet::Fleet;
 use crate::instance::{Ground, Instance, Lifetime, Options};
 use crate::signals::Stop;
@@ -23,6 +23,9 @@ use crate::{controller, get, logging, systemd};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
+
+/// From one look for something to say to the next.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// From one try to start the control plane again to the next, when another process did not take
 /// over.
@@ -43,18 +46,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let grace = args.run.grace();
     let stop = Stop::watch(grace)?;
     if args.filename.is_empty() {
-        let Some(instance) = stop.unless_asked(Box::pin(beside_cluster(args))).await else {
-            return Ok(());
-        };
-        let instance = instance?;
-        stop.unless_asked(announce(&instance)).await;
-        let outcome = tokio::select! {
-            biased;
-            () = stop.asked() => Ok(()),
-            () = instance.broken() => Err(controller::loop_ended()),
-        };
-        instance.stop(grace).await;
-        return outcome;
+        return Box::pin(beside_cluster(args, stop)).await;
     }
     let Some(started) = stop
         .unless_asked(Box::pin(Serving::start(args, &stop)))
@@ -329,21 +321,35 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
     })
 }
 
-/// Starts an instance whose facts come from an API server.
-async fn beside_cluster(args: UpArgs) -> anyhow::Result<Instance> {
-    let mut options = options(&args).await?;
-    options.fleet = options.fleet.in_cluster();
-    let identity = identity("landfall-up");
-    let connection = controller::connect(&args.cluster, &identity).await?;
-    let origin = args.cluster.origin();
-    options.fleet.learn_cluster(&connection, &origin).await?;
-    controller::on_cluster(options, connection, &identity, WriteGuard::always(), None).await
+/// Serves the Services of a cluster, as its controller does.
+async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
+    let beside = Beside {
+        options: options(&args).await?,
+        cluster: args.cluster,
+        election: args.election,
+        state: None,
+        host: "landfall-up".to_owned(),
+        grace: args.run.grace(),
+        by_hand: true,
+    };
+    beside.run(stop).await
 }
 
 /// Says what is served and where to look, once there is something to say. Nothing depends on
 /// whether that can be printed.
-async fn announce(instance: &Instance) {
-    let found = match instance.wait_ready(START).await {
+pub async fn announce(instance: &Instance) {
+    let by = tokio::time::Instant::now() + START;
+    let works = async {
+        while !instance.handle().book.read(|pages| pages.at_work) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let works = tokio::time::timeout_at(by, works).await.is_ok();
+    let left = by.saturating_duration_since(tokio::time::Instant::now());
+    let found = match instance.wait_ready(left).await {
+        Ok(_) if !works => "another process leads (the log names it); this one stands by, and \
+                            serves once that one does not"
+            .to_owned(),
         Ok(view) if view.services.is_empty() => {
             "no Services of type LoadBalancer in these manifests yet".to_owned()
         }

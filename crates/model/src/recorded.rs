@@ -4,7 +4,8 @@
 //! alone. So the condition `landfall.dev/Recorded` keeps a digest of each of these annotations, and
 //! one that does not fit is treated as if it were not there. The digest covers the Service's UID:
 //! what was written for one Service says nothing on another. [`INSTANCE`] is believed as it is,
-//! because users may write it.
+//! because users may write it; the condition keeps its value, for a manifest that
+//! replaces the object takes the annotation away without meaning to.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,13 +23,24 @@ pub const RECORDED_REASON: &str = "Recorded";
 /// Sets these digests apart from all others.
 const PURPOSE: &str = "landfall.dev/Recorded v1";
 
+/// What the value of [`INSTANCE`] follows in the message.
+const INSTANCE_WORD: &str = "instance=";
+
 /// Returns the message of the condition for these annotations; `None`: there is nothing to vouch
 /// for.
 pub fn vouch(uid: &str, marks: &BTreeMap<String, String>) -> Option<String> {
-    let words = vouched_keys()
-        .filter_map(|key| Some(word(uid, key, marks.get(key)?)))
-        .collect::<Vec<_>>();
+    let instance = marks.get(INSTANCE);
+    let instance = instance.map(|name| format!("{INSTANCE_WORD}{name}"));
+    let digests = vouched_keys().filter_map(|key| Some(word(uid, key, marks.get(key)?)));
+    let words = instance.into_iter().chain(digests).collect::<Vec<_>>();
     (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Returns the instance that the condition names; `recorded` is its message.
+pub fn recorded_instance(recorded: &str) -> Option<&str> {
+    let mut words = recorded.split(", ");
+    let name = words.find_map(|word| word.strip_prefix(INSTANCE_WORD))?;
+    (!name.is_empty()).then_some(name)
 }
 
 /// Takes away the annotations in Landfall's own domain that the condition does not vouch for;
@@ -125,8 +137,22 @@ mod tests {
             ("landfall.dev/drain", "1s"),
         ];
         assert_eq!(believed("u", &[], &users), annotations(&users));
-        assert_eq!(vouch("u", &annotations(&users)), None);
+        assert_eq!(vouch("u", &annotations(&users[1..])), None);
         let record = [(RECORD, "v1 x")];
         assert!(vouch("u", &annotations(&record)).is_some());
+    }
+
+    #[test]
+    fn the_instance_is_named_whatever_else_is_vouched_for() {
+        let all = [(INSTANCE, "edge"), BOTH[0], BOTH[1]];
+        for marks in [&all[..1], &all] {
+            let message = vouch("u", &annotations(marks)).unwrap();
+            assert_eq!(recorded_instance(&message), Some("edge"), "{message}");
+        }
+        assert_eq!(believed("u", &all, &all), annotations(&all));
+        let others = vouch("u", &annotations(&BOTH)).unwrap();
+        for message in [others.as_str(), "", "instance=", "an instance=edge"] {
+            assert_eq!(recorded_instance(message), None, "{message}");
+        }
     }
 }

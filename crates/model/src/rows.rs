@@ -19,7 +19,8 @@ use jiff::Timestamp;
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
 use crate::reason::{Origin, Reason};
-use crate::status::ServiceStatus;
+use crate::recorded::recorded_instance;
+use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{Affiliation, PackedService, PackedSlice};
 
@@ -244,6 +245,9 @@ pub struct SecretRow {
     pub source: Option<Arc<SourceMap>>,
 }
 
+/// The namespace in which MetalLB is installed unless that is said.
+pub const METALLB_NAMESPACE: &str = "metallb-system";
+
 /// An address pool (`metallb.io/v1beta1` `IPAddressPool`, or a pool given on the command line), as
 /// written: the allocator parses and judges it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -416,6 +420,13 @@ impl ServiceRow {
     /// Where a field of this Service stands in its file, if it comes from one.
     pub fn origin_of(&self, field: &str) -> Option<Origin> {
         self.source.as_ref().map(|source| source.origin_of(field))
+    }
+
+    /// Returns the instance that serves this Service by its record: the annotation, which people
+    /// may write to move it, or else what the status says was written there.
+    pub fn instance(&self) -> Option<&str> {
+        let written = self.status.marks.get(INSTANCE).map(String::as_str);
+        written.or_else(|| recorded_instance(self.recorded.as_deref()?))
     }
 
     /// Returns why a newer version of this Service in its file can't be used; empty: this is the

@@ -173,14 +173,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let course = &mut tracked.course;
         course.last = Some((end.outcome, now));
         course.unsure = end.writing == Writing::Unsure;
-        // What fails has pauses of its own that grow: only what seems to succeed is repeated
-        // unnoticed.
-        let failed = matches!(end.outcome, Outcome::Failed | Outcome::Paused(_));
-        course.progress = if failed {
-            Progress::default()
-        } else {
-            end.progress
-        };
+        course.progress = end.progress;
+        // A step that fails is not counted; those that succeed before it are, however it ends.
+        if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
+            course.progress.fail(end.failure.as_deref());
+        }
         if end.outcome != Outcome::Outdated {
             course.conflicts = 0;
         }

@@ -170,6 +170,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let name = self.config.classes.name(instance);
         let persisted = Persisted {
             instance: name.filter(|_| row.class.is_none()).map(str::to_owned),
+            named: self.instance_of(row).is_some(),
             accepted: text,
             obsolete: &[],
             published: Vec::new(),

@@ -11,6 +11,7 @@ use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, ProviderError, Retry, Standing};
 use landfall_model::reason::Code;
+use landfall_model::recorded::vouch;
 use landfall_model::rows::PoolRow;
 use landfall_model::status::{Condition, ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
@@ -259,6 +260,13 @@ impl Provider for Shelf {
             }
             Step::Write(what) => {
                 self.written.lock().unwrap().push(what.clone());
+                if what.starts_with("fail") {
+                    let reason = Reason::error(Code::ProviderFailed, what.clone());
+                    return Err(ProviderError {
+                        retry: Retry::Backoff,
+                        ..ProviderError::lasting(reason)
+                    });
+                }
                 Ok(Applied::Busy {
                     after: Duration::from_secs(1),
                 })
@@ -374,6 +382,7 @@ impl Source {
                 return Ok(());
             };
             change(row);
+            row.recorded = vouch(row.uid.as_str(), &row.status.marks).map(Into::into);
             if row.deleting && !row.finalized {
                 rows.remove(key);
                 Fact::ServiceGone(key.clone())

@@ -131,13 +131,13 @@ async fn a_credential_command_that_hangs_delays_no_request() {
     tokio::time::pause();
     connection.distrust();
     // The one that asks for it waits a moment, and those after it not at all.
-    connection.client().await;
+    connection.client().await.unwrap();
     let renewal = |connection: &Connection| {
         let current = connection.inner.current();
         current.renewal.as_ref().map(|it| *it.ended.borrow())
     };
     assert_eq!(renewal(&connection), Some(false), "it hangs");
-    connection.client().await;
+    connection.client().await.unwrap();
     assert_eq!(renewal(&connection), Some(false), "and is not run again");
     // It is given up after its time.
     tokio::time::sleep(COMMAND_LIMIT).await;
@@ -155,6 +155,28 @@ async fn a_credential_command_that_never_ends_is_an_error_at_the_start() {
         error.to_string().contains("timed out after 30 s"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_connection_that_begins_without_credentials_has_a_client_once_there_are_some() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("works");
+    let script = format!(
+        "[ -e {} ] && echo '{{\"status\": {{\"token\": \"secret-token\"}}}}'",
+        mark.display()
+    );
+    let origin = with_command(directory.path(), &script);
+    let connection = Connection::begin(origin, "landfall/test").await.unwrap();
+    assert_eq!(connection.server(), "https://127.0.0.1:6443/");
+    let error = connection.established().await.unwrap_err().to_string();
+    assert!(error.contains("ended with exit status: 1"), "{error}");
+    let refusal = connection.client().await.map(drop);
+    assert_eq!(refusal.map_err(|error| error.to_string()), Err(error));
+    std::fs::write(&mark, "").unwrap();
+    // As after the time that passes until the next look.
+    connection.distrust();
+    connection.established().await.unwrap();
+    connection.client().await.unwrap();
 }
 
 #[tokio::test]

@@ -131,6 +131,10 @@ impl Known {
         self.end_listing(tell);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.objects.iter().count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }

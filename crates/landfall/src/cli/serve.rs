@@ -35,10 +35,14 @@ pub struct DemoArgs {
 
 /// `landfall up`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                 landfall up -f examples/\n  \
-                 landfall up -f web.yaml -f dns.yaml --pool 192.0.2.16-192.0.2.31\n  \
-                 kubectl get svc,endpointslices -o yaml | landfall up -f -")]
+#[command(
+    after_help = "Beside a cluster it takes part in leader election with the controller of that \
+                  cluster: one of the two writes and serves, the other is a standby.\n\n\
+                  Examples:\n  \
+                  landfall up -f examples/\n  \
+                  landfall up -f web.yaml -f dns.yaml --pool 192.0.2.16-192.0.2.31\n  \
+                  kubectl get svc,endpointslices -o yaml | landfall up -f -"
+)]
 pub struct UpArgs {
     /// A manifest file, a folder of them, or - for standard input; may be repeated
     #[arg(
@@ -46,7 +50,10 @@ pub struct UpArgs {
         long = "filename",
         value_name = "PATH",
         required_unless_present_any = ["kubeconfig", "context"],
-        conflicts_with_all = ["kubeconfig", "context"]
+        conflicts_with_all = [
+            "kubeconfig", "context", "leader_elect", "lease_name", "lease_duration",
+            "renew_deadline", "retry_period",
+        ]
     )]
     pub filename: Vec<PathBuf>,
     /// Read nested folders, too
@@ -54,6 +61,8 @@ pub struct UpArgs {
     pub recursive: bool,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
+    #[command(flatten)]
+    pub election: ElectionArgs,
     /// Addresses to assign: CIDR or FIRST-LAST; may be repeated. Default, if no pool among the
     /// manifests serves all Services: 127.77.0.0/24, which needs no privileges
     #[arg(long = "pool", value_name = "CIDR|FIRST-LAST", value_parser = pool_ranges)]
@@ -92,24 +101,8 @@ pub struct ControllerArgs {
     pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// Whether replicas elect a leader, which alone writes
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value_t = true,
-        action = clap::ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true"
-    )]
-    pub leader_elect: bool,
-    /// The namespace of the Lease; default: that of the pod or context
-    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
-    pub namespace: Option<String>,
-    /// The name of the Lease
-    #[arg(long, value_name = "NAME", default_value = "landfall")]
-    pub lease_name: String,
     #[command(flatten)]
-    pub lease: LeaseArgs,
+    pub election: ElectionArgs,
     /// Directory for the last known state, so that a start while the API server is unavailable
     /// serves it again; default: none
     #[arg(long, value_name = "DIR", env = "LANDFALL_STATE")]
@@ -122,6 +115,30 @@ pub struct ControllerArgs {
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// Leader election among the processes that serve one cluster.
+#[derive(Clone, Debug, Args)]
+pub struct ElectionArgs {
+    /// Whether replicas elect a leader, which alone writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
+    pub leader_elect: bool,
+    /// The namespace of the Lease; default: for `controller` that of the pod or context, for `up`
+    /// landfall-system if the cluster has it, otherwise that of the context
+    #[arg(long, value_name = "NAMESPACE", env = "LANDFALL_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "landfall")]
+    pub lease_name: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 }
 
 /// The times of the election.

@@ -29,7 +29,7 @@ subjects: [{kind: User, name: jane, apiGroup: rbac.authorization.k8s.io}]
 ";
 
 /// MetalLB's kind of address pools, as little of it as a server takes.
-const POOL_KIND: &str = "
+pub const POOL_KIND: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: ipaddresspools.metallb.io}
@@ -210,5 +210,5 @@ async fn kubectl_finds_the_plugin_by_its_name() {
     assert!(list.contains("<pending>"), "{list}");
     // What is in the cluster is judged without a file.
     let verdict = output(plugin(&["check"]), 0).await;
-    assert!(verdict.starts_with("1 Services: 0 errors"), "{verdict}");
+    assert!(verdict.starts_with("1 Service: 0 errors"), "{verdict}");
 }

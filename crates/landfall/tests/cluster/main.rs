@@ -17,6 +17,7 @@ mod network;
 mod replica;
 mod traffic;
 
+mod beside;
 mod classes;
 mod commands;
 mod continuity;
@@ -25,6 +26,7 @@ mod last_known;
 mod lifecycle;
 mod openstack;
 mod outage;
+mod pools;
 mod refusals;
 mod replicas;
 mod restart;

@@ -2,10 +2,10 @@
 
 use std::process::Output;
 
-use crate::bed::{Bed, condition, only, text};
+use crate::bed::{Bed, address, condition, only, text};
 use crate::network::Range;
 use crate::replica::{Replica, landfall, run};
-use crate::traffic::{Backend, ask};
+use crate::traffic::{Backend, answered_by, ask};
 
 fn service(name: &str, range: &Range) -> String {
     format!(
@@ -254,4 +254,25 @@ async fn a_cluster_without_address_pools_of_its_own_is_nothing_to_speak_of() {
     );
     bed.apply(&service("web", &range)).await;
     bed.programmed(&["web"]).await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_had_of_a_traffic_policy_is_told_by_condition_and_event() {
+    let bed = Bed::open("policy").await;
+    let range = Range::claim();
+    let _backend = Backend::start("one", range.member(1)).await;
+    let _replica = Replica::alone(&bed, range.admin(1), &only(&range.pool())).await;
+    let local = "spec:\n  externalTrafficPolicy: Local\n";
+    let local = service("web", &range).replace("spec:\n", local);
+    bed.apply(&local).await;
+    bed.programmed(&["web"]).await;
+    let begin = "spec.externalTrafficPolicy: the provider local does without: ";
+    let note = bed.event("web", "OptionNotSupported").await;
+    assert!(note.starts_with(begin), "{note}");
+    let held = bed.service("web").await;
+    let accepted = condition(&held, "landfall.dev/Accepted");
+    let expected = ("True".to_owned(), "OptionNotSupported".to_owned());
+    assert_eq!(accepted, Some(expected));
+    let target = format!("{}:8080", address(&held).unwrap());
+    answered_by(target.parse().unwrap(), &["one"]).await;
 }

@@ -34,12 +34,28 @@ impl Replica {
         admin: SocketAddr,
         arguments: &[&str],
     ) -> Self {
+        let command = ["controller", "--namespace", "landfall-system"];
+        Self::spawn_as(&command, kubeconfig, bed, (name, admin), arguments)
+    }
+
+    /// Starts `landfall up` beside the cluster, and does not wait.
+    pub fn spawn_up(bed: &Bed, name: &str, admin: SocketAddr, arguments: &[&str]) -> Self {
+        let command = ["up", "--log-format", "json"];
+        Self::spawn_as(&command, &bed.kubeconfig(), bed, (name, admin), arguments)
+    }
+
+    fn spawn_as(
+        command: &[&str],
+        kubeconfig: &Path,
+        bed: &Bed,
+        (name, admin): (&str, SocketAddr),
+        arguments: &[&str],
+    ) -> Self {
         let log = bed.cluster.directory().join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
         let child = landfall(bed.cluster.directory())
-            .arg("controller")
+            .args(command)
             .args(["--kubeconfig", text(kubeconfig)])
-            .args(["--namespace", "landfall-system"])
             .args(["--admin", &admin.to_string(), "--grace", "1"])
             .args(arguments)
             .env("HOSTNAME", name)

@@ -231,7 +231,7 @@ async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
         .await;
     let told = told.good();
     assert!(told.contains(&place) && told.contains("username"), "{told}");
-    assert!(told.contains("0 errors, 1 warnings"), "{told}");
+    assert!(told.contains("0 errors, 1 warning\n"), "{told}");
     assert_eq!(scene.sim.calls().len(), 0, "nobody was asked");
 
     let connect = ["check", "--connect", "--cloud-config", "cloud.conf"];

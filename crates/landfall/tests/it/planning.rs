@@ -250,7 +250,7 @@ async fn check_judges_files_folders_and_standard_input() {
     };
     let folder = lab.folder();
     let folder = folder.to_str().unwrap();
-    let nothing_wrong = "1 Services: 0 errors, 0 warnings\n";
+    let nothing_wrong = "1 Service: 0 errors, 0 warnings\n";
     assert_eq!(
         check(&["check", "-f", folder], "").await.good(),
         nothing_wrong
@@ -281,7 +281,7 @@ async fn check_judges_files_folders_and_standard_input() {
         "{}",
         ended.stdout
     );
-    assert!(ended.stdout.ends_with("1 Services: 0 errors, 1 warnings\n"));
+    assert!(ended.stdout.ends_with("1 Service: 0 errors, 1 warning\n"));
 
     let bad = svc("bad")
         .port("a", "TCP", 8080)
@@ -371,7 +371,7 @@ async fn folders_in_folders_are_read_only_when_asked() {
     let count = |text: &str| text.lines().last().unwrap().to_owned();
     let ended = lab.landfall(&["check", "-f"], &[&lab.folder()]).await;
     assert!(
-        count(&ended.stdout).starts_with("1 Services"),
+        count(&ended.stdout).starts_with("1 Service:"),
         "{}",
         ended.stdout
     );

@@ -274,6 +274,34 @@ async fn an_sctp_port_is_refused_with_a_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn traffic_for_members_of_one_node_alone_is_not_to_be_had_and_the_service_says_so() {
+    let scene = Scene::set().await;
+    let text = scene.web().spec("externalTrafficPolicy: Local").yaml();
+    scene.lab.write("web.yaml", &text);
+    let reason = scene.told(Code::OptionNotSupported).await;
+    assert_eq!(reason.severity, Severity::Warning);
+    let field = reason.field.as_deref();
+    assert_eq!(field, Some("spec.externalTrafficPolicy"));
+    let line = line_of(&text, "externalTrafficPolicy");
+    assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
+    // It is served all the same.
+    let web = scene.lab.ready("default/web").await;
+    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    let accepted = web.status.condition(ConditionType::Accepted).unwrap();
+    assert_eq!(accepted.reason, Code::OptionNotSupported);
+    assert_eq!(accepted.message, reason.to_string());
+    let text = text.replace(
+        "externalTrafficPolicy: Local",
+        "externalTrafficPolicy: Cluster",
+    );
+    scene.lab.write("web.yaml", &text);
+    scene.healed().await;
+    let web = scene.lab.service("default/web").await;
+    let accepted = condition(&web, ConditionType::Accepted);
+    assert_eq!(accepted, (true, Code::Accepted));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_certificate_is_asked_for_by_name() {
     let scene = Scene::set().await;
     let text = scene

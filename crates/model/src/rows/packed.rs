@@ -13,7 +13,7 @@ use super::{
 };
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
-use crate::status::{INSTANCE, ServiceStatus};
+use crate::status::ServiceStatus;
 
 /// A [`ServiceRow`] without its key. Equal where the rows are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Affiliation<'a> {
     pub reported: bool,
     /// See [`ServiceRow::class`].
     pub class: Option<&'a str>,
-    /// The instance on record: [`crate::status::INSTANCE`].
+    /// See [`ServiceRow::instance`].
     pub instance: Option<&'a str>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> From<&'a ServiceRow> for Affiliation<'a> {
             deleting: row.deleting,
             reported: !row.status.conditions.is_empty(),
             class: row.class.as_deref(),
-            instance: row.status.marks.get(INSTANCE).map(String::as_str),
+            instance: row.instance(),
         }
     }
 }
@@ -110,8 +110,7 @@ impl PackedService {
         ]));
         // First what tells whose it is.
         to.option(class.as_deref(), Writer::text);
-        let instance = status.marks.get(INSTANCE);
-        to.option(instance.map(String::as_str), Writer::text);
+        to.option(row.instance(), Writer::text);
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
         to.option(resource_version.as_deref(), Writer::id);

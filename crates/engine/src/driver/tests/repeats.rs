@@ -111,3 +111,21 @@ async fn a_new_service_takes_one_pass_although_the_source_tells_back_what_was_wr
     assert_eq!(passes, BTreeMap::from([("settled".to_owned(), 100)]));
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_repeated_because_others_after_them_fail_are_stopped_and_told_of() {
+    let lab = start(|written| {
+        let next = ["create pool p", "fail of the quota"];
+        Some(next[written.len() % 2].to_owned())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    assert_eq!(written(&lab), 10, "five times each");
+    assert!(lab.says("a", Code::NotConverging));
+    let named = "create pool p; the last failure: fail of the quota";
+    assert_eq!(lab.warnings_of(named), 1);
+    // From then on there is a try after each pause.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!((12..=80).contains(&written(&lab)), "{}", written(&lab));
+    lab.stop().await;
+}

@@ -2,6 +2,7 @@
 //! for the next one.
 
 use landfall_model::reach::MemberRules;
+use landfall_model::recorded::recorded_instance;
 use landfall_model::rows::{NamespaceRow, PoolOrigin};
 use landfall_model::status::{ACCEPTED_VERSION, HELD_ADDRESSES, INSTANCE};
 
@@ -333,15 +334,16 @@ async fn the_instance_is_recorded_with_the_first_status_and_never_by_a_write_of_
     assert_eq!(mark(&lab, "a", INSTANCE).as_deref(), Some("local"));
     assert_eq!(mark(&lab, "b", INSTANCE), None, "its class tells");
     // One from before there was a record.
+    let strip = |row: &mut ServiceRow| {
+        row.status.marks.remove(INSTANCE);
+        row.recorded = None;
+    };
     lab.source
         .rows
         .lock()
         .unwrap()
-        .get_mut(&key("a"))
-        .unwrap()
-        .status
-        .marks
-        .remove(INSTANCE);
+        .entry(key("a"))
+        .and_modify(strip);
     let lab = restart(lab).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(lab.writes(), [] as [&str; 0]);
@@ -394,24 +396,91 @@ async fn a_service_stays_with_its_instance_when_another_becomes_the_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_moves_when_another_instance_or_none_is_written_on_it() {
-    for asked in [Some("inner"), None] {
-        let (lab, inner) = of_the_first(Some("edge")).await;
-        let edit = edited(&lab, "a", |row| {
-            row.status.marks.remove(INSTANCE);
-            let asked = asked.map(|name| (INSTANCE.to_owned(), name.to_owned()));
-            row.status.marks.extend(asked);
-        });
-        lab.apply(edit).await;
-        lab.until("the record says so", |rows| {
-            let marks = &rows[&key("a")].status.marks;
-            marks.get(INSTANCE).is_some_and(|name| name == "inner")
-                && marks.get(RECORD).is_some_and(|record| record == "shelf 2")
-        })
-        .await;
-        assert!(!holds(&lab.shelf, "a") && holds(&inner, "a"));
-        lab.stop().await;
+async fn a_service_moves_when_another_instance_is_written_on_it() {
+    let (lab, inner) = of_the_first(Some("edge")).await;
+    let edit = edited(&lab, "a", |row| {
+        let asked = (INSTANCE.to_owned(), "inner".to_owned());
+        row.status.marks.extend([asked]);
+    });
+    lab.apply(edit).await;
+    lab.until("the record says so", |rows| {
+        let row = &rows[&key("a")];
+        let record = row.status.marks.get(RECORD);
+        row.instance() == Some("inner") && record.is_some_and(|record| record == "shelf 2")
+    })
+    .await;
+    assert!(!holds(&lab.shelf, "a") && holds(&inner, "a"));
+    let recorded = row(&lab, "a").recorded.clone().unwrap();
+    assert_eq!(recorded_instance(&recorded), Some("inner"));
+    lab.stop().await;
+}
+
+/// What is left of a Service when a manifest replaces it that knows nothing of what was written on
+/// it: the status alone.
+fn replace(row: &mut ServiceRow) {
+    row.annotations.clear();
+    row.status.marks.clear();
+    row.finalized = false;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_replaced_without_its_annotations_stays_and_has_them_again() {
+    for replaced in [replace, |row: &mut ServiceRow| {
+        row.status.marks.remove(INSTANCE);
+    }] {
+        // Also where the status does not name the instance: an earlier release wrote it.
+        for recorded in [true, false] {
+            let (lab, inner) = of_the_first(Some("edge")).await;
+            let edit = edited(&lab, "a", |row| {
+                replaced(row);
+                row.recorded = row.recorded.take().filter(|_| recorded);
+            });
+            lab.apply(edit).await;
+            lab.until("the annotation is back", |rows| {
+                let row = &rows[&key("a")];
+                row.finalized
+                    && row
+                        .status
+                        .marks
+                        .get(INSTANCE)
+                        .is_some_and(|it| it == "edge")
+            })
+            .await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert!(holds(&lab.shelf, "a") && !holds(&inner, "a"));
+            assert_eq!(row(&lab, "a").status.ingress, ingress(1));
+            lab.stop().await;
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_replaced_while_no_process_ran_stays_where_it_was() {
+    let recorded = format!("instance=edge, accepted=sha256:{}", "0".repeat(64));
+    let row = svc("a").port(80).holding("127.77.0.3").with(move |row| {
+        replace(row);
+        row.recorded = Some(recorded.into());
+    });
+    let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("inner"));
+    let inner = Arc::new(Shelf::new(9));
+    let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
+    let shelf = Shelf::new(9);
+    let lab = Lab::start_on(
+        shelf,
+        vec![inner.clone()],
+        classes,
+        vec![row.row()],
+        leading,
+    )
+    .await;
+    lab.until("the annotation is back", |rows| {
+        let marks = &rows[&key("a")].status.marks;
+        marks.get(INSTANCE).is_some_and(|name| name == "edge")
+    })
+    .await;
+    assert!(holds(&lab.shelf, "a") && !holds(&inner, "a"));
+    assert_eq!(self::row(&lab, "a").status.ingress, ingress(3));
+    lab.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,14 @@
 //! A replica that carries what it served last and can't come to work: others do, and then it ends.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::{PLAIN, Remembering, service, target};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{PLAIN, Remembering, is_last_known, service, target, until_followed};
 use crate::bed::{Bed, DEADLINE, LOOK, text};
 use crate::network::Range;
 use crate::replica::Replica;
@@ -70,6 +75,28 @@ impl Scene {
     }
 }
 
+/// A kubeconfig like the bed's whose credentials are a command's. It works while `mark` is there.
+fn by_command(bed: &Bed, mark: &Path) -> PathBuf {
+    let config = std::fs::read_to_string(bed.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    let user = &mut config["users"][0]["user"];
+    let pem = |name: &str| {
+        let data = STANDARD.decode(user[name].as_str().unwrap()).unwrap();
+        String::from_utf8(data).unwrap()
+    };
+    let credential = json!({"status": {
+        "clientCertificateData": pem("client-certificate-data"),
+        "clientKeyData": pem("client-key-data"),
+    }});
+    let credential = bed.write("credential.json", &credential.to_string());
+    let script = format!("test -e {} && cat {}", text(mark), text(&credential));
+    *user = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "/bin/sh", "args": ["-c", script],
+    }});
+    bed.write("command.kubeconfig", &config.to_string())
+}
+
 async fn says(replica: &Replica, text: &str) {
     let began = Instant::now();
     while !replica.said(text) {
@@ -110,4 +137,42 @@ async fn a_replica_whose_start_fails_leaves_the_lease_to_others_and_serves_until
     says(&unable, "retried soon").await;
     answered_by(scene.web, &["one"]).await;
     scene.is_replaced(&remembering, unable).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_without_credentials_serves_its_last_known_state_and_follows_once_it_has_some() {
+    let bed = Bed::open("uncredited").await;
+    let range = Range::claim();
+    let _backend = Backend::start("one", range.member(1)).await;
+    bed.apply(&service("web", "", PLAIN, &range)).await;
+    let remembering = Remembering::new(&bed, &range, true);
+    let mark = bed.write("works", "");
+    let kubeconfig = by_command(&bed, &mark);
+    let mut first = remembering.start_by(&kubeconfig, "first");
+    first.ready().await;
+    bed.programmed(&["web"]).await;
+    remembering.remembers(&["web"]).await;
+    let web = target(&bed, "web", 8080).await;
+    first.kill().await;
+    std::fs::remove_file(&mark).unwrap();
+
+    let second = remembering.start_by(&kubeconfig, "second");
+    says(
+        &second,
+        "the credential command of the kubeconfig ended with",
+    )
+    .await;
+    answered_by(web, &["one"]).await;
+    assert!(is_last_known(&second).await);
+    std::fs::write(&mark, "").unwrap();
+    until_followed(&second).await;
+    bed.apply(&service("new", "", PLAIN, &range)).await;
+    bed.programmed(&["new", "web"]).await;
+    assert_eq!(target(&bed, "web", 8080).await, web);
+    second.stop().await;
+    std::fs::remove_file(&mark).unwrap();
+    std::fs::remove_file(remembering.file()).unwrap();
+    // What remembers nothing has nothing to wait with.
+    let mut third = remembering.start_by(&kubeconfig, "third");
+    assert!(!third.end().await.success());
 }
