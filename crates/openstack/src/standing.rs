@@ -47,6 +47,12 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
             standing.marks.insert(RECORD.to_owned(), record);
         }
     }
+    let records = (intent.marks.get(RECORD), standing.marks.get(RECORD));
+    if let (Some(before), Some(now)) = records
+        && record::is_refreshed(before, now)
+    {
+        standing.unhurried = &[RECORD];
+    }
     standing
 }
 
