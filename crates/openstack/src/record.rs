@@ -55,7 +55,7 @@ impl Record {
         Self::parse(intent.marks.get(RECORD)?)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let given = text.ends_with(RECORD_OF_GIVEN);
         let mut words = text.split(' ');
         let record = Self {
