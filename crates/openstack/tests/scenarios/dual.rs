@@ -597,3 +597,31 @@ async fn members_of_two_load_balancers_cost_the_service_no_write() {
     assert_eq!(sizes, [3, 3]);
     assert_eq!(rig.cluster.writes(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_no_ipv4_address_any_more_takes_none_from_those_who_share_it() {
+    let mut rig = six_first(27, "");
+    rig.apply(six_and_four()).await;
+    let before = rig.picture().await;
+    let guest = svc("guest")
+        .port(8080)
+        .node_port(30081)
+        .families(&[Family::V6, Family::V4], FamilyPolicy::RequireDualStack);
+    let id = before.balancers[0].id.as_str();
+    rig.apply(guest.annotated(LOAD_BALANCER_ID, id)).await;
+    let published = rig.published("guest");
+    assert_eq!(published, rig.published("web"));
+    rig.apply(web().families(&[Family::V6], FamilyPolicy::SingleStack))
+        .await;
+    rig.wait(AUDIT).await;
+    let after = rig.picture().await;
+    assert_eq!(after.floating_ips, before.floating_ips);
+    assert_eq!(after.listeners.len(), 2);
+    assert_eq!(rig.published("guest"), published);
+    let told = rig.cluster.messages("ConflictingOptions").join("; ");
+    assert!(told.contains("kube_service_c1_default_guest"), "{told}");
+    rig.delete("guest").await;
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.floating_ips, []);
+}
