@@ -301,7 +301,9 @@ impl Step {
                 | Self::AttachFloatingIp { .. }
                 | Self::CreateGroup { .. }
                 | Self::CreateRules { .. }
-                | Self::SetPortGroups { joins: true, .. }
+                | Self::DeleteRule { .. }
+                | Self::SetPortGroups { .. }
+                | Self::DeleteGroup { .. }
         )
     }
 }
