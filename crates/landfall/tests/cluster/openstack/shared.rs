@@ -160,7 +160,7 @@ impl Watch {
                 broken.extend(fault(&project).await);
                 tokio::time::sleep(LOOK).await;
             }
-            println!("looked {looks} times at what serves port {SHARED}");
+            eprintln!("looked {looks} times at what serves port {SHARED}");
             assert!(looks > 20, "{looks}");
             broken
         });
@@ -243,7 +243,8 @@ async fn no_certificate(project: &Project) -> String {
 fn service(name: &str, port: u16, annotations: &BTreeMap<&str, &str>) -> String {
     let annotations = json!(annotations);
     format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, annotations: {annotations}}}\n\
+        "---\napiVersion: v1\nkind: Service\n\
+         metadata: {{name: {name}, annotations: {annotations}}}\n\
          spec:\n  type: LoadBalancer\n  ports: [{{port: {port}}}]\n"
     )
 }
