@@ -679,7 +679,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         // somebody may have taken the finalizer off.
         let holds = job.intent.is_some() || !status.ingress.is_empty();
         let finalize = holds && !end.finalized;
-        if status != end.status || finalize {
+        if says_more(&status, &end.status, standing.unhurried) || finalize {
             job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;
         }
@@ -888,6 +888,25 @@ fn outcome_of(failures: &[ProviderError]) -> Outcome {
         None if asks(Retry::Backoff) => Outcome::Failed,
         None => Outcome::Refused,
     }
+}
+
+/// Whether a status is worth a write over another one. Marks that are `unhurried` are not, where
+/// they are there with an older value.
+fn says_more(status: &ServiceStatus, before: &ServiceStatus, unhurried: &[&str]) -> bool {
+    let is_late = |(key, value): (&String, &String)| {
+        let older = before.marks.get(key);
+        unhurried.contains(&key.as_str()) && older.is_some_and(|older| older != value)
+    };
+    if !status.marks.iter().any(is_late) {
+        return status != before;
+    }
+    let without = |it: &ServiceStatus| {
+        let mut rest = it.clone();
+        rest.marks
+            .retain(|key, _| !unhurried.contains(&key.as_str()));
+        rest
+    };
+    without(status) != without(before)
 }
 
 /// Where the provider can't be asked, what was last published still stands.

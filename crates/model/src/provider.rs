@@ -131,6 +131,9 @@ pub struct Standing {
     pub notices: Vec<(&'static str, Reason)>,
     /// Annotations to keep on the Service: [`crate::status::MARKS`].
     pub marks: BTreeMap<String, String>,
+    /// Those of them that only save work: a new value is written with the next status, and is no
+    /// reason for a write of its own.
+    pub unhurried: &'static [&'static str],
 }
 
 /// What came of a step.

@@ -5,6 +5,7 @@
 //! carried out before the next look. An id that is not known yet is written `new`.
 
 mod pools;
+mod sorted;
 
 use std::collections::BTreeSet;
 
@@ -15,13 +16,13 @@ use serde_json::{Map, Value, json};
 
 use crate::bodies::TIMEOUTS;
 use crate::features::Features;
-use crate::graph::{Graph, key_of};
-use crate::members;
+use crate::graph::Graph;
 use crate::names::{Names, SERVICE_PREFIX, cut};
-use crate::objects::{Id, Listener, LoadBalancer, Member, Pool, Provisioning};
+use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
 use crate::refusal::Refusals;
 use crate::step::Step;
-use crate::wanted::{HEADERS, WantedListener, WantedPool};
+use crate::wanted::{HEADERS, WantedListener};
+use sorted::Sorted;
 
 /// What the changes are made from.
 #[derive(Clone, Copy)]
@@ -81,70 +82,27 @@ impl Diff<'_> {
                     None => self.create(it, wanted, &mut kept, &mut changes),
                 },
             }
-            self.sort_out(it, changes, plan, &mut sorted);
+            self.sort_out(Some(it), changes, plan, &mut sorted);
         }
         for listener in self.ours() {
             let needed = if is_tried(listener) {
                 wanted.iter().any(|it| self.makes_way_for(it, listener))
             } else {
                 wanted.iter().any(|it| same_port(it, listener))
+                    || self.stands_in(listener, wanted, &mut sorted, plan)
             };
             if !needed {
-                self.delete(listener, &kept, "no port of the Service needs it", plan);
+                let mut changes = Plan::default();
+                let because = "no port of the Service needs it";
+                self.delete(listener, &kept, because, &mut changes);
+                self.sort_out(None, changes, plan, &mut sorted);
             }
         }
-        self.delete_left_over(wanted, plan);
+        let mut left_over = Plan::default();
+        self.delete_left_over(wanted, &mut left_over);
+        self.sort_out(None, left_over, plan, &mut sorted);
         plan.steps.extend(sorted.last.steps);
         Ok(sorted.held)
-    }
-
-    /// Sorts the changes for one listener by what became of them when they were last tried.
-    fn sort_out(
-        &self,
-        wanted: &WantedListener,
-        changes: Plan<Step>,
-        plan: &mut Plan<Step>,
-        sorted: &mut Sorted,
-    ) {
-        let mut steps = changes.steps.into_iter();
-        while let Some(planned) = steps.next() {
-            let Some(refusal) = self.refusals.of(&planned.step) else {
-                plan.steps.push(planned);
-                continue;
-            };
-            if !refusal.due && !sorted.held.contains(&refusal.reason) {
-                sorted.held.push(refusal.reason.clone());
-            }
-            // What is changed can be left as it is; on what is made rests what follows.
-            let makes = matches!(
-                planned.step,
-                Step::TryListener { .. } | Step::CreateListener { .. } | Step::CreatePool { .. }
-            );
-            if refusal.due {
-                sorted.last.steps.push(planned);
-            }
-            if makes {
-                self.follow(std::slice::from_ref(wanted), plan);
-                if refusal.due {
-                    sorted.last.steps.extend(steps);
-                }
-                return;
-            }
-        }
-    }
-
-    /// Appends the changes that let what is there go on serving as nodes come and go, where nothing
-    /// else may change.
-    pub(crate) fn follow(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
-        for it in wanted {
-            let listener = self.serving().find(|listener| same_port(it, listener));
-            let Some(pool) = listener.and_then(|it| self.graph.pool_of(it)) else {
-                continue;
-            };
-            let there = self.graph.members_of(pool);
-            let wanted = as_there(&it.pool, there);
-            members::plan(self, &pool.id, &wanted, there, plan);
-        }
     }
 
     /// Appends the deletion of everything that is the Service's on a load balancer that stays.
@@ -311,7 +269,9 @@ impl Diff<'_> {
         if self.tried(wanted).is_none()
             && let Some(port) = self.free_port(all)
         {
-            self.follow(std::slice::from_ref(wanted), plan);
+            if let Some(pool) = self.graph.pool_of(old) {
+                plan.steps.extend(self.following(pool, wanted).steps);
+            }
             let step = Step::TryListener {
                 load_balancer: self.lb(),
                 listener: WantedListener {
@@ -474,13 +434,6 @@ impl Diff<'_> {
     }
 }
 
-/// What is to be done of what was refused, and what was said of it.
-#[derive(Default)]
-struct Sorted {
-    last: Plan<Step>,
-    held: Vec<Reason>,
-}
-
 /// What begins the name of a listener that is only tried.
 const TRIED: &str = "tried_";
 
@@ -492,22 +445,6 @@ fn tried_name(wanted: &WantedListener) -> String {
 /// Whether a listener is only tried. No Service controller gives such a name to one that serves.
 fn is_tried(listener: &Listener) -> bool {
     listener.name.starts_with(TRIED)
-}
-
-/// The pool with other members, but with these as they are, and new ones as the others.
-fn as_there(wanted: &WantedPool, there: &[Member]) -> WantedPool {
-    let mut wanted = wanted.clone();
-    for (address, member) in &mut wanted.members {
-        let key = Some((*address, member.port));
-        let like = there.iter().find(|it| key_of(it) == key).or(there.first());
-        if let Some(like) = like {
-            member.subnet.clone_from(&like.subnet_id);
-            member.monitor_port = like.monitor_port;
-        }
-        member.weight = None;
-        member.backup = None;
-    }
-    wanted
 }
 
 pub(crate) fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::graph::Graph;
 use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
-use crate::refusal::{Key, Refusal, Refusals};
+use crate::refusal::{Key, Refusal, Refusals, follows_nodes};
 use crate::wanted::WantedListener;
 
 /// The moment after what was just done: a list that was asked for in the same instant need not tell
@@ -245,10 +245,11 @@ impl Memory {
     pub(crate) fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
         let of = self.refused_writes.iter();
         let of = of.filter(|(_, it)| it.balancer == *balancer);
+        let times = |key: &Key, it: &RefusedWrite| if follows_nodes(key) { 1 } else { it.times };
         let refusals = of.map(|(key, it)| {
             let refusal = Refusal {
                 reason: it.reason.clone(),
-                due: is_due(it.times, it.at, now),
+                due: is_due(times(key, it), it.at, now),
             };
             (key.clone(), refusal)
         });

@@ -405,10 +405,12 @@ impl Provider for OpenStack {
         let planned = plan::together(have, self.plan_one(want, have), beside.collect());
         {
             let refused = &mut self.memory().refused;
-            match &planned {
-                Ok(_) => refused.remove(&want.uid),
-                Err(_) => refused.insert(want.uid.clone()),
-            };
+            // What is kept for others is looked at again until they are gone.
+            if planned.is_err() || !have.others.is_empty() {
+                refused.insert(want.uid.clone());
+            } else {
+                refused.remove(&want.uid);
+            }
         }
         planned
     }

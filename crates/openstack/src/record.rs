@@ -34,12 +34,28 @@ pub(crate) fn with_beside(record: &str, second: &str) -> String {
     format!("{first}{BESIDE}{second}")
 }
 
+/// Whether a record tells of the same listeners and pools of the same load balancers as the one
+/// before: only members have changed, or nothing but the time of the last change. It is worth no
+/// write then: each change of nodes would be one for every Service. A restart has more to read.
+pub(crate) fn is_refreshed(before: &str, now: &str) -> bool {
+    let records =
+        |text: &str| -> Option<Vec<Record>> { text.split(BESIDE).map(Record::parse).collect() };
+    let (Some(before), Some(now)) = (records(before), records(now)) else {
+        return false;
+    };
+    let mut pairs = before.iter().zip(&now);
+    before.len() == now.len() && pairs.all(|(before, now)| now.refreshes(before))
+}
+
 // === impl Record ===
 
 impl Record {
     /// The record on a Service.
     pub(crate) fn of(intent: &Intent) -> Option<Self> {
-        let text = intent.marks.get(RECORD)?;
+        Self::parse(intent.marks.get(RECORD)?)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let given = text.ends_with(RECORD_OF_GIVEN);
         let mut words = text.split(' ');
         let record = Self {
@@ -49,6 +65,16 @@ impl Record {
             given,
         };
         Some(record)
+    }
+
+    fn refreshes(&self, before: &Self) -> bool {
+        let shape = self.fingerprint.split_once('-').map(|(shape, _)| shape);
+        let same = before.balancer == self.balancer
+            && before.given == self.given
+            && before.fingerprint.split_once('-').map(|(shape, _)| shape) == shape;
+        // Of two changes in one second, the old record would vouch for what the first one left.
+        let told_apart = before.token != self.token || before.fingerprint == self.fingerprint;
+        same && shape.is_some_and(|shape| !shape.is_empty()) && told_apart
     }
 
     /// Whether this load balancer is as wanted, although nobody looked.
@@ -67,5 +93,36 @@ impl fmt::Display for Record {
             "{} {} {}{given}",
             self.balancer, self.token, self.fingerprint
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_refreshed_where_only_members_or_the_time_are_others() {
+        for (before, now, refreshed) in [
+            ("lb 1 s-m", "lb 2 s-n", true),
+            ("lb 1 s-m", "lb 2 s-m", true),
+            ("lb 1 s-m given", "lb 2 s-n given", true),
+            ("lb 1 s-m + six 1 s-m", "lb 2 s-n + six 1 s-m", true),
+            // Other listeners, another load balancer, or one load balancer more.
+            ("lb 1 s-m", "lb 2 t-m", false),
+            ("lb 1 s-m", "other 2 s-m", false),
+            ("lb 1 s-m", "lb 2 s-m given", false),
+            ("lb 1 s-m", "lb 2 s-n + six 1 s-m", false),
+            ("lb 1 s-m + six 1 s-m", "lb 2 s-n + six 1 t-m", false),
+            // What was not seen yet, and what an older version wrote.
+            ("lb - -", "lb 2 s-m", false),
+            ("lb 1 s-m", "lb - -", false),
+            ("lb 1 s", "lb 2 s-m", false),
+            ("lb 1 s", "lb 2 s", false),
+            ("", "lb 2 s-m", false),
+            // Changed twice in one second.
+            ("lb 1 s-m", "lb 1 s-n", false),
+        ] {
+            assert_eq!(is_refreshed(before, now), refreshed, "{before} {now}");
+        }
     }
 }

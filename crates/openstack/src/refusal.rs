@@ -2,6 +2,7 @@
 //! from being done. Pure.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use landfall_model::Reason;
 use serde_json::{Value, json};
@@ -9,10 +10,11 @@ use serde_json::{Value, json};
 use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
+use crate::objects::Id;
 use crate::step::Step;
 
-/// What tells a write from others: its target and its body. Members are no part of it, so that a
-/// node that comes or goes makes no other write of it.
+/// What identifies a write: its target and its body. Members are a part of it only where they are
+/// all that is written, so that a node that comes or goes makes no other write of the rest.
 pub(crate) type Key = String;
 
 /// The refusals that concern a load balancer, as they stand at one moment.
@@ -41,9 +43,14 @@ impl Refusals {
     }
 }
 
-/// The key of a write that is remembered when it is refused; `None`: it follows nodes, or takes
-/// something away.
+/// The key of a write that is remembered when it is refused; `None`: nothing else waits for it, or
+/// nothing may go on without it.
 pub(crate) fn key(step: &Step) -> Option<Key> {
+    if let Some((pool, body)) = of_members(step) {
+        let mut hasher = DefaultHasher::new();
+        body.to_string().hash(&mut hasher);
+        return Some(format!("{MEMBERS}{pool} {:016x}", hasher.finish()));
+    }
     let (target, body): (&str, Value) = match step {
         Step::UpdateLoadBalancer {
             load_balancer,
@@ -83,6 +90,9 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
         Step::UpdateMonitor {
             monitor, changes, ..
         } => (monitor.as_str(), json!(changes)),
+        Step::DeleteListener { listener, .. } => (listener.as_str(), Value::Null),
+        Step::DeletePool { pool, .. } => (pool.as_str(), Value::Null),
+        Step::DeleteMonitor { monitor, .. } => (monitor.as_str(), Value::Null),
         _ => return None,
     };
     let kind = match step {
@@ -90,6 +100,41 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
         _ => "write",
     };
     Some(format!("{kind} {target} {body}"))
+}
+
+/// What begins the key of a write of members.
+const MEMBERS: &str = "members ";
+
+/// Whether a write is of members: it is tried again soon, however often it was refused.
+pub(crate) fn follows_nodes(key: &Key) -> bool {
+    key.starts_with(MEMBERS)
+}
+
+/// The pool of a write of members, and what is written.
+pub(crate) fn of_members(step: &Step) -> Option<(&Id, Value)> {
+    match step {
+        Step::SetMembers {
+            pool,
+            members,
+            additive,
+            ..
+        } => Some((pool, json!([members, additive]))),
+        Step::AddMember { pool, member, .. } => Some((pool, member.clone())),
+        Step::UpdateMember {
+            pool,
+            address,
+            port,
+            changes,
+            ..
+        } => Some((pool, json!([address, port, changes]))),
+        Step::DeleteMember {
+            pool,
+            address,
+            port,
+            ..
+        } => Some((pool, json!([address, port]))),
+        _ => None,
+    }
 }
 
 /// Whether a tag is one of those by which controllers tell what is whose.

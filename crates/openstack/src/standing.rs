@@ -47,6 +47,12 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
             standing.marks.insert(RECORD.to_owned(), record);
         }
     }
+    let records = (intent.marks.get(RECORD), standing.marks.get(RECORD));
+    if let (Some(before), Some(now)) = records
+        && record::is_refreshed(before, now)
+    {
+        standing.unhurried = &[RECORD];
+    }
     standing
 }
 
@@ -103,7 +109,22 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
         standing.remarks.extend(private(have, target, balancer));
     }
     standing.marks = marks(intent, have, target, balancer, *owner, address);
+    if address.is_some() && !is_open(intent, &standing) {
+        standing.waiting.push(Reason::info(
+            Code::Progressing,
+            format!("load balancer {} does not serve the ports yet", balancer.id),
+        ));
+    }
     standing
+}
+
+/// Whether the load balancer was ever seen as the Service wants it. What publishes an address
+/// already served before we looked.
+fn is_open(intent: &Intent, standing: &Standing) -> bool {
+    let wish = intent.load_balancer.as_ref();
+    let published = wish.is_some_and(|wish| !wish.address.held.is_empty());
+    let record = standing.marks.get(RECORD).and_then(|it| Record::parse(it));
+    published || record.is_some_and(|it| it.token != "-")
 }
 
 /// The address that clients connect to; `None`: not yet.

@@ -302,7 +302,9 @@ impl Step {
                 | Self::AttachFloatingIp { .. }
                 | Self::CreateGroup { .. }
                 | Self::CreateRules { .. }
-                | Self::SetPortGroups { joins: true, .. }
+                | Self::DeleteRule { .. }
+                | Self::SetPortGroups { .. }
+                | Self::DeleteGroup { .. }
         )
     }
 }

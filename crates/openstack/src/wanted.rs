@@ -151,12 +151,20 @@ pub fn listeners(
     (wanted, scene.reasons)
 }
 
-/// A short text that changes with what is wanted.
+/// A short text that changes with what is wanted; the part before its `-` not with members.
 pub fn fingerprint(listeners: &[WantedListener]) -> String {
+    let mut shape = listeners.to_vec();
+    for listener in &mut shape {
+        listener.pool.members.clear();
+    }
+    format!("{:016x}-{:016x}", hash_of(&shape), hash_of(listeners))
+}
+
+fn hash_of(listeners: &[WantedListener]) -> u64 {
     let text = serde_json::to_string(listeners).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    hasher.finish()
 }
 
 struct Scene<'a> {

@@ -8,7 +8,7 @@ use landfall_model::intent::{AddressWish, LoadBalancerWish};
 use landfall_model::listener::{Listener, Protocol};
 use landfall_model::provider::Capabilities;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{ConditionType, FINALIZER, IngressAddress};
+use landfall_model::status::{ConditionType, FINALIZER, IngressAddress, RECORD};
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
@@ -41,6 +41,7 @@ struct Lab {
     claims_outside: bool,
     notices: Vec<(&'static str, Reason)>,
     marks: BTreeMap<String, String>,
+    unhurried: &'static [&'static str],
 }
 
 /// The process dies at the n-th write: before it, or after it but before its answer is seen.
@@ -224,6 +225,7 @@ impl Provider for Lab {
             ingress,
             notices: self.notices.clone(),
             marks: self.marks.clone(),
+            unhurried: self.unhurried,
             ..Standing::default()
         }
     }
@@ -735,4 +737,32 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
         assert_eq!(end.outcome, Outcome::Failed);
         progress = end.progress;
     }
+}
+
+#[tokio::test]
+async fn a_mark_that_only_spares_work_is_written_with_the_next_status() {
+    let run = async |outside: Outside, record: &str, unhurried| {
+        let lab = Lab {
+            marks: BTreeMap::from([(RECORD.to_owned(), record.to_owned())]),
+            unhurried,
+            ..Lab::over(outside)
+        };
+        lab.run(wish(&[80])).await;
+        let writes = lab.writes.lock().unwrap().len();
+        (writes, lab.outside())
+    };
+    let first = Lab::default();
+    first.run(wish(&[80])).await;
+    // It is not there yet.
+    let (writes, outside) = run(first.outside(), "1", &[RECORD]).await;
+    assert_eq!((writes, &*outside.status.marks[RECORD]), (1, "1"));
+    let (writes, outside) = run(outside, "2", &[RECORD]).await;
+    assert_eq!((writes, &*outside.status.marks[RECORD]), (0, "1"));
+    // Something else is to be written.
+    let mut changed = outside.clone();
+    changed.status.ingress.clear();
+    let (writes, changed) = run(changed, "2", &[RECORD]).await;
+    assert_eq!((writes, &*changed.status.marks[RECORD]), (1, "2"));
+    let (writes, outside) = run(outside, "2", &[]).await;
+    assert_eq!((writes, &*outside.status.marks[RECORD]), (1, "2"));
 }

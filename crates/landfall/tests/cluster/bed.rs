@@ -31,7 +31,8 @@ static TURN: Mutex<()> = Mutex::const_new(());
 pub struct Bed {
     pub cluster: Cluster,
     pub namespace: String,
-    _turn: MutexGuard<'static, ()>,
+    /// A second cluster of a test has that of the first.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 // === impl Bed ===
@@ -39,6 +40,14 @@ pub struct Bed {
 impl Bed {
     pub async fn open(name: &str) -> Self {
         let turn = TURN.lock().await;
+        Self {
+            _turn: Some(turn),
+            ..Self::second(name).await
+        }
+    }
+
+    /// Another cluster, with a control plane of its own, for a test that has opened one.
+    pub async fn second(name: &str) -> Self {
         let cluster = Cluster::start(Options::default()).await.unwrap();
         let roles = [HOME, ROLES].concat();
         cluster.kubectl().apply(&roles).await.unwrap();
@@ -46,7 +55,7 @@ impl Bed {
         Self {
             cluster,
             namespace,
-            _turn: turn,
+            _turn: None,
         }
     }
 

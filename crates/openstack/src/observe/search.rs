@@ -119,13 +119,39 @@ impl OpenStack {
             }
             _ => false,
         };
-        let found = find(seeker, named, traces, &roster);
-        if let Found::One { balancer, .. } = &found {
+        let mut found = find(seeker, named, traces, &roster);
+        if let Found::One {
+            balancer, surplus, ..
+        } = &mut found
+        {
+            self.spare_used(names, surplus, &roster).await?;
             let mut memory = self.memory();
             memory.of.insert(intent.uid.clone(), balancer.id.clone());
             memory.seen(balancer, at);
         }
         Ok((found, false))
+    }
+
+    /// Takes what others use out of load balancers that are to go. A tag of the load balancer can
+    /// be lost; those of its listeners are still there.
+    async fn spare_used(
+        &self,
+        names: &Names,
+        surplus: &mut Vec<Id>,
+        roster: &[LoadBalancer],
+    ) -> Result<(), ApiError> {
+        for id in std::mem::take(surplus) {
+            let row = roster.iter().find(|it| it.id == id);
+            let name = row.map_or(&*names.load_balancer, |it| &it.name);
+            let listeners = self.cloud.listeners(Some(&id)).await?;
+            let mut tags = listeners
+                .iter()
+                .flat_map(|it| names.of_others(name, &it.tags));
+            if tags.next().is_none() {
+                surplus.push(id);
+            }
+        }
+        Ok(())
     }
 
     /// The load balancer that serves the Service by the marks on it, where the record of it is lost

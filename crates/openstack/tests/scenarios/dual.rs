@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::status::{ConditionType, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 use landfall_openstack::objects::{LoadBalancer, Member};
 use landfall_openstack::orphans::{self, Owner};
 use landfall_testkit::build::ServiceBuilder;
@@ -34,19 +34,19 @@ fn old_octavia(conf: &str) -> Rig {
 
 /// Gives the nodes an IPv6 address each, on a further port.
 fn with_both(rig: &Rig) {
-    for (name, four, six) in [
-        ("a", "10.0.0.4", "2001:db8::4"),
-        ("b", "10.0.0.5", "2001:db8::5"),
-    ] {
-        let server = &rig.servers[name];
-        rig.sim.add_nic(name, server, six.parse().unwrap(), true);
-        let provider_id = format!("openstack:///{server}");
-        let row = node(name, four).with(|row| {
-            row.provider_id = Some(provider_id.into());
-            row.addresses.push(six.parse().unwrap());
-        });
-        rig.cluster.put_node(row.row());
-    }
+    with_second(rig, "a", "10.0.0.4", "2001:db8::4");
+    with_second(rig, "b", "10.0.0.5", "2001:db8::5");
+}
+
+fn with_second(rig: &Rig, name: &str, four: &str, six: &str) {
+    let server = &rig.servers[name];
+    rig.sim.add_nic(name, server, six.parse().unwrap(), true);
+    let provider_id = format!("openstack:///{server}");
+    let row = node(name, four).with(|row| {
+        row.provider_id = Some(provider_id.into());
+        row.addresses.push(six.parse().unwrap());
+    });
+    rig.cluster.put_node(row.row());
 }
 
 fn named<'a>(picture: &'a Picture, name: &str) -> &'a LoadBalancer {
@@ -581,4 +581,48 @@ async fn the_place_of_the_second_load_balancer_is_no_choice_that_was_changed() {
     assert_eq!(rig.picture().await.balancers.len(), 2);
     let told = rig.cluster.messages("OptionNotApplicable");
     assert_eq!(told, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_of_two_load_balancers_cost_the_service_no_write() {
+    let mut rig = old_octavia("");
+    with_both(&rig);
+    rig.apply(dual(FamilyPolicy::RequireDualStack)).await;
+    let before = rig.cluster.writes();
+    assert!(rig.annotation("web", RECORD).unwrap().contains(" + "));
+    rig.add_node("c", "10.0.0.6");
+    with_second(&rig, "c", "10.0.0.6", "2001:db8::6");
+    rig.settle().await;
+    let picture = rig.picture().await;
+    let sizes: Vec<usize> = picture.members.values().map(Vec::len).collect();
+    assert_eq!(sizes, [3, 3]);
+    assert_eq!(rig.cluster.writes(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_no_ipv4_address_any_more_takes_none_from_those_who_share_it() {
+    let mut rig = six_first(27, "");
+    rig.apply(six_and_four()).await;
+    let before = rig.picture().await;
+    let guest = svc("guest")
+        .port(8080)
+        .node_port(30081)
+        .families(&[Family::V6, Family::V4], FamilyPolicy::RequireDualStack);
+    let id = before.balancers[0].id.as_str();
+    rig.apply(guest.annotated(LOAD_BALANCER_ID, id)).await;
+    let published = rig.published("guest");
+    assert_eq!(published, rig.published("web"));
+    rig.apply(web().families(&[Family::V6], FamilyPolicy::SingleStack))
+        .await;
+    rig.wait(AUDIT).await;
+    let after = rig.picture().await;
+    assert_eq!(after.floating_ips, before.floating_ips);
+    assert_eq!(after.listeners.len(), 2);
+    assert_eq!(rig.published("guest"), published);
+    let told = rig.cluster.messages("ConflictingOptions").join("; ");
+    assert!(told.contains("kube_service_c1_default_guest"), "{told}");
+    rig.delete("guest").await;
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    assert_eq!(rig.picture().await.floating_ips, []);
 }

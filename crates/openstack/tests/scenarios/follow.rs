@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use landfall_model::Protocol;
-use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 use landfall_testkit::{node, svc};
 
 use crate::addresses::lb;
 use crate::create::web;
 use crate::rig::Rig;
 use crate::subnets::NOWHERE;
+use crate::written::refusal;
 
 /// The label that keeps a node out of load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -281,4 +282,58 @@ async fn c04_a_service_goes_after_its_load_balancer_has_gone() {
         let left = rig.picture().await;
         assert!(left.is_empty(), "{refused:?}: {left:?}");
     }
+}
+
+/// Whether the record on the Service vouches for its load balancer as it is now.
+fn is_recorded(rig: &Rig) -> bool {
+    let record = rig.annotation("web", RECORD).unwrap();
+    let id = record.split(' ').next().unwrap();
+    let balancer = rig.sim.load_balancer(id);
+    record.split(' ').nth(1) == balancer["updated_at"].as_str()
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_follow_nodes_cost_the_service_no_write() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    assert!(is_recorded(&rig));
+    let before = rig.cluster.writes();
+    for last in 6..9 {
+        rig.add_node(&format!("n{last}"), &format!("10.0.0.{last}"));
+        rig.settle().await;
+    }
+    rig.cluster.remove_node("a");
+    rig.settle().await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 4);
+    assert_eq!(rig.cluster.writes(), before);
+    assert_eq!(refusal(&rig, "web"), "");
+
+    // What a restart finds on the Service does not vouch: it reads, and writes nothing either.
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.cluster.writes(), before);
+    // Nor does it take what it finds for what there was.
+    rig.kill();
+    rig.cluster.put_node(node("a", "10.0.0.4").row());
+    for last in 6..9 {
+        rig.cluster.remove_node(&format!("n{last}"));
+    }
+    rig.restart().await;
+    assert_eq!(
+        rig.picture().await.members_at(80),
+        ["10.0.0.4:30080", "10.0.0.5:30080"]
+    );
+    assert_eq!(rig.cluster.writes(), before);
+
+    // With the next write it is up to date again, and the restart after that asks for one list.
+    rig.apply(web().named_port("more", 81).node_port(30081))
+        .await;
+    assert!(is_recorded(&rig));
+    assert!(rig.cluster.writes() > before);
+    rig.forget();
+    rig.restart().await;
+    let calls = rig.calls();
+    let read = |it: &&String| it.contains("/listeners") || it.contains("/pools");
+    assert_eq!(calls.iter().find(read), None, "{calls:?}");
 }

@@ -19,6 +19,7 @@ mod cluster;
 mod crash;
 mod create;
 mod dual;
+mod each_write;
 mod follow;
 mod groups;
 mod held;

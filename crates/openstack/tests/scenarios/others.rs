@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use http::Method;
+use landfall_model::status::{MARKS, ServiceStatus};
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_openstack::orphans;
 use landfall_testkit::build::ServiceBuilder;
@@ -166,6 +167,27 @@ async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_aga
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() {
+    let (mut owner, mut guests, id) = shared_with("c2").await;
+    guests.kill();
+    let before = guests_part(&owner.picture().await);
+    // Restored from a backup: neither annotations of ours nor a status.
+    owner.kill();
+    owner.cluster.edit("web", |row| {
+        for key in MARKS {
+            row.annotations.remove(key);
+        }
+        row.status = ServiceStatus::default();
+    });
+    give_up(&owner, &id, "OFFLINE");
+    owner.restart().await;
+    owner.wait(AUDIT).await;
+    assert_eq!(guests_part(&owner.picture().await), before);
+    let told = refusal(&owner, "web");
+    assert!(told.contains("not made anew"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_broken_is_made_anew_when_all_others_are_about_to_leave() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
@@ -189,6 +211,12 @@ async fn what_is_broken_is_made_anew_when_all_others_are_about_to_leave() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_were_made_for_a_service_one_stays_that_another_uses() {
+    for tag_is_lost in [false, true] {
+        of_two_one_stays(tag_is_lost).await;
+    }
+}
+
+async fn of_two_one_stays(tag_is_lost: bool) {
     let mut owner = Rig::new("");
     owner.apply(web()).await;
     let calls = owner.sim.calls();
@@ -213,6 +241,15 @@ async fn of_two_that_were_made_for_a_service_one_stays_that_another_uses() {
     let mut guests = neighbour(&owner, "c2", "ks-2");
     guests.apply(guest(&Id::new(&second))).await;
     assert_eq!(refusal(&guests, "guest"), "");
+    if tag_is_lost {
+        guests.kill();
+        let tags = [
+            "kube_service_c1_default_web",
+            "kube_cluster_id_ks-1",
+            "landfall_service_uid-web",
+        ];
+        owner.sim.relabel(&second, &json!({ "tags": tags }));
+    }
     owner.restart().await;
     owner.wait(AUDIT).await;
     owner.settle().await;

@@ -1,5 +1,8 @@
 //! Services that share a load balancer (rows S).
 
+use std::time::Duration;
+
+use landfall_model::status::ConditionType;
 use landfall_openstack::objects::{Id, LoadBalancer, Monitor};
 use landfall_openstack::orphans::{self, OrphanKind};
 use landfall_testkit::build::ServiceBuilder;
@@ -596,4 +599,26 @@ async fn a_listener_of_another_service_keeps_a_load_balancer_whose_tag_was_lost(
         assert_eq!(ports(&picture), [8080], "{cascade}");
         assert_eq!(picture.floating_ips.len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_traffic_is_said_to_flow_before_the_ports_are_served() {
+    let mut rig = Rig::new("");
+    rig.sim.settle_in(Duration::from_secs(5));
+    rig.apply(web()).await;
+    let id = rig.picture().await.balancers[0].id.clone();
+    let second = svc("second").port(81).node_port(30081);
+    let named = second.annotated(&lb("load-balancer-id"), id.as_str());
+    rig.cluster.apply(&named.row());
+    for _ in 0..200 {
+        rig.wait(Duration::from_millis(200)).await;
+        let status = rig.cluster.service("second").unwrap().status;
+        let flows = status.condition(ConditionType::Programmed);
+        if flows.is_some_and(|it| it.status) {
+            break;
+        }
+    }
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(81).len(), 2);
+    assert_eq!(refusal(&rig, "second"), "");
 }

@@ -1,7 +1,7 @@
 //! Services of which nothing is recorded any more: the marks in the cloud tell what serves them.
 
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::MARKS;
+use landfall_model::status::{MARKS, ServiceStatus};
 use landfall_openstack::objects::Id;
 use serde_json::json;
 
@@ -9,6 +9,7 @@ use crate::addresses::{floating_ip_by_hand, lb};
 use crate::create::web;
 use crate::rig::Rig;
 use crate::sharing::{by_hand, shared};
+use crate::subnets::NOWHERE;
 use crate::written::refusal;
 
 const NAME: &str = "kube_service_c1_default_web";
@@ -169,5 +170,38 @@ async fn a_tag_that_an_earlier_service_of_the_name_left_keeps_no_other_from_what
         rig.delete("web").await;
         assert!(rig.cluster.service("web").is_none());
         assert_eq!(rig.picture().await.balancers.len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_last_serves_although_nothing_is_published_any_more() {
+    let (mut rig, serving) = shared("").await;
+    let other = another(&rig).await;
+    let before = rig.sim.load_balancer(other.as_str());
+    let published = rig.published("second");
+    rig.forget();
+    rig.edit("second", |row| {
+        replace(row, Some(other.as_str()));
+        row.status = ServiceStatus::default();
+    })
+    .await;
+    assert_kept(&rig, "second", (&serving, &other), &published, false);
+    assert_eq!(rig.sim.load_balancer(other.as_str()), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_of_one_that_is_gone_gives_way_to_that_of_the_service_s_own() {
+    for restarts in [false, true] {
+        let mut rig = Rig::new("");
+        rig.apply(web()).await;
+        let own = rig.annotation("web", &lb("load-balancer-id"));
+        let published = rig.published("web");
+        rig.forget();
+        replaced(&mut rig, "web", Some(NOWHERE), restarts).await;
+        assert_eq!(rig.annotation("web", &lb("load-balancer-id")), own);
+        assert_eq!(rig.published("web"), published);
+        assert_eq!(rig.writes(), Vec::<String>::new());
+        let told = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(told, Vec::<String>::new());
     }
 }

@@ -6,4 +6,5 @@ mod kills;
 mod picture;
 mod refusals;
 mod scene;
+mod shared;
 mod takeover;

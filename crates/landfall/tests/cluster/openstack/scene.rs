@@ -2,6 +2,7 @@
 //! that is told of it.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_testkit::stack::{Node, Project, Stack};
@@ -20,7 +21,7 @@ pub const LOOK: Duration = Duration::from_millis(300);
 pub struct Scene {
     pub bed: Bed,
     pub nodes: Vec<Node>,
-    project: Option<Project>,
+    project: Option<Arc<Project>>,
     admin: SocketAddr,
 }
 
@@ -44,12 +45,20 @@ impl Scene {
         let mut scene = Self {
             bed,
             nodes: Vec::new(),
-            project: Some(project),
+            project: Some(Arc::new(project)),
             admin: free.local_addr().unwrap(),
         };
-        let nodes = NODES.map(|(name, address)| (name.to_owned(), IpAddr::from(address)));
-        scene.nodes = scene.project().nodes(&nodes).await.unwrap();
-        let manifests = scene.nodes.iter().map(|node| {
+        scene.nodes = scene.add_nodes(&scene.bed, &NODES).await;
+        scene
+    }
+
+    /// Nodes of a cluster, with ports in the project.
+    pub async fn add_nodes(&self, bed: &Bed, nodes: &[(&str, [u8; 4])]) -> Vec<Node> {
+        let nodes = nodes.iter();
+        let nodes = nodes.map(|(name, address)| ((*name).to_owned(), IpAddr::from(*address)));
+        let made = self.project().nodes(&nodes.collect::<Vec<_>>()).await;
+        let made = made.unwrap();
+        let manifests = made.iter().map(|node| {
             format!(
                 "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\n\
                  spec: {{providerID: \"{}\"}}\nstatus:\n  \
@@ -59,24 +68,29 @@ impl Scene {
             )
         });
         let manifests: String = manifests.collect();
-        scene.bed.kubectl().apply(&manifests).await.unwrap();
-        scene
+        bed.kubectl().apply(&manifests).await.unwrap();
+        made
     }
 
-    pub fn project(&self) -> &Project {
+    pub fn project(&self) -> &Arc<Project> {
         self.project.as_ref().unwrap()
     }
 
     /// What the controller is to find: a `cloud.conf`, and one instance that serves everything.
     pub fn configure(&self, security_groups: &str) {
+        self.configure_for(&self.bed, security_groups);
+    }
+
+    /// The same for the controller of another cluster in the project, which has the same name.
+    pub fn configure_for(&self, bed: &Bed, security_groups: &str) {
         let conf = self.project().cloud_conf() + "manage-security-groups=true\n";
-        let conf = self.bed.write("cloud.conf", &conf);
+        let conf = bed.write("cloud.conf", &conf);
         let config = format!(
             "instances:\n- name: cloud\n  default: true\n  provider:\n    kind: openstack\n    \
              cloudConf: {}\n    clusterName: c1\n    securityGroups: {security_groups}\n",
             text(&conf)
         );
-        self.bed.write("landfall.yaml", &config);
+        bed.write("landfall.yaml", &config);
     }
 
     /// Starts the controller as it is configured, and does not wait.
@@ -101,14 +115,15 @@ impl Scene {
 
     /// The project goes; whatever is left in it, too.
     pub async fn close(mut self) {
-        let project = self.project.take().unwrap();
+        let project = self.project.take().and_then(Arc::into_inner);
+        let project = project.expect("no other looks at the project any more");
         project.delete().await.unwrap();
     }
 }
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let Some(project) = self.project.take() else {
+        let Some(project) = self.project.take().and_then(Arc::into_inner) else {
             return;
         };
         // The test has failed. Its own runtime stands still here.
