@@ -498,8 +498,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref))
     }
 
-    /// The instance on record of a Service. A status of an earlier release does not say it, and then
-    /// the annotation is missed as long as this process remembers it.
+    /// The instance on record of a Service. A status of an earlier release does not say it; then
+    /// this process remembers the annotation.
     fn instance_of<'a>(&'a self, row: &'a ServiceRow) -> Option<&'a str> {
         row.instance().or_else(|| {
             let tracked = self.tracked.get(&row.key)?;

@@ -10,7 +10,7 @@ use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceSt
 pub struct Facts<'a> {
     /// Why the wish is not valid; empty: it is.
     pub errors: &'a [Reason],
-    /// What there is to say of a valid wish.
+    /// What there is to say of what is valid.
     pub remarks: &'a [Reason],
     /// Why the provider does not carry the wish out, from planning or from a failed step.
     pub refused: &'a [Reason],

@@ -584,7 +584,8 @@ impl Candidate {
             let LeaseConfig {
                 namespace, name, ..
             } = &self.config;
-            tracing::info!(lease = %format_args!("{namespace}/{name}"), holder, "another replica leads");
+            let lease = format!("{namespace}/{name}");
+            tracing::info!(lease, holder, "another replica leads");
         }
     }
 

@@ -217,8 +217,8 @@ impl Beside {
             instance.stop(ends.grace).await;
             return outcome;
         };
-        // First nothing is written any more, then the Lease passes on, then another replica serves, and
-        // only then nothing new is accepted here.
+        // First nothing is written any more, then the Lease passes on, then another replica
+        // serves, and only then nothing new is accepted here.
         let handed_over = async {
             let role = election.role();
             election.hand_over().await;

@@ -421,8 +421,8 @@ impl ServiceRow {
         self.source.as_ref().map(|source| source.origin_of(field))
     }
 
-    /// Returns the instance that serves this Service by its record: the annotation, which people may
-    /// write to move it, or else what the status says that was written there.
+    /// Returns the instance that serves this Service by its record: the annotation, which people
+    /// may write to move it, or else what the status says was written there.
     pub fn instance(&self) -> Option<&str> {
         let written = self.status.marks.get(INSTANCE).map(String::as_str);
         written.or_else(|| recorded_instance(self.recorded.as_deref()?))
