@@ -35,7 +35,7 @@ async fn pools_are_found_in_the_namespace_that_the_configuration_names() {
         range.member(1)
     ))
     .await;
-    bed.condition("Addressed", &["web"]).await;
+    bed.condition("landfall.dev/Addressed", &["web"]).await;
     let held = bed.service("web").await;
     let pool = range.pool();
     let begin = pool.trim_end_matches("0.0/21");

@@ -270,7 +270,7 @@ async fn what_can_not_be_had_of_a_traffic_policy_is_told_by_condition_and_event(
     let note = bed.event("web", "OptionNotSupported").await;
     assert!(note.starts_with(begin), "{note}");
     let held = bed.service("web").await;
-    let accepted = condition(&held, "landfall.dev/Accepted");
+    let accepted = condition(&held, "Accepted");
     let expected = ("True".to_owned(), "OptionNotSupported".to_owned());
     assert_eq!(accepted, Some(expected));
     let target = format!("{}:8080", address(&held).unwrap());

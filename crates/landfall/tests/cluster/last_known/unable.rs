@@ -171,6 +171,7 @@ async fn a_replica_without_credentials_serves_its_last_known_state_and_follows_o
     assert_eq!(target(&bed, "web", 8080).await, web);
     second.stop().await;
     std::fs::remove_file(&mark).unwrap();
+    // No other replica served, so it is remembered.
     std::fs::remove_file(remembering.file()).unwrap();
     // What remembers nothing has nothing to wait with.
     let mut third = remembering.start_by(&kubeconfig, "third");
