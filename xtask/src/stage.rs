@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a group may take to end once it was asked to.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ended by a signal from outside.
 #[derive(Debug)]
@@ -226,7 +226,7 @@ async fn end_group(child: &mut Child, group: Option<Pid>) -> anyhow::Result<()> 
     // An error means that the group is gone already.
     let _ = kill_process_group(group, Signal::TERM);
     let asked = Instant::now();
-    while test_kill_process_group(group).is_ok() && asked.elapsed() < PATIENCE {
+    while test_kill_process_group(group).is_ok() && asked.elapsed() < TIMEOUT {
         // Reaped here, or our own zombie would keep the group alive.
         let _ = child.try_wait();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -298,7 +298,7 @@ mod tests {
             format!("{error:#}").contains("timed out after 0.10 s"),
             "{error:#}"
         );
-        assert!(begun.elapsed() < PATIENCE, "the group had to be killed");
+        assert!(begun.elapsed() < TIMEOUT, "the group had to be killed");
     }
 
     #[test]

@@ -236,7 +236,7 @@ fn through_the_engine(class: Option<&str>, one_by_one: bool) -> Duration {
             facts.send(fact).await.unwrap();
         }
         let served = if class.is_some() { SERVICES } else { 0 };
-        while !handle.book.read(landfall_engine::book::Pages::ready)
+        while !handle.book.read(landfall_engine::book::Snapshot::ready)
             || provider.passes.load(Ordering::Relaxed) < served
         {
             tokio::time::sleep(Duration::from_millis(10)).await;

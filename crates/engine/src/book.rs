@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use landfall_model::ServiceKey;
-use landfall_model::intent::{AddressWish, LeftOut};
+use landfall_model::intent::{AddressSpec, LeftOut};
 use landfall_model::plan::PlannedStep;
 use landfall_model::reason::Reason;
 use landfall_model::rows::ServiceRow;
@@ -23,7 +23,7 @@ pub struct Record {
     /// Everything there is to say about it, worst first.
     pub reasons: Vec<Reason>,
     /// What is wished for as an address.
-    pub address: Option<AddressWish>,
+    pub address: Option<AddressSpec>,
     /// Endpoints in no pool.
     pub left_out: Vec<LeftOut>,
     /// Steps that are planned and not done.
@@ -34,14 +34,14 @@ pub struct Record {
 
 /// Records by key, what is wrong with the sources, and a number that grows with every change.
 #[derive(Debug)]
-pub struct Book {
-    pages: RwLock<Pages>,
+pub struct StateStore {
+    pages: RwLock<Snapshot>,
     changed: watch::Sender<u64>,
 }
 
 /// The contents of the book at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Pages {
+pub struct Snapshot {
     /// Records, by key.
     pub records: BTreeMap<ServiceKey, Record>,
     /// What is wrong with the sources.
@@ -52,9 +52,9 @@ pub struct Pages {
     pub at_work: bool,
 }
 
-// === impl Book ===
+// === impl StateStore ===
 
-impl Default for Book {
+impl Default for StateStore {
     fn default() -> Self {
         Self {
             pages: RwLock::default(),
@@ -63,9 +63,9 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl StateStore {
     /// Reads the book.
-    pub fn read<T>(&self, read: impl FnOnce(&Pages) -> T) -> T {
+    pub fn read<T>(&self, read: impl FnOnce(&Snapshot) -> T) -> T {
         read(&self.pages.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -74,7 +74,7 @@ impl Book {
         self.changed.subscribe()
     }
 
-    pub(crate) fn write(&self, write: impl FnOnce(&mut Pages)) {
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Snapshot)) {
         write(&mut self.pages.write().unwrap_or_else(PoisonError::into_inner));
         self.touch();
     }
@@ -85,9 +85,9 @@ impl Book {
     }
 }
 
-// === impl Pages ===
+// === impl Snapshot ===
 
-impl Pages {
+impl Snapshot {
     /// Whether everything that was there at the start is known and was handled once.
     pub fn ready(&self) -> bool {
         self.synced && self.records.values().all(|record| record.handled)

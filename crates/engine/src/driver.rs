@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Affiliation, Fact, ServiceRow};
+use landfall_model::rows::{Fact, OwnershipFields, ServiceRow};
 use landfall_model::status::{ConditionType, INSTANCE};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,15 +19,15 @@ use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::book::{Book, Record};
+use crate::book::{Record, StateStore};
 use crate::claims::{Forfeited, lost, on_record};
 use crate::leadership::Role;
 use crate::metrics::Metrics;
-use crate::pass::{Job, Outcome, Pass, PassEnd, Telling};
+use crate::pass::{EventState, Job, Outcome, Pass, PassEnd};
 use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
-use crate::select::{Belongs, Classes};
+use crate::select::{Classes, Ownership};
 use crate::world::{Affected, World};
 use audits::Audits;
 use echo::Echo;
@@ -94,7 +94,7 @@ pub struct Engine<P, R> {
 #[derive(Debug)]
 pub struct EngineHandle<P> {
     /// What is known of each Service.
-    pub book: Arc<Book>,
+    pub book: Arc<StateStore>,
     /// Counters of passes and steps.
     pub metrics: Arc<Metrics>,
     /// Sign of life of the loop.
@@ -106,7 +106,7 @@ pub struct EngineHandle<P> {
 
 /// A pass to be made, and with which instances, one after the other.
 #[derive(Debug)]
-struct Errand {
+struct WorkItem {
     job: Job,
     instances: Vec<usize>,
 }
@@ -310,7 +310,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 continue;
             }
             match (affected, echo) {
-                (Affected::Nobody, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
+                (Affected::None, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
                 (Affected::Services(keys), Some(Echo::Status)) => {
                     for key in &keys {
                         self.hear(key);
@@ -318,7 +318,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 (Affected::Services(keys), None) => {
                     for key in &keys {
-                        if self.concerns_us(key) {
+                        if self.is_relevant(key) {
                             self.queue.push_after(key, TOGETHER, now);
                         }
                     }
@@ -349,7 +349,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let ours: Vec<ServiceKey> = self
             .world
             .keys()
-            .filter(|it| self.concerns_us(it))
+            .filter(|it| self.is_relevant(it))
             .collect();
         for key in &ours {
             let course = self.tracked.get(key).map(|tracked| &tracked.course);
@@ -366,17 +366,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Whether a fact about a Service may have to be acted upon. Most Services of a cluster are
     /// nobody's business here, and their facts should cost next to nothing.
-    fn concerns_us(&self, key: &ServiceKey) -> bool {
+    fn is_relevant(&self, key: &ServiceKey) -> bool {
         let Some(affiliation) = self.world.affiliation(key) else {
             return self.is_remembered(key);
         };
         let namespace = self.world.namespace(key.namespace());
         let classes = &self.config.classes;
         match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
-            Belongs::Ours(_) | Belongs::UnknownClass => true,
-            Belongs::SwitchedOff => self.is_remembered(key),
+            Ownership::Ours(_) | Ownership::UnknownClass => true,
+            Ownership::SwitchedOff => self.is_remembered(key),
             // It may be ours to clear away.
-            Belongs::NotOurs => {
+            Ownership::NotOurs => {
                 affiliation.finalized || affiliation.reported || self.is_remembered(key)
             }
         }
@@ -410,7 +410,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Loads every claim on record before the first pass, and marks who will have to be handled
     /// before this instance is ready.
-    fn recall(&mut self) {
+    fn restore_claims(&mut self) {
         // Unpacking a row costs more than all that is asked of it here.
         let rows: Vec<Arc<ServiceRow>> = self.rows_on_record().collect();
         let record = on_record(
@@ -424,7 +424,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .filter(|row| prepare::stands(row, ConditionType::Programmed));
         let served: HashSet<&ServiceKey> = served.map(|row| &row.key).collect();
         for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
-            provider.recall(claims);
+            provider.restore_claims(claims);
             let claims = claims
                 .iter()
                 .filter(|claim| served.contains(&claim.service));
@@ -440,7 +440,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.lost.claims = lost(&rows, &self.world, &self.config.classes);
         self.reserve();
         let unhandled = rows.iter().filter_map(|row| {
-            let Belongs::Ours(instance) = self.judge(row) else {
+            let Ownership::Ours(instance) = self.judge(row) else {
                 return None;
             };
             let record = Record {
@@ -463,7 +463,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn rows_on_record(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
         let concerned = self.world.keys().filter(|key| {
             let affiliation = self.world.affiliation(key);
-            self.concerns_us(key) || affiliation.is_some_and(|it| it.instance.is_some())
+            self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
         });
         concerned.filter_map(|key| self.world.service(&key))
     }
@@ -491,9 +491,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    fn judge(&self, row: &ServiceRow) -> Belongs {
+    fn judge(&self, row: &ServiceRow) -> Ownership {
         let namespace = self.world.namespace(row.key.namespace());
-        let affiliation = Affiliation {
+        let affiliation = OwnershipFields {
             instance: self.instance_of(row),
             ..row.into()
         };
@@ -546,7 +546,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 written: None,
                 failures: 0,
                 last_failure: None,
-                telling: Telling::default(),
+                telling: EventState::default(),
                 marks: row.status.marks.clone(),
                 published: row.status.ingress.clone(),
                 holder: None,
@@ -572,8 +572,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         });
     }
 
-    fn start(&mut self, key: ServiceKey, errand: Errand) {
-        let Errand { mut job, instances } = errand;
+    fn start(&mut self, key: ServiceKey, errand: WorkItem) {
+        let WorkItem { mut job, instances } = errand;
         if let Some(tracked) = self.tracked.get_mut(&key) {
             tracked.course.begin(&mut job, clock());
         }
@@ -620,12 +620,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Keeps the row of the record current, so that the book never lags behind the source.
     fn note_start(&self, job: &Job, instance: usize) {
         let Some(row) = &job.row else { return };
-        let wish = job
+        let spec = job
             .intent
             .as_ref()
             .and_then(|intent| intent.load_balancer.as_ref());
-        let address = wish.map(|wish| wish.address.clone());
-        let left_out = wish.map(|wish| wish.left_out.clone()).unwrap_or_default();
+        let address = spec.map(|spec| spec.address.clone());
+        let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
         self.handle.book.write(|pages| {
             let record = pages
                 .records
@@ -681,8 +681,8 @@ fn lane(
     let affiliation = world.affiliation(key)?;
     let namespace = world.namespace(key.namespace());
     match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
-        Belongs::Ours(instance) => Some(instance),
-        Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
+        Ownership::Ours(instance) => Some(instance),
+        Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
     }
 }
 

@@ -10,7 +10,7 @@ use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::resolve::resolve;
-use crate::select::{Belongs, Classes};
+use crate::select::{Classes, Ownership};
 use crate::world::World;
 
 /// What would happen to one Service.
@@ -21,7 +21,7 @@ pub struct ServicePlan {
     pub service: ServiceKey,
     /// The steps in order; empty: nothing to do.
     pub steps: Vec<PlannedStep>,
-    /// Why the wish can't be had, and remarks.
+    /// Why the spec can't be had, and remarks.
     pub reasons: Vec<Reason>,
 }
 
@@ -48,16 +48,16 @@ pub async fn dry_run<P: Provider>(
             reasons,
         };
         let mut plan = match classes.judge(row, namespace) {
-            Belongs::SwitchedOff => continue,
-            Belongs::NotOurs => {
+            Ownership::SwitchedOff => continue,
+            Ownership::NotOurs => {
                 plans.extend(removals(sandboxes, &row.key, &row.uid).await);
                 continue;
             }
-            Belongs::UnknownClass => {
+            Ownership::UnknownClass => {
                 plans.extend(removals(sandboxes, &row.key, &row.uid).await);
                 refused(vec![classes.unknown(row, namespace)])
             }
-            Belongs::Ours(instance) => {
+            Ownership::Ours(instance) => {
                 let Some(sandbox) = sandboxes.get(instance) else {
                     continue;
                 };

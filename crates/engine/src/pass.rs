@@ -35,7 +35,7 @@ const ROUNDS: usize = 3;
 /// What one pass is about.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is wanted; `None`: the wish is invalid and nothing was accepted before.
+    /// What is wanted; `None`: the spec is invalid and nothing was accepted before.
     pub intent: Option<Intent>,
     /// The Service, unless it is gone altogether.
     pub row: Option<Arc<ServiceRow>>,
@@ -46,7 +46,7 @@ pub struct Job {
     /// What the last pass failed of, so that an event tells of each failure once.
     pub last_failure: Option<String>,
     /// What people were told of the change that is under way.
-    pub telling: Telling,
+    pub telling: EventState,
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
@@ -74,7 +74,7 @@ pub struct Persisted {
 
 /// What people were told, so that an event comes once per change however many passes it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Telling {
+pub struct EventState {
     /// What was announced and has not been told to be done yet.
     pub announced: Option<Announced>,
     /// Notices that were told and still hold.
@@ -109,7 +109,7 @@ pub struct PassEnd {
     /// What this pass failed of; or the one before, if nothing shows yet whether that is healed.
     pub failure: Option<String>,
     /// What people were told of the change that is under way.
-    pub telling: Telling,
+    pub telling: EventState,
     /// Whether it changed anything outside.
     pub changed: bool,
     /// What was carried out since the Service was last settled.
@@ -140,7 +140,7 @@ pub enum Outcome {
     Settled,
     /// Nothing is left of it, here and outside.
     Removed,
-    /// The wish can't be had until a fact changes.
+    /// The spec can't be had until a fact changes.
     Refused,
     /// Something failed; to be tried again with growing pauses.
     Failed,
@@ -537,7 +537,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return Ok(());
         }
         end.outcome = Outcome::Removed;
-        end.telling = Telling::default();
+        end.telling = EventState::default();
         let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
             return Ok(());
         };

@@ -137,9 +137,9 @@ fn essence(intent: &Intent) -> Intent {
     let mut essence = intent.clone();
     essence.marks.clear();
     essence.remarks.clear();
-    if let Some(wish) = &mut essence.load_balancer {
-        wish.address.held.clear();
-        wish.left_out.clear();
+    if let Some(spec) = &mut essence.load_balancer {
+        spec.address.held.clear();
+        spec.left_out.clear();
     }
     essence
 }

@@ -31,7 +31,7 @@ use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::option::OptionId;
 use landfall_model::provider::{Capabilities, Support};
 use landfall_model::rows::ServiceRow;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 
 use crate::World;
 pub(crate) use address::backend_key;
@@ -39,7 +39,7 @@ use findings::Findings;
 pub(crate) use tls::certificates_of;
 
 /// What every part of resolving looks at.
-struct Scene<'a> {
+struct ResolveContext<'a> {
     service: &'a ServiceRow,
     world: &'a World,
     capabilities: &'a Capabilities,
@@ -111,7 +111,7 @@ fn resolve_version(
     } else {
         reading.elsewhere.clone()
     });
-    let scene = Scene {
+    let scene = ResolveContext {
         service,
         world,
         capabilities,
@@ -122,9 +122,9 @@ fn resolve_version(
     ports::judge(&scene, &mut findings);
     limits::judge(&scene, &reading, &mut findings);
     judge_options(&scene, &reading, &mut findings);
-    let address = address::wish(&scene, &mut findings);
+    let address = address::spec(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
-    let mut crew = members::Crew::gather(&scene);
+    let mut crew = members::MemberResolver::gather(&scene);
     let mut listeners = Vec::new();
     for (index, port) in service.ports.iter().enumerate() {
         listeners.extend(listener::build(
@@ -158,7 +158,7 @@ fn resolve_version(
         service: service.key.clone(),
         uid: service.uid.clone(),
         created: service.created,
-        load_balancer: Some(LoadBalancerWish {
+        load_balancer: Some(LoadBalancerSpec {
             address,
             listeners,
             hostname,
@@ -203,7 +203,7 @@ fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
 }
 
 /// Asks the provider about everything that the user asks for.
-fn judge_options(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     for given in &reading.given {
         let asks = !matches!(
             given.value.trim(),
@@ -274,7 +274,7 @@ fn judge_support(capabilities: &Capabilities, option: OptionId) -> Option<Reason
     }
 }
 
-impl Scene<'_> {
+impl ResolveContext<'_> {
     /// What was written for a port alone, and what was written for the whole Service.
     fn layers<'s>(&'s self, own: &'s PortOptions) -> layers::Layers<'s> {
         layers::Layers {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_model::rows::{Affiliation, NamespaceRow, PoolRow, ServiceRow};
+use landfall_model::rows::{NamespaceRow, OwnershipFields, PoolRow, ServiceRow};
 use landfall_model::status::{FINALIZER, INSTANCE};
 use landfall_model::{Code, Reason};
 
@@ -23,7 +23,7 @@ pub struct Classes {
 
 /// Whose a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Belongs {
+pub enum Ownership {
     /// It wants a load balancer from this instance of ours.
     Ours(usize),
     /// It wants none, or not from us.
@@ -81,37 +81,37 @@ impl Classes {
     }
 
     /// Whose a Service is, whether or not it is being deleted. `namespace` is the Service's.
-    pub fn judge(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Belongs {
+    pub fn judge(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Ownership {
         self.judge_affiliation(service.into(), namespace)
     }
 
     /// The same by what tells it.
     pub fn judge_affiliation(
         &self,
-        service: Affiliation<'_>,
+        service: OwnershipFields<'_>,
         namespace: Option<&NamespaceRow>,
-    ) -> Belongs {
+    ) -> Ownership {
         let belongs = self.assign(service, namespace);
         let wants = service.wants_load_balancer;
         match belongs {
-            Belongs::Ours(instance) if self.off.get(instance) == Some(&true) => {
+            Ownership::Ours(instance) if self.off.get(instance) == Some(&true) => {
                 // Of one that gave up its type only the record tells whose it was.
                 if wants || service.instance.is_some() {
-                    Belongs::SwitchedOff
+                    Ownership::SwitchedOff
                 } else {
-                    Belongs::NotOurs
+                    Ownership::NotOurs
                 }
             }
-            _ if !wants => Belongs::NotOurs,
+            _ if !wants => Ownership::NotOurs,
             belongs => belongs,
         }
     }
 
     /// The instance for a Service, whether or not it wants a load balancer.
-    fn assign(&self, service: Affiliation<'_>, namespace: Option<&NamespaceRow>) -> Belongs {
+    fn assign(&self, service: OwnershipFields<'_>, namespace: Option<&NamespaceRow>) -> Ownership {
         if let Some(class) = service.class {
             return match class.strip_prefix(CLASS_DOMAIN) {
-                None => Belongs::NotOurs,
+                None => Ownership::NotOurs,
                 Some(name) => self.named(name),
             };
         }
@@ -123,7 +123,7 @@ impl Classes {
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
         match of_namespace {
             Some(class) => self.named(class.strip_prefix(CLASS_DOMAIN).unwrap_or(class)),
-            None => self.default.map_or(Belongs::NotOurs, Belongs::Ours),
+            None => self.default.map_or(Ownership::NotOurs, Ownership::Ours),
         }
     }
 
@@ -138,13 +138,13 @@ impl Classes {
         if !service.wants_load_balancer && !ours {
             return None;
         }
-        let as_it_was = Affiliation {
+        let as_it_was = OwnershipFields {
             wants_load_balancer: true,
             ..service.into()
         };
         match self.judge_affiliation(as_it_was, namespace) {
-            Belongs::Ours(instance) => Some(instance),
-            Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
+            Ownership::Ours(instance) => Some(instance),
+            Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }
     }
 
@@ -214,13 +214,13 @@ impl Classes {
     /// Whether a Service was ours to serve, and no instance is left that does: its class, or the
     /// default one, was taken from the configuration. Of a Service without a class only our
     /// conditions tell, for others serve these, too.
-    pub fn has_lost(&self, service: &ServiceRow, belongs: Belongs) -> bool {
+    pub fn has_lost(&self, service: &ServiceRow, belongs: Ownership) -> bool {
         let recorded = service.instance().is_some();
         let marked = !service.status.conditions.is_empty() || recorded;
         match belongs {
-            Belongs::Ours(_) | Belongs::SwitchedOff => false,
-            Belongs::UnknownClass => service.class.is_some() || marked,
-            Belongs::NotOurs => service.wants_load_balancer && service.class.is_none() && marked,
+            Ownership::Ours(_) | Ownership::SwitchedOff => false,
+            Ownership::UnknownClass => service.class.is_some() || marked,
+            Ownership::NotOurs => service.wants_load_balancer && service.class.is_none() && marked,
         }
     }
 
@@ -288,9 +288,9 @@ impl Classes {
         self.names.iter().enumerate().map(share).collect()
     }
 
-    fn named(&self, name: &str) -> Belongs {
+    fn named(&self, name: &str) -> Ownership {
         let position = self.names.iter().position(|known| known == name);
-        position.map_or(Belongs::UnknownClass, Belongs::Ours)
+        position.map_or(Ownership::UnknownClass, Ownership::Ours)
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(classes: &Classes, class: Option<&str>, of_namespace: Option<&str>) -> Belongs {
+    fn judge(classes: &Classes, class: Option<&str>, of_namespace: Option<&str>) -> Ownership {
         let service = svc("web")
             .port(80)
             .with(|row| row.class = class.map(Into::into))
@@ -324,32 +324,32 @@ mod tests {
         let classes = two(None);
         assert_eq!(
             judge(&classes, Some("landfall.dev/inner"), None),
-            Belongs::Ours(1)
+            Ownership::Ours(1)
         );
         assert_eq!(
             judge(&classes, Some("landfall.dev/x"), None),
-            Belongs::UnknownClass
+            Ownership::UnknownClass
         );
         assert_eq!(
             judge(&classes, Some("example.com/inner"), None),
-            Belongs::NotOurs
+            Ownership::NotOurs
         );
-        assert_eq!(judge(&classes, None, None), Belongs::NotOurs);
+        assert_eq!(judge(&classes, None, None), Ownership::NotOurs);
     }
 
     #[test]
     fn without_a_class_the_namespace_decides_before_the_process() {
         let classes = two(Some("edge"));
-        assert_eq!(judge(&classes, None, None), Belongs::Ours(0));
-        assert_eq!(judge(&classes, None, Some("inner")), Belongs::Ours(1));
+        assert_eq!(judge(&classes, None, None), Ownership::Ours(0));
+        assert_eq!(judge(&classes, None, Some("inner")), Ownership::Ours(1));
         assert_eq!(
             judge(&classes, None, Some("landfall.dev/inner")),
-            Belongs::Ours(1)
+            Ownership::Ours(1)
         );
-        assert_eq!(judge(&classes, None, Some("x")), Belongs::UnknownClass);
+        assert_eq!(judge(&classes, None, Some("x")), Ownership::UnknownClass);
         assert_eq!(
             judge(&classes, Some("landfall.dev/edge"), Some("inner")),
-            Belongs::Ours(0)
+            Ownership::Ours(0)
         );
     }
 
@@ -386,7 +386,7 @@ mod tests {
             .row();
         assert_eq!(
             Classes::only("local").judge(&service, None),
-            Belongs::NotOurs
+            Ownership::NotOurs
         );
     }
 }

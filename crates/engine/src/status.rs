@@ -8,11 +8,11 @@ use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceSt
 /// What a status is made of.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
-    /// Why the wish is not valid; empty: it is.
+    /// Why the spec is not valid; empty: it is.
     pub errors: &'a [Reason],
     /// What there is to say of what is valid.
     pub remarks: &'a [Reason],
-    /// Why the provider does not carry the wish out, from planning or from a failed step.
+    /// Why the provider does not carry the spec out, from planning or from a failed step.
     pub refused: &'a [Reason],
     /// Whether no version of the Service is known that was ever accepted: then nothing is served.
     pub unserved: bool,
@@ -30,7 +30,7 @@ pub struct Facts<'a> {
 /// before, so that nothing is written.
 pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
     let now = facts.now;
-    // A wish that is valid in itself and can't be had, while something earlier goes on, is as much
+    // A spec that is valid in itself and can't be had, while something earlier goes on, is as much
     // refused as an invalid one.
     let unheeded = facts
         .standing

@@ -16,7 +16,7 @@ use landfall_model::id::ByNamespace;
 use landfall_model::reach::Ours;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
-    Affiliation, Fact, NamespaceRow, NodeRow, PackedService, PoolRow, SecretRow, ServiceRow,
+    Fact, NamespaceRow, NodeRow, OwnershipFields, PackedService, PoolRow, SecretRow, ServiceRow,
     SliceRow,
 };
 
@@ -51,8 +51,8 @@ pub struct World {
 /// Whose outcome may differ because of a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affected {
-    /// Nobody's.
-    Nobody,
+    /// None's.
+    None,
     /// That of these Services.
     Services(Vec<ServiceKey>),
     /// Everybody's.
@@ -70,55 +70,55 @@ impl World {
             Fact::Service(row) => self.apply_service(&row),
             Fact::ServiceGone(key) => match self.services.remove(&key) {
                 Some(_) => Affected::one(key),
-                None => Affected::Nobody,
+                None => Affected::None,
             },
             Fact::Slice(row) => Affected::Services(self.slices.insert(&row)).or_nobody(),
             Fact::SliceGone(key) => match self.slices.remove(&key) {
                 Some(service) => Affected::one(service),
-                None => Affected::Nobody,
+                None => Affected::None,
             },
             Fact::Node(row) => {
                 self.had_nodes = true;
                 let old = self.nodes.insert(row.name.clone(), row.clone());
                 if old.is_some_and(|old| *old == *row || begins_to_leave(&old, &row)) {
-                    Affected::Nobody
+                    Affected::None
                 } else {
                     Affected::All
                 }
             }
             Fact::NodeGone(name) => match self.nodes.remove(&name) {
                 Some(_) => Affected::All,
-                None => Affected::Nobody,
+                None => Affected::None,
             },
             Fact::Namespace(row) => {
                 let old = self.namespaces.insert(row.name.clone(), row.clone());
                 if old.as_ref() == Some(&row) {
-                    Affected::Nobody
+                    Affected::None
                 } else {
                     self.all_in_namespace(&row.name)
                 }
             }
             Fact::NamespaceGone(name) => match self.namespaces.remove(&name) {
                 Some(_) => self.all_in_namespace(&name),
-                None => Affected::Nobody,
+                None => Affected::None,
             },
             Fact::Secret(row) => {
                 let key = row.key.clone();
                 let old = self.secrets.insert(key.clone(), row.clone());
                 if old.as_ref() == Some(&row) {
-                    Affected::Nobody
+                    Affected::None
                 } else {
                     self.users_of_secret(&key)
                 }
             }
             Fact::SecretGone(key) => match self.secrets.remove(&key) {
                 Some(_) => self.users_of_secret(&key),
-                None => Affected::Nobody,
+                None => Affected::None,
             },
             Fact::SecretsUnavailable => {
                 let before = std::mem::replace(&mut self.secrets_unavailable, true);
                 if before {
-                    Affected::Nobody
+                    Affected::None
                 } else {
                     Affected::All
                 }
@@ -126,7 +126,7 @@ impl World {
             Fact::Machine(networks) => {
                 let before = std::mem::replace(&mut self.machine, networks);
                 if before == self.machine {
-                    Affected::Nobody
+                    Affected::None
                 } else {
                     Affected::All
                 }
@@ -142,11 +142,11 @@ impl World {
                 } else {
                     self.problems.insert(part, reasons);
                 }
-                Affected::Nobody
+                Affected::None
             }
             Fact::Current { term } => {
                 self.current = Some(term);
-                Affected::Nobody
+                Affected::None
             }
             Fact::Synced => {
                 self.synced = true;
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// What tells whose a Service is.
-    pub fn affiliation(&self, key: &ServiceKey) -> Option<Affiliation<'_>> {
+    pub fn affiliation(&self, key: &ServiceKey) -> Option<OwnershipFields<'_>> {
         self.services.get(key)?.affiliation()
     }
 
@@ -268,7 +268,7 @@ impl World {
     fn apply_service(&mut self, row: &ServiceRow) -> Affected {
         let packed = PackedService::of(row);
         if self.services.get(&row.key) == Some(&packed) {
-            return Affected::Nobody;
+            return Affected::None;
         }
         self.services.insert(&row.key, packed);
         Affected::one(row.key.clone())
@@ -296,12 +296,12 @@ impl Affected {
     }
 
     fn pools(changed: bool) -> Self {
-        if changed { Self::Pools } else { Self::Nobody }
+        if changed { Self::Pools } else { Self::None }
     }
 
     fn or_nobody(self) -> Self {
         match self {
-            Self::Services(keys) if keys.is_empty() => Self::Nobody,
+            Self::Services(keys) if keys.is_empty() => Self::None,
             other => other,
         }
     }

@@ -18,11 +18,11 @@ pub(crate) const BRISK: Duration = Duration::from_millis(10);
 pub(crate) const WRITING: Duration = Duration::from_secs(1);
 
 /// After the first change, whatever else happens.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stir {
+pub(crate) enum FsEvent {
     /// Somebody made it or wrote into it, and may have it open still.
     Written,
     /// Somebody who could have written into it closed it.
@@ -46,7 +46,7 @@ pub(crate) struct Settle {
 
 impl Settle {
     /// Something happened.
-    pub(crate) fn stir(&mut self, path: &Path, stir: Stir, now: Instant) {
+    pub(crate) fn stir(&mut self, path: &Path, stir: FsEvent, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
         if is_manifest(path) {
@@ -55,12 +55,12 @@ impl Settle {
             self.is_vague = true;
         }
         match stir {
-            Stir::Written => {
+            FsEvent::Written => {
                 if is_manifest(path) {
                     self.writing.insert(path.to_owned());
                 }
             }
-            Stir::Closed | Stir::Changed => {
+            FsEvent::Closed | FsEvent::Changed => {
                 self.writing.remove(path);
             }
         }
@@ -89,7 +89,7 @@ impl Settle {
         } else {
             WRITING
         };
-        Some((last + pause).min(first + PATIENCE))
+        Some((last + pause).min(first + TIMEOUT))
     }
 
     /// A look was taken.
@@ -123,7 +123,7 @@ mod tests {
         start + Duration::from_millis(milliseconds)
     }
 
-    fn settle(start: Instant, stirs: &[(u64, &str, Stir)]) -> Settle {
+    fn settle(start: Instant, stirs: &[(u64, &str, FsEvent)]) -> Settle {
         let mut settle = Settle::default();
         for (at, path, stir) in stirs {
             settle.stir(Path::new(path), *stir, after(start, *at));
@@ -142,9 +142,9 @@ mod tests {
         let settle = settle(
             start,
             &[
-                (0, WEB, Stir::Changed),
-                (30, DNS, Stir::Changed),
-                (60, WEB, Stir::Changed),
+                (0, WEB, FsEvent::Changed),
+                (30, DNS, FsEvent::Changed),
+                (60, WEB, FsEvent::Changed),
             ],
         );
         assert_eq!(settle.due(), Some(after(start, 110)));
@@ -157,15 +157,15 @@ mod tests {
         let mut settle = settle(
             start,
             &[
-                (0, "/etc/landfall/.web.yaml.swp", Stir::Written),
-                (5, WEB, Stir::Changed),
+                (0, "/etc/landfall/.web.yaml.swp", FsEvent::Written),
+                (5, WEB, FsEvent::Changed),
             ],
         );
         assert_eq!(settle.due(), Some(after(start, 15)));
         assert!(settle.is_brisk());
         settle.stir(
             Path::new("/etc/landfall/..data"),
-            Stir::Changed,
+            FsEvent::Changed,
             after(start, 6),
         );
         assert_eq!(settle.due(), Some(after(start, 56)));
@@ -174,16 +174,19 @@ mod tests {
     #[test]
     fn a_manifest_that_is_being_written_gets_more_time() {
         let start = Instant::now();
-        let mut settle = settle(start, &[(0, WEB, Stir::Written)]);
+        let mut settle = settle(start, &[(0, WEB, FsEvent::Written)]);
         assert_eq!(settle.due(), Some(start + WRITING));
-        settle.stir(Path::new(WEB), Stir::Closed, after(start, 300));
+        settle.stir(Path::new(WEB), FsEvent::Closed, after(start, 300));
         assert_eq!(settle.due(), Some(after(start, 310)));
     }
 
     #[test]
     fn a_manifest_that_is_renamed_away_while_written_is_waited_for_no_longer() {
         let start = Instant::now();
-        let settle = settle(start, &[(0, WEB, Stir::Written), (10, WEB, Stir::Changed)]);
+        let settle = settle(
+            start,
+            &[(0, WEB, FsEvent::Written), (10, WEB, FsEvent::Changed)],
+        );
         assert_eq!(settle.due(), Some(after(start, 20)));
     }
 
@@ -192,15 +195,19 @@ mod tests {
         let start = Instant::now();
         let mut settle = Settle::default();
         for at in (0..10_000).step_by(40) {
-            settle.stir(Path::new("/var/log/x.log"), Stir::Written, after(start, at));
+            settle.stir(
+                Path::new("/var/log/x.log"),
+                FsEvent::Written,
+                after(start, at),
+            );
         }
-        assert_eq!(settle.due(), Some(start + PATIENCE));
+        assert_eq!(settle.due(), Some(start + TIMEOUT));
     }
 
     #[test]
     fn after_a_look_everything_begins_anew() {
         let start = Instant::now();
-        let mut settle = settle(start, &[(0, WEB, Stir::Written)]);
+        let mut settle = settle(start, &[(0, WEB, FsEvent::Written)]);
         settle.looked();
         assert_eq!(settle.due(), None);
         settle.stir_somewhere(after(start, 5_000));

@@ -21,7 +21,7 @@ use crate::registry::{Pools, Registry, Wanted};
 use crate::settle::Settle;
 use crate::state::{Remembered, StateDir, StateError};
 use crate::store::ManifestStore;
-use crate::told::{Problems, Told};
+use crate::told::{FactDiff, Problems};
 use crate::watch::{self, Hint, Hints, Watcher};
 
 /// How often everything is looked at although nothing stirred: file systems whose changes come from
@@ -90,7 +90,7 @@ pub struct Manifests {
     catalog: Catalog,
     /// The pools of the files that can be read.
     pools: Pools,
-    told: Told,
+    told: FactDiff,
     /// What vanished and is still to be told, after the Services.
     vanished: Vec<Fact>,
     /// What is wrong with the files, as of the last look.
@@ -184,7 +184,7 @@ impl Manifests {
             store: store.clone(),
             catalog: Catalog::default(),
             pools: Pools::new(),
-            told: Told::default(),
+            told: FactDiff::default(),
             vanished: Vec::new(),
             file_problems: Problems::new(),
             state_problems: Vec::new(),

@@ -16,16 +16,16 @@ pub(crate) type Problems = BTreeMap<Arc<str>, Vec<Reason>>;
 
 /// The last word on everything.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct FactDiff {
     objects: BTreeMap<ObjectKey, Object>,
     services: Rows,
     problems: Problems,
     pools_in_doubt: bool,
 }
 
-// === impl Told ===
+// === impl FactDiff ===
 
-impl Told {
+impl FactDiff {
     /// Returns facts about all of these but Services: what appeared, and what vanished. What others
     /// depend on comes first, and is taken back last: what vanished is to be told after the
     /// Services, so that one that goes together with its endpoints is not first left without any.

@@ -14,7 +14,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Config, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-use crate::settle::Stir;
+use crate::settle::FsEvent;
 
 /// Hints that may wait. A burst that is longer is the same as "look everywhere".
 const HINTS: usize = 256;
@@ -23,7 +23,7 @@ const HINTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Hint {
     pub(crate) path: PathBuf,
-    pub(crate) stir: Stir,
+    pub(crate) stir: FsEvent,
 }
 
 /// The receiving end.
@@ -66,7 +66,7 @@ pub(crate) fn start() -> Result<(Watcher, Hints), notify::Error> {
                 // Wakes the receiver if it sleeps; if the queue is full, it is awake.
                 let _ = sender.try_send(Hint {
                     path: PathBuf::new(),
-                    stir: Stir::Changed,
+                    stir: FsEvent::Changed,
                 });
             }
         }
@@ -82,14 +82,14 @@ pub(crate) fn start() -> Result<(Watcher, Hints), notify::Error> {
 /// What an event hints at. Reading a file is an event, too, and hints at nothing.
 fn hints_of(event: notify::Event) -> Vec<Hint> {
     let stir = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Stir::Closed,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => FsEvent::Closed,
         EventKind::Access(_) => return Vec::new(),
-        EventKind::Modify(ModifyKind::Data(_)) => Stir::Written,
+        EventKind::Modify(ModifyKind::Data(_)) => FsEvent::Written,
         EventKind::Any
         | EventKind::Create(_)
         | EventKind::Modify(_)
         | EventKind::Remove(_)
-        | EventKind::Other => Stir::Changed,
+        | EventKind::Other => FsEvent::Changed,
     };
     let hints = event.paths.into_iter().map(|path| Hint { path, stir });
     hints.collect()

@@ -40,7 +40,7 @@ pub(crate) fn other(family: Family) -> Family {
 // === impl WantedFamilies ===
 
 impl WantedFamilies {
-    /// Derives the wish from the families of `spec.clusterIPs`, in their order, and the policy.
+    /// Derives the request from the families of `spec.clusterIPs`, in their order, and the policy.
     ///
     /// A Service with one cluster address gets one address whatever its policy prefers: only the
     /// families that the cluster can route to the Service are of use to it.

@@ -15,7 +15,7 @@
 //! writes down. A dry run clones the allocator and claims in the clone.
 //!
 //! What this crate must never do: hand one address to two Services that may not share it, take an
-//! address from a Service because a wish of that Service was refused, or answer "no" without a
+//! address from a Service because a request of that Service was refused, or answer "no" without a
 //! typed [`Refusal`] that says what to change.
 
 #![forbid(unsafe_code)]

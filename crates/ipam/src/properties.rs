@@ -11,7 +11,7 @@ use landfall_model::rows::Family;
 use proptest::prelude::*;
 
 use self::naive::Naive;
-use self::steps::{ASKABLE, Step, pools, set, steps, wish};
+use self::steps::{ASKABLE, Step, pools, request, set, steps};
 use crate::testing::{ip, pool, svc};
 use crate::{
     Addresses, Allocator, Decision, Pool, PoolName, Refusal, Request, Restore, Terms, Why,
@@ -65,7 +65,7 @@ impl Run {
                 );
             }
             Step::Restart(rotation) => self.restart(*rotation),
-            Step::Settle(wish) => self.settle(&wish.request()),
+            Step::Settle(request) => self.settle(&request.request()),
         }
         self.check();
     }
@@ -291,14 +291,14 @@ proptest! {
 
     #[test]
     fn restored_claims_do_not_depend_on_their_order(
-        claims in prop::collection::vec((0usize..7, wish(), 0usize..8, 0usize..8), 0..12),
+        claims in prop::collection::vec((0usize..7, request(), 0usize..8, 0usize..8), 0..12),
         rotation in 0usize..12,
     ) {
         let durable: Vec<Restore> = claims
             .iter()
             .enumerate()
-            .map(|(number, (_, wish, first, second))| {
-                let request = wish.clone().of(number).request();
+            .map(|(number, (_, request, first, second))| {
+                let request = request.clone().of(number).request();
                 Restore {
                     claimant: Arc::clone(&request.claimant),
                     addresses: vec![ip(ASKABLE[*first]), ip(ASKABLE[*second])],
@@ -327,14 +327,14 @@ proptest! {
 
     #[test]
     fn after_a_restart_every_proposal_is_what_it_was(
-        wishes in prop::collection::vec(wish(), 7),
+        requests in prop::collection::vec(request(), 7),
         number in 0usize..5,
         rotation in 0usize..7,
     ) {
-        let requests: Vec<Request> = wishes
+        let requests: Vec<Request> = requests
             .into_iter()
             .enumerate()
-            .map(|(service, wish)| wish.of(service).request())
+            .map(|(service, request)| request.of(service).request())
             .collect();
         let mut before = Allocator::new(set(&pools(1)));
         for request in &requests {

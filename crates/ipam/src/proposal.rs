@@ -20,7 +20,7 @@ pub struct Proposal {
     pub pool: Option<PoolName>,
     /// How that differs from what it holds.
     pub decision: Decision,
-    /// The part of the wish that can't be had, while the rest can.
+    /// The part of the request that can't be had, while the rest can.
     pub unmet: Option<Refusal>,
 }
 

@@ -1,7 +1,7 @@
 //! The decision: what one Service should hold now.
 //!
-//! In this order: what it holds is judged, address by address; then the wish is looked at, from
-//! the most particular (these addresses) over the named pool to "any". A wish that can't be had
+//! In this order: what it holds is judged, address by address; then the request is looked at, from
+//! the most particular (these addresses) over the named pool to "any". A request that can't be had
 //! leaves the Service with everything it may keep.
 //!
 //! ```text
@@ -32,7 +32,7 @@ pub(crate) fn propose(allocator: &Allocator, request: &Request) -> Result<Propos
     Case::open(allocator, request).decide()
 }
 
-/// One Service with its wish and what it holds.
+/// One Service with its request and what it holds.
 struct Case<'a> {
     allocator: &'a Allocator,
     request: &'a Request,
@@ -161,7 +161,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    // --- The wish, from the most particular on ---
+    // --- The request, from the most particular on ---
 
     fn requested_pool(&self) -> Result<Option<usize>, Refusal> {
         let Some(name) = &self.request.pool else {
@@ -269,11 +269,11 @@ impl<'a> Case<'a> {
 
     // --- The answer ---
 
-    /// The Service shall hold the offer. `wish` is why it leaves what it could keep.
-    fn take(&self, offer: &Offer, wish: Why) -> Proposal {
+    /// The Service shall hold the offer. `otherwise` is why it leaves what it could keep.
+    fn take(&self, offer: &Offer, otherwise: Why) -> Proposal {
         let Self { request, held, .. } = self;
         let addresses = offer.addresses;
-        let why = || self.why.clone().unwrap_or(wish);
+        let why = || self.why.clone().unwrap_or(otherwise);
         let decision = if held.is_empty() {
             Decision::Claim
         } else if addresses == *held {
@@ -314,7 +314,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The wish can't be had: the Service keeps what it may keep.
+    /// The request can't be had: the Service keeps what it may keep.
     fn stay(&self, refusal: Refusal) -> Result<Proposal, Refusal> {
         let (addresses, from) = (self.kept, self.held);
         let decision = match &self.why {

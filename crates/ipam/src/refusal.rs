@@ -1,4 +1,4 @@
-//! Every way in which a wish for an address can be refused, with what an operator needs to know.
+//! Every way in which a request for an address can be refused, with what an operator needs to know.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -48,7 +48,7 @@ struct NamespaceList {
 /// How long is waited for a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const fn right(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
     Right {
@@ -125,7 +125,7 @@ pub async fn missing(connection: &Connection, rights: Vec<Right>) -> Result<Vec<
             &body,
             "create selfsubjectaccessreviews",
         );
-        let review: Review = api::request_json(connection, ask, PATIENCE).await?;
+        let review: Review = api::request_json(connection, ask, TIMEOUT).await?;
         if !review.status.allowed {
             missing.push(right);
         }
@@ -137,7 +137,7 @@ pub async fn missing(connection: &Connection, rights: Vec<Right>) -> Result<Vec<
 pub async fn has_namespace(connection: &Connection, name: &str) -> Result<bool, ApiError> {
     let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}");
     let ask = Ask::get(path, "list namespaces");
-    let list: NamespaceList = api::request_json(connection, ask, PATIENCE).await?;
+    let list: NamespaceList = api::request_json(connection, ask, TIMEOUT).await?;
     Ok(!list.items.is_empty())
 }
 

@@ -180,7 +180,7 @@ impl Ask {
 pub(crate) async fn open(
     connection: &Connection,
     ask: Ask,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Body, ApiError> {
     let what = ask.what.clone();
     let request = ask.into_request()?;
@@ -191,15 +191,15 @@ pub(crate) async fn open(
             why: error.to_string(),
         },
     })?;
-    let answered = tokio::time::timeout(patience, client.send(request)).await;
+    let answered = tokio::time::timeout(time_limit, client.send(request)).await;
     let response = answered
-        .map_err(|_| ApiError::Timeout(patience))?
+        .map_err(|_| ApiError::Timeout(time_limit))?
         .map_err(|error| of_client(&error))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response.into_body());
     }
-    let body = tokio::time::timeout(patience, read_error(response.into_body()))
+    let body = tokio::time::timeout(time_limit, read_error(response.into_body()))
         .await
         .unwrap_or_default();
     let error = of_status(what, status, &body);
@@ -213,28 +213,28 @@ pub(crate) async fn open(
 pub(crate) async fn request(
     connection: &Connection,
     ask: Ask,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Bytes, ApiError> {
     let whole = async {
-        let body = open(connection, ask, patience).await?;
+        let body = open(connection, ask, time_limit).await?;
         body.collect()
             .await
             .map(http_body_util::Collected::to_bytes)
             .map_err(|error| ApiError::Unreachable { why: chain(&error) })
     };
-    tokio::time::timeout(patience, whole)
+    tokio::time::timeout(time_limit, whole)
         .await
-        .map_err(|_| ApiError::Timeout(patience))?
+        .map_err(|_| ApiError::Timeout(time_limit))?
 }
 
 /// Sends a request and reads the answer as JSON.
 pub(crate) async fn request_json<T: DeserializeOwned>(
     connection: &Connection,
     ask: Ask,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<T, ApiError> {
     let what = ask.what.clone();
-    let bytes = request(connection, ask, patience).await?;
+    let bytes = request(connection, ask, time_limit).await?;
     serde_json::from_slice(&bytes).map_err(|error| ApiError::Unreadable {
         what,
         why: error.to_string(),

@@ -68,7 +68,7 @@ enum Sent {
 const MOST_RECENT: usize = 1024;
 
 /// The longest that a single write may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Passes at the same time. Most of them wait for their turn to write.
 const AT_ONCE: usize = 1024;
@@ -111,7 +111,7 @@ impl KubeReports {
         let path = format!("{}/status?fieldManager={MANAGER}", path_of(&service.key));
         let what = "patch services/status";
         let ask = Ask::send(Method::PATCH, path, STRATEGIC_MERGE, body, what);
-        let answer = api::request_json(&self.connection, ask, PATIENCE);
+        let answer = api::request_json(&self.connection, ask, TIMEOUT);
         let answer = self.guard.while_allowed(answer).await;
         let answer: wire::Service = answer.ok_or(ApiError::NotLeading)??;
         Ok(Live::of_answer(answer))
@@ -119,7 +119,7 @@ impl KubeReports {
 
     async fn look(&self, service: &ServiceRow) -> Result<Now, ApiError> {
         let ask = Ask::get(path_of(&service.key), "get services");
-        let answer: wire::Service = match api::request_json(&self.connection, ask, PATIENCE).await {
+        let answer: wire::Service = match api::request_json(&self.connection, ask, TIMEOUT).await {
             Ok(answer) => answer,
             Err(error) if error.is_not_found() => return Ok(Now::Gone),
             Err(error) => return Err(error),

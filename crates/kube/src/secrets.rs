@@ -23,7 +23,7 @@ use crate::watch::{Kind, Listings, Renewal, Watcher, answered};
 
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]
-struct Wishes {
+struct SecretRefs {
     limits: Limits,
     /// How many Secrets of each namespace are watched.
     watched: HashMap<Arc<str>, usize>,
@@ -81,14 +81,14 @@ enum Order {
     Tell(Fact),
 }
 
-/// Runs what [`Wishes`] order.
+/// Runs what [`SecretRefs`] order.
 pub(crate) struct SecretsTask {
     connection: Connection,
     config: Arc<SourceConfig>,
     facts: mpsc::Sender<Fact>,
     health: HealthReport,
     answered: Option<oneshot::Sender<()>>,
-    wishes: Wishes,
+    specs: SecretRefs,
     counts: watch::Sender<SecretsView>,
     watches: HashMap<ServiceKey, Watch>,
     watchers: JoinSet<()>,
@@ -103,9 +103,9 @@ struct Watch {
     ended: oneshot::Receiver<()>,
 }
 
-// === impl Wishes ===
+// === impl SecretRefs ===
 
-impl Wishes {
+impl SecretRefs {
     /// A fact about a Service came.
     fn take(&mut self, fact: Fact, patience_until: Instant) -> Vec<Order> {
         let mut orders = Vec::new();
@@ -135,7 +135,7 @@ impl Wishes {
             }
         };
         if self.waits(&key) {
-            // Newer news in the place of the older; patience is not renewed.
+            // Newer news in the place of the older; timeout is not renewed.
             let until = self
                 .held
                 .remove(&key)
@@ -164,7 +164,7 @@ impl Wishes {
         if let Some(secret) = self.secrets.get_mut(secret) {
             secret.known = true;
         }
-        self.let_go(|wishes, key, _| !wishes.waits(key))
+        self.let_go(|specs, key, _| !specs.waits(key))
     }
 
     /// Time has passed.
@@ -394,9 +394,9 @@ impl SecretsTask {
         health: HealthReport,
         answered: oneshot::Sender<()>,
     ) -> Self {
-        let wishes = Wishes {
+        let specs = SecretRefs {
             limits: config.limits,
-            ..Wishes::default()
+            ..SecretRefs::default()
         };
         Self {
             connection,
@@ -404,8 +404,8 @@ impl SecretsTask {
             facts,
             health,
             answered: Some(answered),
-            counts: watch::Sender::new(wishes.counts()),
-            wishes,
+            counts: watch::Sender::new(specs.counts()),
+            specs,
             watches: HashMap::new(),
             watchers: JoinSet::new(),
             answers: JoinSet::new(),
@@ -426,13 +426,13 @@ impl SecretsTask {
     ) {
         let mut all_listed = false;
         loop {
-            let due = self.wishes.next_due();
+            let due = self.specs.next_due();
             let orders = tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
                 // Before the sign that all are listed, which comes after them.
                 fact = services.recv() => match fact {
-                    Some(fact) => self.wishes.take(fact,
+                    Some(fact) => self.specs.take(fact,
                         Instant::now() + self.config.secret_patience),
                     None => break,
                 },
@@ -442,23 +442,23 @@ impl SecretsTask {
                 }
                 Some(answer) = self.answers.join_next(),
                     if !self.answers.is_empty() => match answer {
-                    Ok(Some(secret)) => self.wishes.know(&secret),
+                    Ok(Some(secret)) => self.specs.know(&secret),
                     _ => Vec::new(),
                 },
                 Some(_) = self.watchers.join_next(), if !self.watchers.is_empty() => Vec::new(),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()),
                     if due.is_some() => {
-                    self.wishes.expire(Instant::now())
+                    self.specs.expire(Instant::now())
                 }
             };
-            let counts = self.wishes.counts();
+            let counts = self.specs.counts();
             self.counts
                 .send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.carry_out(orders, &listed).await.is_err() {
                 break;
             }
             if all_listed
-                && self.wishes.is_settled()
+                && self.specs.is_settled()
                 && let Some(answered) = self.answered.take()
             {
                 let _nobody_waits = answered.send(());

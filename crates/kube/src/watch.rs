@@ -81,11 +81,11 @@ enum End {
     /// Something else.
     Failed(ApiError),
     /// Nobody listens to the facts any more.
-    Unheard,
+    ReceiverClosed,
 }
 
 /// A server that has just been started may take its time for the first answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same for the first attempt to list everything anew: an idle connection that has stalled
 /// answers nothing, and the next attempt takes another one.
@@ -161,7 +161,7 @@ impl Watcher {
             let lists = self.resume_from.is_none();
             let end = self.round().await;
             let pause = match end {
-                End::Unheard => return,
+                End::ReceiverClosed => return,
                 End::Outdated => Duration::ZERO,
                 End::Unanswered => {
                     self.note_lapse(begun);
@@ -215,7 +215,7 @@ impl Watcher {
         );
         let is_first = std::mem::take(&mut self.is_first);
         let opened = tokio::select! {
-            opened = api::open(&self.connection, ask, patience(is_first)) => opened,
+            opened = api::open(&self.connection, ask, time_limit(is_first)) => opened,
             () = self.renewal.asked() => return End::Outdated,
         };
         let body = match opened {
@@ -229,7 +229,7 @@ impl Watcher {
             self.take_success();
         }
         if self.take_access().await.is_err() {
-            return End::Unheard;
+            return End::ReceiverClosed;
         }
         self.read(body, listing).await
     }
@@ -252,7 +252,7 @@ impl Watcher {
             // A list has no reason to pause.
             let silence = self.config.longest_silence;
             let silence = if listing {
-                silence.min(PATIENCE)
+                silence.min(TIMEOUT)
             } else {
                 silence
             };
@@ -279,7 +279,7 @@ impl Watcher {
                 }
             });
             if self.tell(facts).await.is_err() {
-                return End::Unheard;
+                return End::ReceiverClosed;
             }
             if !listing {
                 // Not earlier: a list that breaks again and again is no success.
@@ -383,7 +383,7 @@ impl Watcher {
             }
             let ask = Ask::get(path, what.as_str());
             let is_first = std::mem::take(&mut self.is_first);
-            let answer = api::request(&self.connection, ask, patience(is_first)).await;
+            let answer = api::request(&self.connection, ask, time_limit(is_first)).await;
             let bytes = answer.map_err(|error| match error {
                 ApiError::Timeout(_) if is_first => End::Unanswered,
                 error => end_of(error, false),
@@ -399,7 +399,7 @@ impl Watcher {
                 self.known.end_listing(|fact| facts.push(fact));
                 self.resume_from = page.metadata.resource_version;
             }
-            self.tell(facts).await.map_err(|()| End::Unheard)?;
+            self.tell(facts).await.map_err(|()| End::ReceiverClosed)?;
             match more {
                 Some(more) => next = more,
                 None => break,
@@ -565,8 +565,8 @@ impl Watcher {
     }
 }
 
-fn patience(is_first: bool) -> Duration {
-    if is_first { FIRST_PATIENCE } else { PATIENCE }
+fn time_limit(is_first: bool) -> Duration {
+    if is_first { FIRST_PATIENCE } else { TIMEOUT }
 }
 
 /// What an error of the server means to a watch.

@@ -19,7 +19,7 @@ use secrecy::SecretString;
 
 /// A cloud, an account in it, and how it is to be used.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct OpenStackInstance {
     /// The instance that it is for.
     pub instance: String,
     /// Keystone's address, for messages.
@@ -57,9 +57,9 @@ pub enum Unusable {
     },
 }
 
-// === impl Account ===
+// === impl OpenStackInstance ===
 
-impl Account {
+impl OpenStackInstance {
     /// Reads the files that `landfall.yaml` names for an instance. `user_agents` go before ours.
     /// Blocks on the disk.
     pub fn read(
@@ -232,7 +232,7 @@ mod tests {
             security_groups: SecurityGroups::PerCluster,
         };
         let surroundings = Surroundings::default();
-        let error = Account::read("cloud", &config, &surroundings, &[]).unwrap_err();
+        let error = OpenStackInstance::read("cloud", &config, &surroundings, &[]).unwrap_err();
         let text = format!("{error:#}").replace(&folder.path().display().to_string(), "DIR");
         assert!(!text.contains("secret-word"), "{text}");
         text
@@ -315,7 +315,7 @@ mod tests {
                 current_dir: Some(folder.path().to_owned()),
                 ..Surroundings::default()
             };
-            let error = Account::read("cloud", &config, &surroundings, &[]).unwrap_err();
+            let error = OpenStackInstance::read("cloud", &config, &surroundings, &[]).unwrap_err();
             format!("{error:#}").replace(&dir, "DIR")
         };
         let text = from_clouds("", entry);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use landfall_engine::select::Belongs;
+use landfall_engine::select::Ownership;
 use landfall_engine::{World, resolve};
 use landfall_files::Loaded;
 use landfall_model::ServiceKey;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::cli::{AdoptArgs, TextOutput};
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::planning;
 use crate::platform::{Observed, Platform, Step};
 
@@ -57,7 +57,7 @@ struct Takeover {
 
 /// Runs the command; says whether every Service can be served as it is.
 pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
-    let mut fleet = Fleet::read(&args.instances).await?;
+    let mut fleet = Instances::read(&args.instances).await?;
     fleet.ensure_active()?;
     writeln!(std::io::stderr(), "warning: {WARNING}")?;
     for account in fleet.active() {
@@ -94,7 +94,7 @@ fn is_error(reason: &Reason) -> bool {
 
 /// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so
 /// that they share the lists of the cloud.
-async fn survey(fleet: &Fleet, loaded: Loaded) -> anyhow::Result<Survey> {
+async fn survey(fleet: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
@@ -107,17 +107,17 @@ async fn survey(fleet: &Fleet, loaded: Loaded) -> anyhow::Result<Survey> {
     let references: Vec<&Platform> = providers.iter().collect();
     let claims = landfall_engine::claims(&world, &classes, &references);
     for (provider, claims) in providers.iter().zip(claims) {
-        provider.recall(&claims);
+        provider.restore_claims(&claims);
     }
     let mut services = Vec::new();
     let mut looking = JoinSet::new();
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
         let belongs = classes.judge(&row, namespace.map(AsRef::as_ref));
-        let Belongs::Ours(instance) = belongs else {
+        let Ownership::Ours(instance) = belongs else {
             continue;
         };
-        let Some(provider @ Platform::Glimpse(_)) = providers.get(instance) else {
+        let Some(provider @ Platform::ReadOnly(_)) = providers.get(instance) else {
             continue;
         };
         let name = classes.names().get(instance).cloned();
@@ -210,7 +210,7 @@ impl Takeover {
         }
     }
 
-    /// Whether the wish can't be had as it stands.
+    /// Whether the spec can't be had as it stands.
     fn is_refused(&self) -> bool {
         self.reasons.iter().any(is_error)
     }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::cli::{CheckArgs, Cli, TextOutput};
 use crate::clouds::{self, Cloud};
-use crate::fleet::Fleet;
-use crate::planning::{self, Outlook};
+use crate::fleet::Instances;
+use crate::planning::{self, DryRunReport};
 
 /// What `check -o json` prints.
 #[derive(Debug, Serialize)]
@@ -43,7 +43,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
             .error(ErrorKind::MissingRequiredArgument, missing)
             .exit();
     }
-    let fleet = Fleet::read(&args.instances).await?;
+    let fleet = Instances::read(&args.instances).await?;
     let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
         let fleet = fleet.in_cluster_as(&args.instances);
         let loaded = args.cluster.load(fleet.metallb_namespace()).await?;
@@ -120,7 +120,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
 }
 
 /// Every finding once, by place.
-fn findings(about_files: impl Iterator<Item = Reason>, outlook: &Outlook) -> Vec<Finding> {
+fn findings(about_files: impl Iterator<Item = Reason>, outlook: &DryRunReport) -> Vec<Finding> {
     let about_files = about_files.chain(outlook.problems.iter().cloned());
     let about_files = about_files.map(|reason| Finding {
         service: None,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::AdminArgs;
 
 /// The longest that a command waits for an answer from the instance.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running instance, by its admin address.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Admin {
             },
         };
         let exchange = self.exchange(method, path, body, token);
-        match tokio::time::timeout(PATIENCE, exchange).await {
+        match tokio::time::timeout(TIMEOUT, exchange).await {
             Ok(Ok((status, bytes))) if status.is_success() => serde_json::from_slice(&bytes)
                 .map_err(|error| AskError::Foreign {
                     address: self.address.clone(),

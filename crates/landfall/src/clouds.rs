@@ -6,8 +6,8 @@ use landfall_model::reason::{Code, Reason};
 use landfall_openstack::client::ApiError;
 use serde::Serialize;
 
-use crate::account::Account;
-use crate::fleet::Fleet;
+use crate::account::OpenStackInstance;
+use crate::fleet::Instances;
 
 /// A cloud and what it says of itself.
 #[derive(Debug, Serialize)]
@@ -31,7 +31,7 @@ pub struct Cloud {
 }
 
 /// Asks every cloud that is not switched off.
-pub async fn ask(fleet: &Fleet) -> Vec<Cloud> {
+pub async fn ask(fleet: &Instances) -> Vec<Cloud> {
     let mut clouds = Vec::new();
     for account in fleet.active() {
         clouds.push(ask_one(account).await);
@@ -39,7 +39,7 @@ pub async fn ask(fleet: &Fleet) -> Vec<Cloud> {
     clouds
 }
 
-async fn ask_one(account: &Account) -> Cloud {
+async fn ask_one(account: &OpenStackInstance) -> Cloud {
     let mut cloud = Cloud {
         instance: account.instance.clone(),
         auth_url: account.auth_url.clone(),
@@ -73,7 +73,7 @@ async fn ask_one(account: &Account) -> Cloud {
     cloud
 }
 
-async fn ask_more(account: &Account, answers: &mut Cloud) -> Result<(), ApiError> {
+async fn ask_more(account: &OpenStackInstance, answers: &mut Cloud) -> Result<(), ApiError> {
     let project = account.cloud.project_id().await?;
     answers.project = project.map(|id| id.as_str().to_owned());
     let providers = account.cloud.providers().await?;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_config::file::Config;
-use landfall_engine::select::Belongs;
+use landfall_engine::select::Ownership;
 use landfall_engine::{Classes, World, resolve};
 use landfall_files::Loaded;
 use landfall_kube::{Connection, Origin, SourceConfig, Sources, access};
 use landfall_model::ServiceKey;
-use landfall_model::intent::{Intent, LoadBalancerWish};
+use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::listener::Listener;
 use landfall_model::provider::{Capabilities, Provider as _};
 use landfall_model::reason::{Code, Reason};
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::ClusterArgs;
-use crate::fleet::{self, Fleet};
+use crate::fleet::{self, Instances};
 use crate::planning;
 
 /// The longest that reading a whole cluster may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 // === impl ClusterArgs ===
 
@@ -79,7 +79,7 @@ impl ClusterArgs {
             }
             false
         };
-        let in_time = tokio::time::timeout(PATIENCE, read).await.unwrap_or(false);
+        let in_time = tokio::time::timeout(TIMEOUT, read).await.unwrap_or(false);
         let health = sources.health().borrow().clone();
         let failing: Vec<String> = health
             .failing()
@@ -111,7 +111,7 @@ impl ClusterArgs {
         let ours = world.services().filter(|row| {
             let namespace = world.namespace(row.key.namespace());
             let belongs = known.classes.judge(row, namespace.map(AsRef::as_ref));
-            !matches!(belongs, Belongs::NotOurs | Belongs::SwitchedOff)
+            !matches!(belongs, Ownership::NotOurs | Ownership::SwitchedOff)
         });
         let ours: Vec<_> = ours.collect();
         Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
@@ -119,7 +119,11 @@ impl ClusterArgs {
 
     /// One Service of the picture. For one on a cloud, what is there is looked at: which steps a
     /// controller would do that started now.
-    pub async fn service(&self, mut fleet: Fleet, key: &ServiceKey) -> anyhow::Result<ServiceView> {
+    pub async fn service(
+        &self,
+        mut fleet: Instances,
+        key: &ServiceKey,
+    ) -> anyhow::Result<ServiceView> {
         fleet
             .learn_cluster(&self.connect().await?, &self.origin())
             .await?;
@@ -160,7 +164,7 @@ pub struct Known {
 
 impl Known {
     /// By the files that a configuration names.
-    pub fn of(fleet: &Fleet) -> Self {
+    pub fn of(fleet: &Instances) -> Self {
         let abilities = fleet.paper();
         let abilities = abilities.iter().map(|it| it.capabilities().clone());
         Self {
@@ -225,8 +229,8 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
     let namespace = world.namespace(row.key.namespace());
     let mut reasons = Vec::new();
     let intent = match known.classes.judge(row, namespace.map(AsRef::as_ref)) {
-        Belongs::NotOurs | Belongs::SwitchedOff => return None,
-        Belongs::UnknownClass => {
+        Ownership::NotOurs | Ownership::SwitchedOff => return None,
+        Ownership::UnknownClass => {
             let class = row.class.as_deref().unwrap_or_default();
             reasons.push(
                 Reason::warning(
@@ -239,7 +243,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             );
             resolve(row, world, &Capabilities::default()).ok()
         }
-        Belongs::Ours(instance) => {
+        Ownership::Ours(instance) => {
             let abilities = known.abilities.get(instance).cloned().unwrap_or_default();
             match resolve(row, world, &abilities) {
                 Ok(intent) => Some(intent),
@@ -255,7 +259,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             .iter()
             .flat_map(|intent: &Intent| intent.remarks.clone()),
     );
-    let wish = intent.and_then(|intent| intent.load_balancer);
+    let spec = intent.and_then(|intent| intent.load_balancer);
     Some(ServiceView {
         key: row.key.clone(),
         uid: row.uid.clone(),
@@ -263,17 +267,17 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
         origin: None,
         status: row.status.clone(),
         reasons,
-        address: wish.as_ref().map(|wish| wish.address.clone()),
-        listeners: wish
+        address: spec.as_ref().map(|spec| spec.address.clone()),
+        listeners: spec
             .as_ref()
-            .map(|wish| listeners(row, wish))
+            .map(|spec| listeners(row, spec))
             .unwrap_or_default(),
-        left_out: wish.map(|wish| wish.left_out).unwrap_or_default(),
+        left_out: spec.map(|spec| spec.left_out).unwrap_or_default(),
         pending: Vec::new(),
     })
 }
 
-fn listeners(row: &ServiceRow, wish: &LoadBalancerWish) -> Vec<ListenerView> {
+fn listeners(row: &ServiceRow, spec: &LoadBalancerSpec) -> Vec<ListenerView> {
     let view = |listener: &Listener| ListenerView {
         addresses: row.status.addresses().collect(),
         key: listener.key,
@@ -290,7 +294,7 @@ fn listeners(row: &ServiceRow, wish: &LoadBalancerWish) -> Vec<ListenerView> {
         affinity: listener.pool.affinity,
         members: listener.pool.members.iter().map(member).collect(),
     };
-    wish.listeners.iter().map(view).collect()
+    spec.listeners.iter().map(view).collect()
 }
 
 fn member(member: &landfall_model::Member) -> MemberView {

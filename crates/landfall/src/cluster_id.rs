@@ -17,7 +17,7 @@ const NAMESPACE: &str = "kube-system";
 const ATTEMPTS: u32 = 15;
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The part of a Namespace that is read here.
 #[derive(Debug, Deserialize)]
@@ -55,7 +55,7 @@ pub async fn read(connection: &Connection, origin: &Origin) -> anyhow::Result<Op
         );
         return Ok(None);
     }
-    let uid = tokio::time::timeout(PATIENCE, ask(origin)).await;
+    let uid = tokio::time::timeout(TIMEOUT, ask(origin)).await;
     let uid = uid.context("no answer").and_then(|uid| uid);
     uid.map(Some).context("reading the cluster's id")
 }

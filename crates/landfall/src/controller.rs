@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, ElectionArgs, LeaseArgs, ServeClusterArgs};
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options, descriptors};
 use crate::served::{Carried, Memory};
 use crate::signals::Stop;
@@ -67,7 +67,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     // First, so that no signal of these ends the process while it waits for credentials.
     let stop = Stop::watch(grace)?;
     let options = Options {
-        fleet: Fleet::read(&args.instances).await?,
+        fleet: Instances::read(&args.instances).await?,
         pools: Vec::new(),
         fallback_pool: false,
         admin: args.admin,

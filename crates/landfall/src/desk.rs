@@ -20,16 +20,16 @@ const STUCK: Duration = Duration::from_secs(15);
 
 /// Answers for a running instance.
 #[derive(Debug)]
-pub struct Desk {
+pub struct AdminApi {
     handle: EngineHandle<Platform>,
     classes: Classes,
     started: String,
     leaving: CancellationToken,
 }
 
-// === impl Desk ===
+// === impl AdminApi ===
 
-impl Desk {
+impl AdminApi {
     /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not
     /// ready any more, and its loop, which ends then, is no sign of trouble.
     pub fn new(
@@ -65,7 +65,7 @@ fn resources(proxy: &Proxy) -> ResourcesView {
     }
 }
 
-impl landfall_web::Instance for Desk {
+impl landfall_web::Instance for AdminApi {
     fn view(&self) -> Arc<InstanceView> {
         let mut view = view::instance(&self.handle, &self.started);
         if self.leaving.is_cancelled() {
@@ -89,7 +89,7 @@ impl landfall_web::Instance for Desk {
                     metrics.resources = local.proxy().map(|proxy| resources(proxy));
                     continue;
                 }
-                Platform::Glimpse(_) | Platform::Paper(_) => continue,
+                Platform::ReadOnly(_) | Platform::CapabilitiesOnly(_) => continue,
             };
             for (key, calls) in openstack.cloud().calls() {
                 metrics.cloud_calls.push(CloudCallsView {

@@ -1,4 +1,4 @@
-//! `landfall explain`: one Service from wish to members, with every reason on the way.
+//! `landfall explain`: one Service from spec to members, with every reason on the way.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,13 +10,13 @@ use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
 use crate::cli::{ExplainArgs, TextOutput};
 use crate::client::Admin;
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::{get, table};
 
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let view = if args.cluster.is_meant() {
-        let fleet = Fleet::read(&args.instances).await?;
+        let fleet = Instances::read(&args.instances).await?;
         let fleet = fleet.in_cluster_as(&args.instances);
         args.cluster.service(fleet, &args.service).await?
     } else {
@@ -41,7 +41,7 @@ pub fn explain(service: &ServiceView) -> String {
     if let Some(origin) = &service.origin {
         let _ = writeln!(text, "  from {origin}");
     }
-    wish(&mut text, service);
+    spec(&mut text, service);
     addresses(&mut text, service);
     for listener in &service.listeners {
         self::listener(&mut text, listener);
@@ -68,7 +68,7 @@ pub fn explain(service: &ServiceView) -> String {
     text
 }
 
-fn wish(text: &mut String, service: &ServiceView) {
+fn spec(text: &mut String, service: &ServiceView) {
     text.push_str("\nConditions\n");
     for condition in &service.status.conditions {
         let mark = if condition.status { "yes" } else { "NO " };
@@ -103,29 +103,29 @@ fn reason(text: &mut String, reason: &Reason) {
 
 fn addresses(text: &mut String, service: &ServiceView) {
     let _ = writeln!(text, "\nAddress\n  {}", get::address(service));
-    let Some(wish) = &service.address else {
+    let Some(spec) = &service.address else {
         return;
     };
-    let families: Vec<_> = wish.families.iter().map(|family| family.as_str()).collect();
+    let families: Vec<_> = spec.families.iter().map(|family| family.as_str()).collect();
     let _ = writeln!(
         text,
         "  families: {} ({:?})",
         families.join(", "),
-        wish.policy
+        spec.policy
     );
-    if !wish.requested.is_empty() {
-        let requested: Vec<_> = wish.requested.iter().map(ToString::to_string).collect();
+    if !spec.requested.is_empty() {
+        let requested: Vec<_> = spec.requested.iter().map(ToString::to_string).collect();
         let _ = writeln!(
             text,
             "  requested: {} by {}",
             requested.join(", "),
-            wish.requested_by
+            spec.requested_by
         );
     }
-    if let Some(pool) = &wish.pool {
+    if let Some(pool) = &spec.pool {
         let _ = writeln!(text, "  only from the pool {pool}");
     }
-    if let Some(key) = &wish.sharing_key {
+    if let Some(key) = &spec.sharing_key {
         let _ = writeln!(text, "  may be shared with Services of the key {key:?}");
     }
 }

@@ -20,7 +20,7 @@ use landfall_model::reach::Setting;
 use landfall_model::rows::PoolRow;
 use landfall_openstack::{OpenStack, Settings};
 
-use crate::account::Account;
+use crate::account::OpenStackInstance;
 use crate::cli::InstancesArgs;
 use crate::platform::Platform;
 use crate::{cluster_id, config};
@@ -32,10 +32,10 @@ const CLUSTER_NAME: &str = "kubernetes";
 
 /// The instances of a process, ready to be made.
 #[derive(Clone, Debug)]
-pub struct Fleet {
+pub struct Instances {
     config: Config,
     /// By position: the account of an instance on OpenStack.
-    accounts: Vec<Option<Account>>,
+    accounts: Vec<Option<OpenStackInstance>>,
     /// Whether the instances on OpenStack touch nothing for now.
     only_here: bool,
     /// Who writes the Services.
@@ -55,9 +55,9 @@ impl InstancesArgs {
     }
 }
 
-// === impl Fleet ===
+// === impl Instances ===
 
-impl Fleet {
+impl Instances {
     /// One instance that serves everything on this machine.
     pub fn local() -> Self {
         Self {
@@ -125,7 +125,8 @@ impl Fleet {
                 let ProviderKind::OpenStack(openstack) = &instance.provider else {
                     return Ok(None);
                 };
-                let account = Account::read(&instance.name, openstack, &surroundings, &user_agents);
+                let account =
+                    OpenStackInstance::read(&instance.name, openstack, &surroundings, &user_agents);
                 account.map(Some)
             });
             let accounts = accounts.collect::<anyhow::Result<_>>()?;
@@ -170,7 +171,7 @@ impl Fleet {
     /// The instances as classes. Those that are switched off touch no Service.
     pub fn classes(&self) -> Classes {
         let accounts = self.accounts.iter();
-        let is_off = |account: &Account| self.only_here || !is_on(account);
+        let is_off = |account: &OpenStackInstance| self.only_here || !is_on(account);
         let off = accounts.map(|account| account.as_ref().is_some_and(is_off));
         classes(&self.config).switched_off(off.collect())
     }
@@ -186,13 +187,13 @@ impl Fleet {
     }
 
     /// The accounts of the instances that are on OpenStack and may be used.
-    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+    pub fn accounts(&self) -> impl Iterator<Item = &OpenStackInstance> {
         let accounts = self.accounts.iter().flatten();
         accounts.filter(|_| !self.only_here)
     }
 
     /// Those of them that are not switched off.
-    pub fn active(&self) -> impl Iterator<Item = &Account> {
+    pub fn active(&self) -> impl Iterator<Item = &OpenStackInstance> {
         self.accounts().filter(|account| is_on(account))
     }
 
@@ -247,8 +248,8 @@ impl Fleet {
     /// Providers that hold nothing on this machine, look at their clouds, and change nothing.
     pub fn sandboxes(&self) -> Vec<Platform> {
         let sandboxes = self.each().map(|(guarded, account)| match account {
-            None => Platform::Local(Arc::new(guarded(Local::imaginary()))),
-            Some(account) if is_on(account) => Platform::Glimpse(made(account)),
+            None => Platform::Local(Arc::new(guarded(Local::offline()))),
+            Some(account) if is_on(account) => Platform::ReadOnly(made(account)),
             Some(account) => paper(account),
         });
         sandboxes.collect()
@@ -257,14 +258,16 @@ impl Fleet {
     /// Providers that hold nothing and ask nobody.
     pub fn paper(&self) -> Vec<Platform> {
         let paper = self.each().map(|(guarded, account)| match account {
-            None => Platform::Local(Arc::new(guarded(Local::imaginary()))),
+            None => Platform::Local(Arc::new(guarded(Local::offline()))),
             Some(account) => paper(account),
         });
         paper.collect()
     }
 
     /// Of each instance what makes a provider keep to the rules and limits, and its account.
-    fn each(&self) -> impl Iterator<Item = (impl FnOnce(Local) -> Local, Option<&Account>)> {
+    fn each(
+        &self,
+    ) -> impl Iterator<Item = (impl FnOnce(Local) -> Local, Option<&OpenStackInstance>)> {
         let limits = self.limits();
         let instances = self.config.instances.iter().zip(&self.accounts);
         instances.map(move |(instance, account)| {
@@ -308,7 +311,7 @@ pub fn abilities(config: &Config) -> Vec<Capabilities> {
                 Some(_) => Setting::Cluster,
                 None => Setting::Machine,
             });
-            let local = Local::imaginary().allowing(rules);
+            let local = Local::offline().allowing(rules);
             let limits = config.limits.limits(None);
             local.within(limits).capabilities().clone()
         }
@@ -321,12 +324,12 @@ pub fn abilities(config: &Config) -> Vec<Capabilities> {
 }
 
 /// `[LoadBalancer] enabled`
-fn is_on(account: &Account) -> bool {
+fn is_on(account: &OpenStackInstance) -> bool {
     account.settings.conf.enabled
 }
 
-fn switched_off(account: &Account) -> String {
-    let Account {
+fn switched_off(account: &OpenStackInstance) -> String {
+    let OpenStackInstance {
         instance,
         cloud_conf,
         ..
@@ -336,11 +339,11 @@ fn switched_off(account: &Account) -> String {
     format!("[LoadBalancer] enabled = false in {file} switches the instance {instance} off")
 }
 
-fn paper(account: &Account) -> Platform {
-    Platform::Paper(Box::new(account.settings.capabilities()))
+fn paper(account: &OpenStackInstance) -> Platform {
+    Platform::CapabilitiesOnly(Box::new(account.settings.capabilities()))
 }
 
-fn made(account: &Account) -> Box<OpenStack> {
+fn made(account: &OpenStackInstance) -> Box<OpenStack> {
     let (cloud, settings) = (account.cloud.clone(), account.settings.clone());
     Box::new(OpenStack::new(cloud, settings))
 }
@@ -392,8 +395,8 @@ mod tests {
 
     #[test]
     fn in_a_cluster_descriptors_are_set_aside_for_watches_of_secrets() {
-        assert_eq!(Fleet::local().files_for_traffic(1024), 1024);
-        let fleet = Fleet::local().in_cluster();
+        assert_eq!(Instances::local().files_for_traffic(1024), 1024);
+        let fleet = Instances::local().in_cluster();
         for files in [64, 1024, 20_000, 1 << 20] {
             let watches = fleet.limits().within_files(files).secrets as u64;
             let division = Division::of(fleet.files_for_traffic(files));
@@ -418,7 +421,7 @@ mod tests {
             ..InstancesArgs::default()
         };
         write(false);
-        let fleet = Fleet::read(&args).await.unwrap();
+        let fleet = Instances::read(&args).await.unwrap();
         assert_eq!(
             fleet.ensure_active().unwrap_err().to_string(),
             format!(
@@ -429,8 +432,12 @@ mod tests {
             )
         );
         write(true);
-        Fleet::read(&args).await.unwrap().ensure_active().unwrap();
-        let error = Fleet::local().ensure_active().unwrap_err().to_string();
+        Instances::read(&args)
+            .await
+            .unwrap()
+            .ensure_active()
+            .unwrap();
+        let error = Instances::local().ensure_active().unwrap_err().to_string();
         assert!(
             error.starts_with("no instance on OpenStack is configured; "),
             "{error}"

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use landfall_config::access_log::AccessLogConfig;
 use landfall_config::pools;
-use landfall_engine::book::{Book, Pages};
+use landfall_engine::book::{Snapshot, StateStore};
 use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_local::Local;
@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::AccessLogArgs;
-use crate::desk::Desk;
-use crate::fleet::Fleet;
+use crate::desk::AdminApi;
+use crate::fleet::Instances;
 use crate::platform::Platform;
 use crate::takeover::Estate;
 use crate::{access_log, planning, view};
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The provider instances.
-    pub fleet: Fleet,
+    pub fleet: Instances,
     /// Ranges of one more pool of the default instance.
     pub pools: Vec<String>,
     /// Whether loopback addresses are handed out when nobody names a pool that serves everybody.
@@ -97,7 +97,7 @@ pub struct Lead {
 /// How the admin endpoint is answered while there is traffic and no control plane.
 #[derive(Clone, Debug)]
 pub struct LastWords {
-    desk: Arc<Desk>,
+    desk: Arc<AdminApi>,
     names: Names,
     token: Option<TokenFile>,
 }
@@ -176,7 +176,7 @@ impl Instance {
         }
         let fleet = options.fleet.beside(admin.local_addr()?);
         let fleet = fleet.sharing(most_listeners(options.workers));
-        let silent = clouds::greet(&fleet, inherits).await?;
+        let silent = clouds::check_clouds(&fleet, inherits).await?;
         let mut sockets = Some(estate.sockets);
         let log = options.access_log.over(fleet.access_log());
         let platforms = fleet.platforms(|| {
@@ -188,7 +188,7 @@ impl Instance {
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
             }
-            Ok(proxy.clone().map_or_else(Local::imaginary, Local::new))
+            Ok(proxy.clone().map_or_else(Local::offline, Local::new))
         })?;
         let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
         let classes = fleet.classes();
@@ -249,10 +249,10 @@ impl Instance {
         }
         drop(providers);
         for account in silent {
-            tasks.spawn(clouds::keep_greeting(account, cancel.clone()));
+            tasks.spawn(clouds::retry_cloud_check(account, cancel.clone()));
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
-        let desk = Desk::new(handle.clone(), classes, started.clone(), stopping.clone());
+        let desk = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
         let words = LastWords {
             desk: Arc::new(desk),
             names: Names::new(options.admin_names),
@@ -339,7 +339,7 @@ impl Instance {
     /// It is not so in time.
     pub async fn wait_ready(&self, limit: Duration) -> anyhow::Result<InstanceView> {
         let wait = async {
-            while !self.handle.book.read(Pages::ready) {
+            while !self.handle.book.read(Snapshot::ready) {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -355,7 +355,7 @@ impl Instance {
     /// It did not become true in time.
     pub async fn wait_until(
         &self,
-        patience: Duration,
+        time_limit: Duration,
         met: impl Fn(&InstanceView) -> bool,
     ) -> anyhow::Result<InstanceView> {
         let wait = async {
@@ -367,9 +367,9 @@ impl Instance {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        tokio::time::timeout(patience, wait)
+        tokio::time::timeout(time_limit, wait)
             .await
-            .with_context(|| format!("not ready after {} s", patience.as_secs()))
+            .with_context(|| format!("not ready after {} s", time_limit.as_secs()))
     }
 
     /// What the rest of the process may see of the control loop.
@@ -536,12 +536,12 @@ fn data_plane(
 }
 
 /// Follows whether this replica leads and has opened its listeners.
-async fn tell_serving(book: &Book, serving: &watch::Sender<bool>) {
+async fn tell_serving(book: &StateStore, serving: &watch::Sender<bool>) {
     let mut changes = book.changes();
     loop {
         let before = *serving.borrow();
         // To look at all Services is for the time before only.
-        let now = book.read(|pages| pages.at_work && (before || Pages::serving(pages)));
+        let now = book.read(|pages| pages.at_work && (before || Snapshot::serving(pages)));
         serving.send_if_modified(|serves| std::mem::replace(serves, now) != now);
         if changes.changed().await.is_err() {
             return;
@@ -553,7 +553,7 @@ async fn tell_serving(book: &Book, serving: &watch::Sender<bool>) {
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.
 fn judge_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> anyhow::Result<()> {
     let pools: Vec<_> = pools.cloned().map(Arc::new).collect();
-    let problems = Local::imaginary().set_pools(&pools);
+    let problems = Local::offline().set_pools(&pools);
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     anyhow::ensure!(texts.is_empty(), "{place}: {}", texts.join("\n"));
     Ok(())

@@ -21,9 +21,9 @@ use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, Orphan, OrphanKind, Owner};
 use serde::Serialize;
 
-use crate::account::Account;
+use crate::account::OpenStackInstance;
 use crate::cli::{OrphansArgs, TextOutput};
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::sources::{self, Texts};
 use crate::table;
 
@@ -83,7 +83,7 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
         !args.delete || args.yes || by_terminal,
         "--delete asks for confirmation, and there is no terminal; --yes confirms for scripts"
     );
-    let mut fleet = Fleet::read(&args.instances).await?;
+    let mut fleet = Instances::read(&args.instances).await?;
     fleet.ensure_active()?;
     let source = if args.filename.is_empty() {
         let connection = args.cluster.connect().await?;
@@ -176,7 +176,7 @@ fn owner(row: &ServiceRow) -> Option<Owner> {
 }
 
 /// Looks at the clouds of all instances.
-async fn look(fleet: &Fleet, source: &Source, args: &OrphansArgs) -> anyhow::Result<Look> {
+async fn look(fleet: &Instances, source: &Source, args: &OrphansArgs) -> anyhow::Result<Look> {
     let owners = source.owners().await?;
     let mut look = Look {
         services: owners.len(),
@@ -190,7 +190,7 @@ async fn look(fleet: &Fleet, source: &Source, args: &OrphansArgs) -> anyhow::Res
             .with_context(|| format!("instance {}", account.instance))?;
         let found = orphans::find(&account.cloud, &account.settings, &owners).await;
         let found = found.with_context(|| {
-            let Account {
+            let OpenStackInstance {
                 instance, auth_url, ..
             } = account;
             format!("instance {instance}: reading the cloud at {auth_url}")
@@ -260,7 +260,7 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
 /// Deletes what is still nobody's, in the order in which it can be: floating IPs, load balancers,
 /// then groups.
 async fn delete(
-    fleet: &Fleet,
+    fleet: &Instances,
     first: &mut Look,
     second: &Look,
     output: TextOutput,
@@ -271,7 +271,7 @@ async fn delete(
         let account = fleet.active().find(|it| it.instance == stray.instance);
         let outcome = match account {
             Some(account) if still.contains(&orphan.id) => {
-                let Account {
+                let OpenStackInstance {
                     cloud, settings, ..
                 } = account;
                 match orphans::delete(cloud, settings, &second.owners, orphan).await {

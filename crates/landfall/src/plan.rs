@@ -9,15 +9,15 @@ use landfall_model::reason::Severity;
 
 use crate::cli::{PlanArgs, TextOutput};
 use crate::client::{Admin, AskError};
-use crate::fleet::Fleet;
-use crate::planning::{self, Against, Outlook};
+use crate::fleet::Instances;
+use crate::planning::{self, Against, DryRunReport};
 use crate::sources;
 
-/// Runs the command; says whether every wish can be had.
+/// Runs the command; says whether every spec can be had.
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     let text = sources::concatenated(&args.filename, args.recursive).await?;
     if args.cluster.is_meant() {
-        let fleet = Fleet::read(&args.instances).await?;
+        let fleet = Instances::read(&args.instances).await?;
         let mut fleet = fleet.in_cluster_as(&args.instances);
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
@@ -32,21 +32,22 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     } else {
         "/api/v1/plan"
     };
-    let asked: Result<Outlook, AskError> = if args.pools.is_empty() && args.instances.is_default() {
-        Admin::at(&args.instance).post(path, text.joined()).await
-    } else {
-        Err(AskError::NobodyThere {
-            address: String::new(),
-            why: String::new(),
-        })
-    };
+    let asked: Result<DryRunReport, AskError> =
+        if args.pools.is_empty() && args.instances.is_default() {
+            Admin::at(&args.instance).post(path, text.joined()).await
+        } else {
+            Err(AskError::NobodyThere {
+                address: String::new(),
+                why: String::new(),
+            })
+        };
     let outlook = match asked {
         Ok(mut outlook) => {
             text.place(&mut outlook);
             outlook
         }
         Err(AskError::NobodyThere { .. }) => {
-            let fleet = Fleet::read(&args.instances).await?;
+            let fleet = Instances::read(&args.instances).await?;
             let (sandboxes, loaded) = (fleet.sandboxes(), text.loaded());
             let mut outlook = planning::from_nothing(&fleet, &sandboxes, loaded, &args.pools).await;
             text.place(&mut outlook);
@@ -57,7 +58,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     print(&outlook, args.output)
 }
 
-fn print(outlook: &Outlook, output: TextOutput) -> anyhow::Result<bool> {
+fn print(outlook: &DryRunReport, output: TextOutput) -> anyhow::Result<bool> {
     let text = match output {
         TextOutput::Text => describe(outlook),
         TextOutput::Json => serde_json::to_string_pretty(outlook)?,
@@ -74,7 +75,7 @@ fn print(outlook: &Outlook, output: TextOutput) -> anyhow::Result<bool> {
 }
 
 /// The plan for people.
-pub fn describe(outlook: &Outlook) -> String {
+pub fn describe(outlook: &DryRunReport) -> String {
     let mut text = String::new();
     for problem in &outlook.problems {
         let _ = writeln!(text, "{}: {problem}", problem.severity);

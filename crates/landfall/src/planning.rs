@@ -7,7 +7,7 @@ use std::sync::Arc;
 use landfall_config::pools;
 use landfall_engine::driver::hand_out_pools;
 use landfall_engine::dry_run::{ServicePlan, dry_run};
-use landfall_engine::select::Belongs;
+use landfall_engine::select::Ownership;
 use landfall_engine::{Classes, World};
 use landfall_files::Loaded;
 use landfall_model::provider::Provider as _;
@@ -17,7 +17,7 @@ use landfall_model::status::ConditionType;
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::platform::Platform;
 
 /// A path on the command line that can't be looked at.
@@ -44,7 +44,7 @@ pub enum Against {
 /// What manifests would cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outlook {
+pub struct DryRunReport {
     /// What it was planned on top of.
     pub against: Against,
     /// What is wrong with the manifests and the pools.
@@ -60,11 +60,11 @@ pub fn flag_pools(ranges: &[String]) -> Option<PoolRow> {
 
 /// Plans manifests from nothing on this machine, by providers of the fleet.
 pub async fn from_nothing(
-    fleet: &Fleet,
+    fleet: &Instances,
     providers: &[Platform],
     loaded: Loaded,
     ranges: &[String],
-) -> Outlook {
+) -> DryRunReport {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
@@ -80,7 +80,7 @@ pub async fn from_nothing(
     let mut problems = loaded.reasons;
     problems.extend(set_pools(providers, &classes, &mut world));
     let plans = dry_run(providers, &world, &classes, &[]).await;
-    Outlook {
+    DryRunReport {
         against: Against::Nothing,
         problems,
         plans,
@@ -88,7 +88,12 @@ pub async fn from_nothing(
 }
 
 /// Plans manifests on top of what a cluster says: what a controller that started now would do.
-pub async fn on_cluster(fleet: &Fleet, cluster: Loaded, loaded: Loaded, prune: bool) -> Outlook {
+pub async fn on_cluster(
+    fleet: &Instances,
+    cluster: Loaded,
+    loaded: Loaded,
+    prune: bool,
+) -> DryRunReport {
     let (world, providers) = recalled(fleet, cluster.facts);
     let classes = fleet.classes();
     let moved = take_as_open(&world, &providers, &classes).await;
@@ -118,8 +123,10 @@ async fn take_as_open(
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
         let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
-            Belongs::Ours(instance) => matches!(providers.get(instance), Some(Platform::Local(_))),
-            Belongs::NotOurs | Belongs::SwitchedOff | Belongs::UnknownClass => false,
+            Ownership::Ours(instance) => {
+                matches!(providers.get(instance), Some(Platform::Local(_)))
+            }
+            Ownership::NotOurs | Ownership::SwitchedOff | Ownership::UnknownClass => false,
         };
         let programmed = row.status.condition(ConditionType::Programmed);
         if !is_here || !programmed.is_some_and(|condition| condition.status) {
@@ -141,7 +148,7 @@ async fn take_as_open(
 /// that started now would do for it. What this machine holds is not known from outside of its
 /// process.
 pub async fn in_the_cloud(
-    fleet: &Fleet,
+    fleet: &Instances,
     facts: Vec<Fact>,
     key: &ServiceKey,
 ) -> Option<ServicePlan> {
@@ -149,10 +156,10 @@ pub async fn in_the_cloud(
     let row = world.service(key)?;
     let namespace = world.namespace(key.namespace());
     let belongs = fleet.classes().judge(&row, namespace.map(AsRef::as_ref));
-    let Belongs::Ours(instance) = belongs else {
+    let Ownership::Ours(instance) = belongs else {
         return None;
     };
-    if !matches!(providers.get(instance), Some(Platform::Glimpse(_))) {
+    if !matches!(providers.get(instance), Some(Platform::ReadOnly(_))) {
         return None;
     }
     let others: Vec<ServiceKey> = world.keys().filter(|other| other != key).collect();
@@ -164,7 +171,7 @@ pub async fn in_the_cloud(
 }
 
 /// What a cluster says, and providers that know what is on record there.
-fn recalled(fleet: &Fleet, facts: Vec<Fact>) -> (World, Vec<Platform>) {
+fn recalled(fleet: &Instances, facts: Vec<Fact>) -> (World, Vec<Platform>) {
     let mut world = World::default();
     for fact in facts {
         world.apply(fact);
@@ -177,7 +184,7 @@ fn recalled(fleet: &Fleet, facts: Vec<Fact>) -> (World, Vec<Platform>) {
     let references: Vec<&Platform> = providers.iter().collect();
     let claims = landfall_engine::claims(&world, &classes, &references);
     for (provider, claims) in providers.iter().zip(claims) {
-        provider.recall(&claims);
+        provider.restore_claims(&claims);
     }
     (world, providers)
 }
@@ -190,7 +197,7 @@ pub async fn on_top(
     classes: &Classes,
     loaded: Loaded,
     prune: bool,
-) -> Outlook {
+) -> DryRunReport {
     let mut posted = BTreeSet::new();
     for fact in loaded.facts {
         match fact {
@@ -214,7 +221,7 @@ pub async fn on_top(
     problems.extend(set_pools(sandboxes, classes, &mut world));
     let mut plans = dry_run(sandboxes, &world, classes, &gone).await;
     plans.retain(|plan| posted.contains(&plan.service) || !plan.steps.is_empty());
-    Outlook {
+    DryRunReport {
         against: Against::Instance,
         problems,
         plans,
@@ -306,7 +313,7 @@ mod tests {
         let waiting = svc("waiting").port(80).row();
         let cluster = facts(vec![web.row(), still.row(), waiting]);
         let edit = facts(vec![svc("web").port(81).row(), svc("new").port(80).row()]);
-        let outlook = on_cluster(&Fleet::local(), cluster, edit, false).await;
+        let outlook = on_cluster(&Instances::local(), cluster, edit, false).await;
         let listed: Vec<String> = outlook
             .plans
             .iter()

@@ -23,9 +23,9 @@ pub enum Platform {
     /// OpenStack.
     OpenStack(Box<OpenStack>),
     /// OpenStack, looked at only: what is carried out changes nothing.
-    Glimpse(Box<OpenStack>),
+    ReadOnly(Box<OpenStack>),
     /// A platform of which only the abilities are known. It holds nothing and asks nobody.
-    Paper(Box<Capabilities>),
+    CapabilitiesOnly(Box<Capabilities>),
 }
 
 /// What a platform holds for one Service.
@@ -57,11 +57,11 @@ impl Platform {
     pub fn sandbox(&self) -> Self {
         match self {
             Self::Local(local) => Self::Local(Arc::new(local.sandbox())),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
                 let (cloud, settings) = (openstack.cloud().clone(), openstack.settings().clone());
-                Self::Glimpse(Box::new(OpenStack::new(cloud, settings)))
+                Self::ReadOnly(Box::new(OpenStack::new(cloud, settings)))
             }
-            Self::Paper(capabilities) => Self::Paper(capabilities.clone()),
+            Self::CapabilitiesOnly(capabilities) => Self::CapabilitiesOnly(capabilities.clone()),
         }
     }
 
@@ -69,7 +69,7 @@ impl Platform {
     pub fn problem(&self) -> Option<Reason> {
         match self {
             Self::Local(local) => local.problem(),
-            Self::OpenStack(_) | Self::Glimpse(_) | Self::Paper(_) => None,
+            Self::OpenStack(_) | Self::ReadOnly(_) | Self::CapabilitiesOnly(_) => None,
         }
     }
 }
@@ -81,8 +81,8 @@ impl Provider for Platform {
     fn capabilities(&self) -> &Capabilities {
         match self {
             Self::Local(local) => local.capabilities(),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.capabilities(),
-            Self::Paper(capabilities) => capabilities,
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.capabilities(),
+            Self::CapabilitiesOnly(capabilities) => capabilities,
         }
     }
 
@@ -92,12 +92,12 @@ impl Provider for Platform {
                 let have = local.observe(want).await?;
                 Ok(Observed::Local(Box::new(have)))
             }
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
                 // A look at a cloud is a long story: kept out of every future that waits for it.
                 let have = Box::pin(openstack.observe(want)).await?;
                 Ok(Observed::OpenStack(Box::new(have)))
             }
-            Self::Paper(_) => Ok(Observed::Nothing),
+            Self::CapabilitiesOnly(_) => Ok(Observed::Nothing),
         }
     }
 
@@ -106,12 +106,12 @@ impl Provider for Platform {
             (Self::Local(local), Observed::Local(have)) => {
                 local.plan(want, have).map(|plan| of(plan, Step::Local))
             }
-            (Self::OpenStack(openstack) | Self::Glimpse(openstack), Observed::OpenStack(have)) => {
+            (Self::OpenStack(openstack) | Self::ReadOnly(openstack), Observed::OpenStack(have)) => {
                 openstack
                     .plan(want, have)
                     .map(|plan| of(plan, |step| Step::OpenStack(Box::new(step))))
             }
-            (Self::Paper(_), Observed::Nothing) => Ok(Plan::default()),
+            (Self::CapabilitiesOnly(_), Observed::Nothing) => Ok(Plan::default()),
             _ => Err(vec![of_another()]),
         }
     }
@@ -120,7 +120,7 @@ impl Provider for Platform {
         match (self, step) {
             (Self::Local(local), Step::Local(step)) => local.apply(step).await,
             (Self::OpenStack(openstack), Step::OpenStack(step)) => openstack.apply(step).await,
-            (Self::Glimpse(_), Step::OpenStack(_)) => Ok(Applied::Done),
+            (Self::ReadOnly(_), Step::OpenStack(_)) => Ok(Applied::Done),
             _ => Err(ProviderError::lasting(of_another())),
         }
     }
@@ -128,10 +128,10 @@ impl Provider for Platform {
     fn standing(&self, want: &Intent, have: &Observed) -> Standing {
         match (self, have) {
             (Self::Local(local), Observed::Local(have)) => local.standing(want, have),
-            (Self::OpenStack(openstack) | Self::Glimpse(openstack), Observed::OpenStack(have)) => {
+            (Self::OpenStack(openstack) | Self::ReadOnly(openstack), Observed::OpenStack(have)) => {
                 openstack.standing(want, have)
             }
-            (Self::Paper(_), Observed::Nothing) => Standing::default(),
+            (Self::CapabilitiesOnly(_), Observed::Nothing) => Standing::default(),
             _ => Standing {
                 waiting: vec![of_another()],
                 ..Standing::default()
@@ -139,100 +139,102 @@ impl Provider for Platform {
         }
     }
 
-    fn recall(&self, claims: &[Claim]) {
+    fn restore_claims(&self, claims: &[Claim]) {
         match self {
-            Self::Local(local) => local.recall(claims),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.recall(claims),
-            Self::Paper(_) => {}
+            Self::Local(local) => local.restore_claims(claims),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
+                openstack.restore_claims(claims);
+            }
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn keep_places(&self, claims: &[Claim]) {
         match self {
             Self::Local(local) => local.keep_places(claims),
-            Self::OpenStack(_) | Self::Glimpse(_) | Self::Paper(_) => {}
+            Self::OpenStack(_) | Self::ReadOnly(_) | Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn recorded(&self, service: &Uid) {
         match self {
             Self::Local(local) => local.recorded(service),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.recorded(service),
-            Self::Paper(_) => {}
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.recorded(service),
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn forgotten(&self, service: &Uid) {
         match self {
             Self::Local(local) => local.forgotten(service),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.forgotten(service),
-            Self::Paper(_) => {}
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.forgotten(service),
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn reserve(&self, claims: &[Claim]) {
         match self {
             Self::Local(local) => local.reserve(claims),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.reserve(claims),
-            Self::Paper(_) => {}
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.reserve(claims),
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn doubt_pools(&self, in_doubt: bool) {
         match self {
             Self::Local(local) => local.doubt_pools(in_doubt),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => {
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
                 openstack.doubt_pools(in_doubt);
             }
-            Self::Paper(_) => {}
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn doubt(&self, others_led: bool) {
         match self {
             Self::Local(local) => local.doubt(others_led),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.doubt(others_led),
-            Self::Paper(_) => {}
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.doubt(others_led),
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     async fn retire(&self) {
         match self {
             Self::Local(local) => local.retire().await,
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.retire().await,
-            Self::Paper(_) => {}
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.retire().await,
+            Self::CapabilitiesOnly(_) => {}
         }
     }
 
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         match self {
             Self::Local(local) => local.set_pools(pools),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.set_pools(pools),
-            Self::Paper(_) => Vec::new(),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.set_pools(pools),
+            Self::CapabilitiesOnly(_) => Vec::new(),
         }
     }
 
     fn live(&self, service: &Uid) -> Vec<ListenerView> {
         match self {
             Self::Local(local) => local.live(service),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.live(service),
-            Self::Paper(_) => Vec::new(),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.live(service),
+            Self::CapabilitiesOnly(_) => Vec::new(),
         }
     }
 
     fn pools(&self) -> Vec<PoolView> {
         match self {
             Self::Local(local) => local.pools(),
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.pools(),
-            Self::Paper(_) => Vec::new(),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.pools(),
+            Self::CapabilitiesOnly(_) => Vec::new(),
         }
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
         match self {
             Self::Local(local) => local.audit().await,
-            Self::OpenStack(openstack) | Self::Glimpse(openstack) => openstack.audit().await,
-            Self::Paper(_) => Ok(Vec::new()),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.audit().await,
+            Self::CapabilitiesOnly(_) => Ok(Vec::new()),
         }
     }
 }
@@ -279,7 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_platform_has_seen_is_refused_and_never_taken_for_nothing_to_do() {
-        let local = Platform::Local(Arc::new(Local::imaginary()));
+        let local = Platform::Local(Arc::new(Local::offline()));
         let want = removal();
         let seen = local.observe(&want).await.unwrap();
         assert!(local.plan(&want, &seen).unwrap().is_empty());
@@ -291,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn paper_plans_nothing_and_asks_nobody() {
-        let paper = Platform::Paper(Box::default());
+        let paper = Platform::CapabilitiesOnly(Box::default());
         let want = removal();
         let seen = paper.observe(&want).await.unwrap();
         assert!(paper.plan(&want, &seen).unwrap().is_empty());

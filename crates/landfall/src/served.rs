@@ -23,7 +23,7 @@ use landfall_model::status::ServiceStatus;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
 use crate::platform::Platform;
 
@@ -63,7 +63,7 @@ struct Mute;
 impl Memory {
     /// Will remember in this directory what `fleet` serves of a cluster; `lease` tells it from
     /// others that serve the same cluster.
-    pub fn new(folder: &Path, connection: &Connection, fleet: &Fleet, lease: &str) -> Self {
+    pub fn new(folder: &Path, connection: &Connection, fleet: &Instances, lease: &str) -> Self {
         Self {
             file: Arc::new(Mutex::new(SnapshotFile::at(folder))),
             cluster: connection.cluster().to_owned(),

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use landfall_files::Loaded;
 use landfall_model::reason::{Origin, Reason};
 
-use crate::planning::Outlook;
+use crate::planning::DryRunReport;
 
 /// Between two files: they are documents of one stream then.
 const SEPARATOR: &str = "\n---\n";
@@ -48,7 +48,7 @@ impl Texts {
     }
 
     /// Puts the files' names and lines in place of those of the stream.
-    pub fn place(&self, outlook: &mut Outlook) {
+    pub fn place(&self, outlook: &mut DryRunReport) {
         let about_services = outlook.plans.iter_mut().flat_map(|plan| &mut plan.reasons);
         for reason in outlook.problems.iter_mut().chain(about_services) {
             self.place_reason(reason);

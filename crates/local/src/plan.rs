@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_ipam::{Decision, Proposal, Refusal, Request};
-use landfall_model::intent::{Intent, LoadBalancerWish};
+use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::listener::{Listener, ListenerKey};
 use landfall_model::plan::{Plan, Planned};
 use landfall_model::reason::Reason;
@@ -41,7 +41,7 @@ pub struct Observed {
 /// A question to the allocator and its answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What was asked; `None` where the wish could not even be put as a question.
+    /// What was asked; `None` where the spec could not even be put as a question.
     pub request: Option<Request>,
     /// The Service holds its addresses on other terms (ports, sharing key) than it now has.
     pub retold: bool,
@@ -71,7 +71,7 @@ impl Observed {
 /// The steps from what is held to what is wanted.
 pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
     let mut plan = Plan::default();
-    let Some(wish) = &want.load_balancer else {
+    let Some(spec) = &want.load_balancer else {
         for id in have.listeners.keys() {
             plan.push(
                 Step::Close {
@@ -90,15 +90,15 @@ pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
         }
         return Ok(plan);
     };
-    let (addresses, change) = plan_addresses(want, wish, have)?;
+    let (addresses, change) = plan_addresses(want, spec, have)?;
     // An address is claimed, and that is recorded, before a listener opens on it. It is given back
     // after its listeners are closed and no record names it any more.
     if addresses.is_empty() {
-        plan_listeners(&mut plan, want, wish, have, &addresses);
+        plan_listeners(&mut plan, want, spec, have, &addresses);
         plan.steps.extend(change);
     } else {
         plan.steps.extend(change);
-        plan_listeners(&mut plan, want, wish, have, &addresses);
+        plan_listeners(&mut plan, want, spec, have, &addresses);
     }
     let earlier = have.leaving.iter().chain(&have.held);
     let given_up: Vec<IpAddr> = earlier
@@ -121,13 +121,13 @@ type Holding = (Vec<IpAddr>, Option<Planned<Step>>);
 /// What the Service holds in the end, and the step that makes and records it, if one is needed.
 fn plan_addresses(
     want: &Intent,
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     have: &Observed,
 ) -> Result<Holding, Vec<Reason>> {
     let record = |addresses: Vec<IpAddr>| {
         let step = Step::Record {
             uid: want.uid.clone(),
-            publish: standing::published(wish, &addresses),
+            publish: standing::published(spec, &addresses),
             addresses: addresses.clone(),
         };
         let because = "it was claimed and may not be recorded yet";
@@ -170,7 +170,7 @@ fn plan_addresses(
                 .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default(),
-            publish: standing::published(wish, &addresses),
+            publish: standing::published(spec, &addresses),
             grant: Arc::new((request.clone(), proposal.clone())),
         };
         Planned {
@@ -193,13 +193,13 @@ fn planned(step: Step, because: String) -> Planned<Step> {
 fn plan_listeners(
     plan: &mut Plan<Step>,
     want: &Intent,
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     have: &Observed,
     addresses: &[IpAddr],
 ) {
     let (uid, service) = (&want.uid, &want.service);
     let mut wanted = BTreeMap::new();
-    for listener in &wish.listeners {
+    for listener in &spec.listeners {
         let listener = Arc::new(listener.clone());
         for address in addresses {
             wanted.insert(
@@ -257,7 +257,7 @@ fn plan_listeners(
             ),
         }
     }
-    let keys: Vec<ListenerKey> = wish.listeners.iter().map(|listener| listener.key).collect();
+    let keys: Vec<ListenerKey> = spec.listeners.iter().map(|listener| listener.key).collect();
     for id in have.listeners.keys() {
         let because = if !addresses.contains(&id.address) {
             "the Service has released this address"
@@ -280,10 +280,10 @@ fn plan_listeners(
 /// A refusal as a reason that names where the address was asked for.
 pub fn refusal_reason(want: &Intent, refusal: &Refusal) -> Reason {
     let reason = refusal.reason();
-    let Some(wish) = &want.load_balancer else {
+    let Some(spec) = &want.load_balancer else {
         return reason;
     };
-    let address = &wish.address;
+    let address = &spec.address;
     if address.requested.is_empty() || address.requested_by.is_empty() {
         return reason;
     }

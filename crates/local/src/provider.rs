@@ -165,7 +165,7 @@ impl Local {
     }
 
     /// A provider that holds nothing and carries nothing, for plans from nothing.
-    pub fn imaginary() -> Self {
+    pub fn offline() -> Self {
         Self::with(Carrier::Nobody, State::default(), Vec::new())
     }
 
@@ -466,7 +466,7 @@ impl Provider for Local {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
-        let question = want.load_balancer.as_ref().map(|wish| request(want, wish));
+        let question = want.load_balancer.as_ref().map(|spec| request(want, spec));
         let members = live::members(self, &want.uid);
         self.seen().insert(want.uid.clone(), members.clone());
         let state = self.state();
@@ -578,7 +578,7 @@ impl Provider for Local {
         Ok(lost)
     }
 
-    fn recall(&self, claims: &[Claim]) {
+    fn restore_claims(&self, claims: &[Claim]) {
         let refused = {
             let mut state = self.state();
             for claim in claims {

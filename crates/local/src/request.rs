@@ -6,11 +6,11 @@ use std::sync::Arc;
 use landfall_ipam::{
     Addresses, BackendKey, Claimant, PoolName, Refusal, Request, SharingKey, Terms, WantedFamilies,
 };
-use landfall_model::intent::{Claim, Intent, LoadBalancerWish};
+use landfall_model::intent::{Claim, Intent, LoadBalancerSpec};
 
 /// What to ask the allocator for a Service.
-pub fn request(want: &Intent, wish: &LoadBalancerWish) -> Result<Request, Refusal> {
-    let address = &wish.address;
+pub fn request(want: &Intent, spec: &LoadBalancerSpec) -> Result<Request, Refusal> {
+    let address = &spec.address;
     let mut requested = Addresses::NONE;
     for asked in &address.requested {
         if requested.insert(*asked).is_some() {
@@ -26,7 +26,7 @@ pub fn request(want: &Intent, wish: &LoadBalancerWish) -> Result<Request, Refusa
             terms: Terms {
                 key: address.sharing_key.as_deref().and_then(SharingKey::new),
                 backend: BackendKey::from_text(&address.backend_key),
-                ports: wish.listeners.iter().map(|listener| listener.key).collect(),
+                ports: spec.listeners.iter().map(|listener| listener.key).collect(),
             },
         }),
         namespace_labels: address.namespace_labels.clone(),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use landfall_ipam::Refusal;
 use landfall_model::ListenerKey;
-use landfall_model::intent::{Intent, LoadBalancerWish};
+use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::provider::{Published, Standing};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy};
@@ -17,10 +17,10 @@ use crate::shortage::Shared;
 
 /// Addresses, and why traffic does not flow if it does not.
 pub fn standing(want: &Intent, have: &Observed) -> Standing {
-    let Some(wish) = &want.load_balancer else {
+    let Some(spec) = &want.load_balancer else {
         return Standing::default();
     };
-    let Published { ingress, marks } = published(wish, &have.held);
+    let Published { ingress, marks } = published(spec, &have.held);
     let mut standing = Standing {
         ingress,
         marks,
@@ -33,7 +33,7 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
             }
             Ok(proposal) => {
                 let unmet = proposal.unmet.iter().map(|refusal| Reason {
-                    severity: severity(wish, have, refusal),
+                    severity: severity(spec, have, refusal),
                     ..refusal_reason(want, refusal)
                 });
                 standing.remarks.extend(unmet);
@@ -48,11 +48,11 @@ pub fn standing(want: &Intent, have: &Observed) -> Standing {
         .waiting
         .extend(opened.clone().filter_map(|it| it.problem.clone()));
     let refused = opened.filter_map(|it| it.refused.as_ref());
-    let still_wanted = refused.filter(|(listener, _)| wish.listeners.contains(listener));
+    let still_wanted = refused.filter(|(listener, _)| spec.listeners.contains(listener));
     standing
         .remarks
         .extend(still_wanted.map(|(_, reason)| reason.clone()));
-    standing.waiting.extend(idle_pools(want, wish, have));
+    standing.waiting.extend(idle_pools(want, spec, have));
     let refused = have.short_of.map(Shared::reason);
     let refused = refused.map(|reason| (reason.code.as_str(), reason));
     standing.notices.extend(refused);
@@ -76,7 +76,7 @@ fn shared_by_exception(address: &IpAddr) -> Reason {
 }
 
 /// Who merely prefers both families is served as wished with one.
-fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Severity {
+fn severity(spec: &LoadBalancerSpec, have: &Observed, refusal: &Refusal) -> Severity {
     // Nothing is wrong with the Service.
     if matches!(refusal, Refusal::PoolsInDoubt) {
         return Severity::Warning;
@@ -87,7 +87,7 @@ fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Seve
     };
     let held = have.held.iter().map(|address| Family::of(*address));
     let second = lacking.is_some_and(|lacking| held.clone().all(|family| family != lacking));
-    if second && held.count() > 0 && wish.address.policy == FamilyPolicy::PreferDualStack {
+    if second && held.count() > 0 && spec.address.policy == FamilyPolicy::PreferDualStack {
         Severity::Warning
     } else {
         Severity::Error
@@ -98,11 +98,11 @@ fn severity(wish: &LoadBalancerWish, have: &Observed, refusal: &Refusal) -> Seve
 /// beside it. Nodes never deliver the traffic themselves: it would pass by the listener with its
 /// limits, weights, monitors and counters, and endpoints that only the Service names are unknown to
 /// them.
-pub fn published(wish: &LoadBalancerWish, held: &[IpAddr]) -> Published {
+pub fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
     if held.is_empty() {
         return Published::default();
     }
-    if let Some(hostname) = &wish.hostname {
+    if let Some(hostname) = &spec.hostname {
         let addresses: Vec<String> = held.iter().map(ToString::to_string).collect();
         return Published {
             ingress: vec![IngressAddress {
@@ -121,9 +121,9 @@ pub fn published(wish: &LoadBalancerWish, held: &[IpAddr]) -> Published {
 }
 
 /// Listeners that accept connections and have nobody to give them to.
-fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Reason> {
+fn idle_pools(want: &Intent, spec: &LoadBalancerSpec, have: &Observed) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = Vec::new();
-    for listener in &wish.listeners {
+    for listener in &spec.listeners {
         let key = listener.key;
         match have.members.get(&key) {
             Some(Reach { total: 0, .. }) | None if listener.pool.members.is_empty() => {
@@ -133,7 +133,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
                     }
                     continue;
                 }
-                let (code, message) = if wish.left_out.is_empty() {
+                let (code, message) = if spec.left_out.is_empty() {
                     (Code::NoEndpoints, format!("{key} has no endpoint"))
                 } else {
                     (
@@ -165,7 +165,7 @@ fn idle_pools(want: &Intent, wish: &LoadBalancerWish, have: &Observed) -> Vec<Re
     reasons
 }
 
-/// What was found out about the endpoints of a port while the wish was resolved.
+/// What was found out about the endpoints of a port while the spec was resolved.
 fn told_already(want: &Intent, key: ListenerKey) -> Option<&Reason> {
     let of_this_port = |reason: &&Reason| {
         let value = reason.value.as_ref();

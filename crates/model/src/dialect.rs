@@ -27,7 +27,7 @@ mod value;
 pub use cloud::CloudOptions;
 pub use nodes::NodeSelector;
 pub use options::{
-    EndpointWish, ForwardedHeaders, Given, MemberProtocol, MemberRef, MemberTlsChoice, ModeChoice,
+    EndpointSpec, ForwardedHeaders, Given, MemberProtocol, MemberRef, MemberTlsChoice, ModeChoice,
     MonitorChoice, PortOptions, PortRef, ServiceOptions,
 };
 pub use read::{GivenOption, Reading, read, read_on_openstack};
@@ -87,20 +87,20 @@ pub enum Effect {
         /// The portable option it comes down to: what `Capabilities` is asked for.
         option: OptionId,
         /// Parses and fills.
-        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
+        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
     },
     /// Fills a field that each port may have for itself.
     Port {
         /// The portable option it comes down to: what `Capabilities` is asked for.
         option: OptionId,
         /// Parses and fills.
-        set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, Complaint>,
+        set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
     },
     /// Fills a field that only OpenStack knows what to do with; elsewhere the user is told why it
     /// means nothing.
     Cloud {
         /// Parses and fills.
-        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
+        set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
         /// How much is lost elsewhere.
         severity: Severity,
         /// Why it means nothing elsewhere: one clause.
@@ -135,8 +135,8 @@ pub enum Outcome {
 
 /// What is the matter with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Complaint {
-    /// The option does not take it, so the wish can't be had.
+pub enum AnnotationError {
+    /// The option does not take it, so the spec can't be had.
     Invalid(Refusal),
     /// The option does not take it, which matters only where a port has a monitor.
     OfMonitor(Refusal),
@@ -149,7 +149,7 @@ pub enum Complaint {
         by: &'static str,
     },
     /// Another annotation of higher rank says otherwise.
-    Outvoted {
+    Overridden {
         /// The key of that annotation.
         by: String,
     },
@@ -181,9 +181,9 @@ impl Effect {
     }
 }
 
-// === impl Complaint ===
+// === impl AnnotationError ===
 
-impl From<Refusal> for Complaint {
+impl From<Refusal> for AnnotationError {
     fn from(refusal: Refusal) -> Self {
         Self::Invalid(refusal)
     }

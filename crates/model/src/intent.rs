@@ -14,7 +14,7 @@ use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
 
-/// The wish for one Service.
+/// The spec for one Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
@@ -26,21 +26,21 @@ pub struct Intent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// What shall exist; `None`: nothing of it, so that all that is held is given back.
-    pub load_balancer: Option<LoadBalancerWish>,
+    pub load_balancer: Option<LoadBalancerSpec>,
     /// What only OpenStack can do. It holds for a removal, too.
     pub cloud: CloudOptions,
     /// The annotations that we keep on the Service, as it has them.
     pub marks: BTreeMap<String, String>,
-    /// What the user should know about the wish although it can be had.
+    /// What the user should know about the spec although it can be had.
     pub remarks: Vec<Reason>,
 }
 
 /// The load balancer that shall exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LoadBalancerWish {
+pub struct LoadBalancerSpec {
     /// Which address it shall have.
-    pub address: AddressWish,
+    pub address: AddressSpec,
     /// What it listens on, sorted by key, no key twice.
     pub listeners: Vec<Listener>,
     /// Published in the status instead of the address.
@@ -78,7 +78,7 @@ pub struct NodeTarget {
 /// Which address a load balancer shall have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AddressWish {
+pub struct AddressSpec {
     /// The Service's namespace labels, for pools that select by them.
     pub namespace_labels: BTreeMap<String, String>,
     /// The Service's labels, for pools that select by them.
@@ -115,7 +115,7 @@ pub struct Claim {
     pub requested: Vec<IpAddr>,
     /// Its sharing key, as far as known.
     pub sharing_key: Option<String>,
-    /// See [`AddressWish::backend_key`].
+    /// See [`AddressSpec::backend_key`].
     pub backend_key: String,
     /// The ports that it listens on.
     pub ports: Vec<ListenerKey>,
@@ -137,7 +137,7 @@ pub struct LeftOut {
 // === impl Intent ===
 
 impl Intent {
-    /// The wish that nothing be left of a Service's load balancer.
+    /// The spec that nothing be left of a Service's load balancer.
     pub fn removal(service: ServiceKey, uid: Uid) -> Self {
         Self {
             service,

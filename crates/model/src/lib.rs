@@ -27,7 +27,7 @@ pub mod view;
 pub mod wire;
 
 pub use id::{ServiceKey, Uid};
-pub use intent::{AddressWish, Intent, LoadBalancerWish};
+pub use intent::{AddressSpec, Intent, LoadBalancerSpec};
 pub use listener::{Listener, ListenerKey, Member, Monitor, Pool, Protocol};
 pub use plan::{Plan, PlannedStep};
 pub use provider::{Applied, Capabilities, Provider, ProviderError, Retry};

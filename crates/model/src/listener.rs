@@ -66,15 +66,15 @@ pub struct Listener {
     pub pool: Pool,
     /// What of this somebody said outright, for providers whose cloud may have other opinions
     /// already.
-    #[serde(skip_serializing_if = "Said::is_nothing", default)]
-    pub said: Said,
+    #[serde(skip_serializing_if = "ExplicitFields::is_nothing", default)]
+    pub said: ExplicitFields,
 }
 
 /// What was said of a listener outright. Where nothing was said, a default stands there, and a
 /// provider may leave what it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Said {
+pub struct ExplicitFields {
     /// The mode.
     pub mode: bool,
     /// Which forwarded headers there are, and that there are no others: by the portable dialect.
@@ -462,9 +462,9 @@ impl AllowedSources {
     }
 }
 
-// === impl Said ===
+// === impl ExplicitFields ===
 
-impl Said {
+impl ExplicitFields {
     /// Whether everything is a default.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -576,7 +576,7 @@ impl Listener {
             tls: TlsPolicy::default(),
             redirect: None,
             pool: Pool::default(),
-            said: Said::default(),
+            said: ExplicitFields::default(),
         }
     }
 }

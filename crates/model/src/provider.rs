@@ -44,7 +44,7 @@ pub trait Provider: Send + Sync + 'static {
     /// as wanted gives an empty one.
     ///
     /// # Errors
-    /// Reasons why the wish can't be had. What is held stays as it is.
+    /// Reasons why the spec can't be had. What is held stays as it is.
     fn plan(&self, want: &Intent, have: &Self::Observed) -> Result<Plan<Self::Step>, Vec<Reason>>;
 
     /// Carries out one step. Idempotent; checks ownership; may be repeated after a crash.
@@ -59,10 +59,10 @@ pub trait Provider: Send + Sync + 'static {
     /// Told before the first pass: every claim that is on record. What a Service holds is known
     /// before anything is given to another. Told later of a Service that comes to this instance
     /// with addresses. Providers whose cloud remembers need nothing here.
-    fn recall(&self, _claims: &[Claim]) {}
+    fn restore_claims(&self, _claims: &[Claim]) {}
 
-    /// Told after [`Self::recall`] of those claims whose Services had all of their listeners open:
-    /// their places stay theirs until they were looked at.
+    /// Called after [`Self::restore_claims`] with those claims whose Services had all of their
+    /// listeners open: their places stay theirs until they are reconciled.
     fn keep_places(&self, _claims: &[Claim]) {}
 
     /// Told when what [`Applied::Addressed`] said of a Service is on record: its status names these
@@ -82,7 +82,7 @@ pub trait Provider: Send + Sync + 'static {
     /// Told when passes are made again after a time in which this process might not write: the
     /// outside may not be as it is remembered. `others_led`: another process may have claimed and
     /// given back meanwhile, so no claim is believed; those on record are told next, by
-    /// [`Self::recall`]. What serves goes on serving.
+    /// [`Self::restore_claims`]. What serves goes on serving.
     fn doubt(&self, _others_led: bool) {}
 
     /// Told when another process serves in place of this one. Closes what accepts connections here,
@@ -129,7 +129,7 @@ pub struct Standing {
     pub remarks: Vec<Reason>,
     /// What to tell beside that, and as a warning event of this name when it becomes true.
     pub notices: Vec<(&'static str, Reason)>,
-    /// Annotations to keep on the Service: [`crate::status::MARKS`].
+    /// Annotations to keep on the Service: [`crate::status::MANAGED_ANNOTATIONS`].
     pub marks: BTreeMap<String, String>,
     /// Those of them that only save work: a new value is written with the next status, and is no
     /// reason for a write of its own.

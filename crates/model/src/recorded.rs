@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::status::{INSTANCE, MARKS, STATE_DOMAIN};
+use crate::status::{INSTANCE, MANAGED_ANNOTATIONS, STATE_DOMAIN};
 
 /// The type of the condition.
 pub const RECORDED: &str = "landfall.dev/Recorded";
@@ -58,7 +58,7 @@ pub fn keep_vouched(uid: &str, annotations: &mut BTreeMap<String, String>, recor
 
 fn vouched_keys() -> impl Iterator<Item = &'static str> {
     let is_vouched = |key: &&str| key.starts_with(STATE_DOMAIN) && *key != INSTANCE;
-    MARKS.into_iter().filter(is_vouched)
+    MANAGED_ANNOTATIONS.into_iter().filter(is_vouched)
 }
 
 /// What is noted of one annotation.

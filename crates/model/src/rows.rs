@@ -22,7 +22,7 @@ use crate::reason::{Origin, Reason};
 use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
-pub use packed::{Affiliation, PackedService, PackedSlice};
+pub use packed::{OwnershipFields, PackedService, PackedSlice};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]

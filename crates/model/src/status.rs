@@ -56,7 +56,7 @@ pub struct PortStatus {
 /// The conditions that Landfall keeps on a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionType {
-    /// The wish is valid.
+    /// The spec is valid.
     #[serde(rename = "landfall.dev/Accepted")]
     Accepted,
     /// It has an address.
@@ -108,7 +108,7 @@ pub struct ServiceStatus {
 pub const STATE_DOMAIN: &str = "state.landfall.dev/";
 
 /// The annotation by which a provider knows after a restart what it has seen. While it is there,
-/// the annotations of [`MARKS`] are ours.
+/// the annotations of [`MANAGED_ANNOTATIONS`] are ours.
 pub const RECORD: &str = "state.landfall.dev/load-balancer";
 
 /// A record that ends so was made for a load balancer that the user named.
@@ -132,7 +132,7 @@ pub const INSTANCE: &str = "state.landfall.dev/instance";
 pub const ACCEPTED_VERSION: &str = "state.landfall.dev/accepted";
 
 /// The annotations that Landfall writes, all of them.
-pub const MARKS: [&str; 6] = [
+pub const MANAGED_ANNOTATIONS: [&str; 6] = [
     RECORD,
     LOAD_BALANCER_ID,
     LOAD_BALANCER_ADDRESS,
@@ -153,7 +153,7 @@ pub const ENGINE_MARKS: [&str; 2] = [INSTANCE, ACCEPTED_VERSION];
 pub fn marks_of(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let record = annotations.get(RECORD);
     let given = record.is_some_and(|record| record.ends_with(RECORD_OF_GIVEN));
-    MARKS
+    MANAGED_ANNOTATIONS
         .into_iter()
         .filter(|key| record.is_some() || ALWAYS_OURS.contains(key))
         .filter(|key| !(given && *key == LOAD_BALANCER_ID))

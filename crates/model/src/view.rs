@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ServiceKey, Uid};
-use crate::intent::{AddressWish, LeftOut};
+use crate::intent::{AddressSpec, LeftOut};
 use crate::listener::{
     Algorithm, AllowedSources, ClientAffinity, ListenerKey, Monitor, ProxyProtocol,
 };
@@ -54,7 +54,7 @@ pub struct PoolView {
     pub available_ipv6: u64,
 }
 
-/// One Service: wish, address, listeners, members, and why each is as it is.
+/// One Service: spec, address, listeners, members, and why each is as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
@@ -72,9 +72,9 @@ pub struct ServiceView {
     pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.
     pub reasons: Vec<Reason>,
-    /// What was wished for as an address; absent when the wish is invalid.
+    /// What was wished for as an address; absent when the spec is invalid.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub address: Option<AddressWish>,
+    pub address: Option<AddressSpec>,
     /// The listeners as they are now.
     pub listeners: Vec<ListenerView>,
     /// Endpoints in no pool.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
 use landfall_model::rows::Family;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 use serde_json::{Value, json};
 
 use crate::names::FLOATING_IP_MARK;
@@ -38,8 +38,8 @@ pub(crate) fn further_v4(target: &Target, balancer: &LoadBalancer) -> Option<IpA
 }
 
 /// The address that is asked for of the floating IP.
-pub(crate) fn requested(wish: &LoadBalancerWish) -> Option<IpAddr> {
-    let mut requested = wish.address.requested.iter().copied();
+pub(crate) fn requested(spec: &LoadBalancerSpec) -> Option<IpAddr> {
+    let mut requested = spec.address.requested.iter().copied();
     requested.find(IpAddr::is_ipv4)
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn foresee(intent: &Intent, target: &Target, plan: &mut Plan<Step>) {
         (None, Some(network)) => format!("then attach a floating IP of network {network} to it"),
         (None, None) => "then attach a floating IP of the external network to it".to_owned(),
     };
-    let step = Step::Foresee { what };
+    let step = Step::Upcoming { what };
     plan.push(step, "the Service is external");
 }
 
@@ -261,8 +261,8 @@ fn detach(floating_ip: &FloatingIp) -> Step {
 }
 
 fn field(intent: &Intent) -> String {
-    let wish = intent.load_balancer.as_ref();
-    wish.map(|wish| wish.address.requested_by.clone())
+    let spec = intent.load_balancer.as_ref();
+    spec.map(|spec| spec.address.requested_by.clone())
         .unwrap_or_default()
 }
 

@@ -16,7 +16,7 @@ use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::graph::{Graph, key_of};
-use crate::memory::{Memory, Sketch, afterwards};
+use crate::memory::{ExpectedGraph, Memory, afterwards};
 use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
 use crate::observed::{Found, Observed};
 use crate::provider::OpenStack;
@@ -38,13 +38,13 @@ impl OpenStack {
                 return Ok(Applied::Later { after: UNHURRIED });
             }
             // Whether it is done is to be seen, not to be assumed again.
-            memory.surprise(load_balancer);
+            memory.stop_assuming_done(load_balancer);
             return Ok(Applied::Later {
                 after: self.pace_with(&memory),
             });
         }
         let result = match step {
-            Step::Foresee { .. } => return Ok(Applied::Skipped),
+            Step::Upcoming { .. } => return Ok(Applied::Skipped),
             Step::CreateLoadBalancer {
                 service,
                 body,
@@ -120,7 +120,7 @@ impl OpenStack {
         memory.changed(&created.id, now);
         // Nothing is known of it but what was sent: it is waited for, not taken to be done.
         memory.unusual(&created.id);
-        let sketch = Sketch {
+        let sketch = ExpectedGraph {
             balancer: created.id.clone(),
             token: None,
             listeners: holds.to_vec(),
@@ -135,7 +135,7 @@ impl OpenStack {
 
     /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost:
     /// it is not asked for a second time, and its Service does not go without it.
-    pub(crate) fn patient(
+    pub(crate) fn defer_while_create_in_doubt(
         &self,
         want: &Intent,
         have: &Observed,
@@ -151,7 +151,10 @@ impl OpenStack {
         }
         plan.steps.retain(|planned| {
             let step = &planned.step;
-            !matches!(step, Step::CreateLoadBalancer { .. } | Step::Foresee { .. })
+            !matches!(
+                step,
+                Step::CreateLoadBalancer { .. } | Step::Upcoming { .. }
+            )
         });
         plan.push_members(
             Step::Await {

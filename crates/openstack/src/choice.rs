@@ -7,7 +7,7 @@ use landfall_config::cloud_conf::{ClassConf, FloatingConf};
 use landfall_config::patterns::{NamePattern, TagExpression};
 use landfall_model::dialect::Given;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
 use crate::objects::Id;
 use crate::settings::{OVN, Settings};
@@ -72,7 +72,7 @@ pub struct Floating {
 /// Annotations that can't be followed.
 pub fn choose(
     intent: &Intent,
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     settings: &Settings,
 ) -> Result<Choice, Vec<Reason>> {
     let cloud = &intent.cloud;
@@ -131,7 +131,7 @@ pub fn choose(
         member_subnet: id(member_subnet),
         autodetect: resolved_subnet.is_none() && resolved_network.is_none(),
         floating,
-        address: wish.address.requested.first().copied(),
+        address: spec.address.requested.first().copied(),
         tls: set(
             cloud.tls_container.as_ref(),
             &conf.default_tls_container_ref,
@@ -144,8 +144,8 @@ pub fn choose(
             .copied()
             .unwrap_or(conf.enable_ingress_hostname),
         load_balancer: id(value(cloud.load_balancer.as_ref())),
-        families: wish.address.families.clone(),
-        policy: wish.address.policy,
+        families: spec.address.families.clone(),
+        policy: spec.address.policy,
     })
 }
 

@@ -33,11 +33,11 @@ pub(crate) fn find(
 ) -> Found {
     let Seeker { intent, names, .. } = seeker;
     let twins = named.and_then(|(_, row)| row);
-    let twins = twins.filter(|it| is_a_twins(names, it));
+    let twins = twins.filter(|it| is_same_name_other_cluster(names, it));
     if let Some(balancer) = twins
         && intent.load_balancer.is_some()
     {
-        return Found::Refused(of_a_twin(balancer));
+        return Found::Refused(name_collision(balancer));
     }
     if let Some((_, Some(balancer))) = named
         && twins.is_none()
@@ -84,8 +84,8 @@ pub(crate) fn find(
 /// user had named it first.
 fn was_served(intent: &Intent) -> bool {
     let given = Record::of(intent).is_some_and(|record| record.given);
-    let wish = intent.load_balancer.as_ref();
-    let held = wish.is_some_and(|wish| !wish.address.held.is_empty());
+    let spec = intent.load_balancer.as_ref();
+    let held = spec.is_some_and(|spec| !spec.address.held.is_empty());
     !given && (held || was_noted(intent))
 }
 
@@ -155,7 +155,8 @@ pub(crate) fn marked<'a>(
     if there().any(found_anyway) {
         return Vec::new();
     }
-    let marked = there().filter(|it| !named(it) && uses(seeker, it) && !is_a_twins(names, it));
+    let marked = there()
+        .filter(|it| !named(it) && uses(seeker, it) && !is_same_name_other_cluster(names, it));
     let mut marked: Vec<Marked<'a>> = marked
         .map(|balancer| Marked {
             balancer,
@@ -291,12 +292,12 @@ fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
 
 /// Whether it was made for a Service of the same name in another cluster of the same name: what is
 /// whose in it can't be told.
-fn is_a_twins(names: &Names, balancer: &LoadBalancer) -> bool {
+fn is_same_name_other_cluster(names: &Names, balancer: &LoadBalancer) -> bool {
     let named_so = balancer.name == names.load_balancer || balancer.name == names.legacy;
     named_so && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)
 }
 
-fn of_a_twin(balancer: &LoadBalancer) -> Reason {
+fn name_collision(balancer: &LoadBalancer) -> Reason {
     Reason::error(
         Code::NotOurs,
         format!(

@@ -172,7 +172,7 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
     let health = intent
         .load_balancer
         .as_ref()
-        .and_then(|wish| wish.health_check_port);
+        .and_then(|spec| spec.health_check_port);
     if let Some(port) = health {
         for source in &view.health_sources {
             allow("tcp", port.get(), source);

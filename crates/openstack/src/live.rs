@@ -14,7 +14,7 @@ use landfall_model::{Code, Intent, Listener, Reason, Uid};
 use crate::diff::{Diff, transport};
 use crate::features::Features;
 use crate::graph::Graph;
-use crate::memory::{Known, Memory, Sketch};
+use crate::memory::{ExpectedGraph, Known, Memory};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::{Found, Observed};
@@ -22,10 +22,10 @@ use crate::refusal::Refusals;
 
 /// What Services asked for when they were last looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(Mutex<HashMap<Uid, Wish>>);
+pub(crate) struct Shown(Mutex<HashMap<Uid, Spec>>);
 
 #[derive(Debug)]
-struct Wish {
+struct Spec {
     balancer: Id,
     owner: bool,
     names: Names,
@@ -40,21 +40,21 @@ const NO_MEMBER: &str = "ERROR";
 // === impl Shown ===
 
 impl Shown {
-    fn wishes(&self) -> MutexGuard<'_, HashMap<Uid, Wish>> {
+    fn specs(&self) -> MutexGuard<'_, HashMap<Uid, Spec>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A Service was looked at.
     pub(crate) fn note(&self, want: &Intent, have: &Observed) {
-        let mut wishes = self.wishes();
+        let mut specs = self.specs();
         let (
-            Some(wish),
+            Some(spec),
             Found::One {
                 balancer, owner, ..
             },
         ) = (&want.load_balancer, &have.found)
         else {
-            wishes.remove(&want.uid);
+            specs.remove(&want.uid);
             return;
         };
         let bare = |listener: &Listener| Listener {
@@ -64,31 +64,31 @@ impl Shown {
             },
             ..listener.clone()
         };
-        let wish = Wish {
+        let spec = Spec {
             balancer: balancer.id.clone(),
             owner: *owner,
             names: have.names.clone(),
             features: have.features,
-            listeners: wish.listeners.iter().map(bare).collect(),
+            listeners: spec.listeners.iter().map(bare).collect(),
         };
-        wishes.insert(want.uid.clone(), wish);
+        specs.insert(want.uid.clone(), spec);
     }
 
     /// The listeners of a Service that are there, as far as is known.
     pub(crate) fn listeners(&self, service: &Uid, memory: &Memory) -> Vec<ListenerView> {
-        let wishes = self.wishes();
-        let Some(wish) = wishes.get(service) else {
+        let specs = self.specs();
+        let Some(spec) = specs.get(service) else {
             return Vec::new();
         };
-        let Some(known) = memory.balancers.get(&wish.balancer) else {
+        let Some(known) = memory.balancers.get(&spec.balancer) else {
             return Vec::new();
         };
         let sketch = memory.sketches.get(service);
-        let sketch = sketch.filter(|it| it.balancer == wish.balancer);
-        let views = wish.listeners.iter().filter_map(|listener| {
+        let sketch = sketch.filter(|it| it.balancer == spec.balancer);
+        let views = spec.listeners.iter().filter_map(|listener| {
             let view = bare_view(listener, known);
             match (&known.graph, sketch) {
-                (Some(graph), _) => wish.in_graph(view, known, graph),
+                (Some(graph), _) => spec.in_graph(view, known, graph),
                 (None, Some(sketch)) => in_sketch(view, sketch),
                 // It is to be read anew; nothing says that it is gone.
                 (None, None) => Some(view),
@@ -98,9 +98,9 @@ impl Shown {
     }
 }
 
-// === impl Wish ===
+// === impl Spec ===
 
-impl Wish {
+impl Spec {
     fn in_graph(
         &self,
         mut view: ListenerView,
@@ -148,7 +148,7 @@ impl Wish {
     }
 }
 
-fn in_sketch(mut view: ListenerView, sketch: &Sketch) -> Option<ListenerView> {
+fn in_sketch(mut view: ListenerView, sketch: &ExpectedGraph) -> Option<ListenerView> {
     let mut drawn = sketch.listeners.iter();
     let drawn =
         drawn.find(|it| it.port == view.key.port.get() && it.transport == view.key.protocol)?;

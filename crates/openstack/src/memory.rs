@@ -42,7 +42,7 @@ pub(crate) struct Memory {
     pub(crate) attempts: HashMap<Uid, Instant>,
     /// Until when a load balancer may come of a request whose answer was lost.
     pub(crate) expected: HashMap<Uid, Instant>,
-    pub(crate) sketches: HashMap<Uid, Sketch>,
+    pub(crate) sketches: HashMap<Uid, ExpectedGraph>,
     /// How long Octavia takes for a change.
     pub(crate) settle: Duration,
     /// When it was last looked earlier than usual, in case that Octavia has become quicker.
@@ -71,7 +71,7 @@ pub(crate) struct Memory {
     pub(crate) audited: HashMap<&'static str, u64>,
     /// Load balancers of which no record is believed until they are read.
     pub(crate) doubted: HashSet<Id>,
-    /// Services whose wish could not be had when it was last looked at.
+    /// Services whose spec could not be had when it was last looked at.
     pub(crate) refused: HashSet<Uid>,
     /// The tags of Services that are on their way out.
     leaving: HashMap<Uid, String>,
@@ -134,7 +134,7 @@ pub(crate) struct Known {
 
 /// What a load balancer was made with, or was seen with: as wanted then, with no ids.
 #[derive(Clone, Debug)]
-pub(crate) struct Sketch {
+pub(crate) struct ExpectedGraph {
     pub(crate) balancer: Id,
     pub(crate) token: Option<String>,
     pub(crate) listeners: Vec<WantedListener>,
@@ -158,9 +158,9 @@ const REST: Duration = Duration::from_secs(5);
 /// The longest such rest.
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// From one early look to the next.
-const HURRY: Duration = Duration::from_secs(60);
+const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long nothing is guessed after a wrong guess.
-const CAUTION: Duration = Duration::from_secs(30);
+const PESSIMISTIC_PERIOD: Duration = Duration::from_secs(30);
 /// The longest that is ever waited before looking.
 const LONGEST_GUESS: Duration = Duration::from_secs(10);
 /// A change that took longer than so many usual ones counts as so many.
@@ -294,7 +294,7 @@ impl Memory {
     /// The last change is none of the usual ones: it is waited for, and its time tells nothing of
     /// others.
     pub(crate) fn unusual(&mut self, id: &Id) {
-        self.surprise(id);
+        self.stop_assuming_done(id);
         if let Some(known) = self.balancers.get_mut(id) {
             known.unusual = true;
         }
@@ -304,7 +304,7 @@ impl Memory {
     /// takes less.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let hurried = self.hurried_at;
-        let rested = hurried.is_none_or(|at| now.saturating_duration_since(at) >= HURRY);
+        let rested = hurried.is_none_or(|at| now.saturating_duration_since(at) >= PROBE_INTERVAL);
         if self.settle <= FIRST_GUESS * 2 || !rested {
             return self.settle;
         }
@@ -398,11 +398,11 @@ impl Memory {
     /// A guess was wrong. Many load balancers that are changed at the same time queue up in
     /// Octavia: for a while it is looked at how far they are.
     pub(crate) fn guessed_wrong(&mut self, now: Instant) {
-        self.cautious_until = Some(now + CAUTION);
+        self.cautious_until = Some(now + PESSIMISTIC_PERIOD);
     }
 
     /// A load balancer is busy although it was taken to be done.
-    pub(crate) fn surprise(&mut self, id: &Id) {
+    pub(crate) fn stop_assuming_done(&mut self, id: &Id) {
         if let Some(known) = self.balancers.get_mut(id) {
             known.assume = false;
         }

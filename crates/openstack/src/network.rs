@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use landfall_model::listener::{AllowedSources, ListenerKey};
 use landfall_model::rows::Family;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
 
 use crate::address::{further_v4, is_floating, requested};
@@ -18,7 +18,7 @@ use crate::client::ApiError;
 use crate::objects::{
     FloatingIp, Id, LoadBalancer, Network, Port, Provisioning, SecurityGroup, Subnet,
 };
-use crate::observe::{Trouble, is_ovn, owned, server_of};
+use crate::observe::{ObserveError, is_ovn, owned, server_of};
 use crate::observed::{Addressing, Found, Goal, GroupView, Observed, Target};
 use crate::provider::OpenStack;
 use crate::record::Record;
@@ -101,9 +101,9 @@ impl OpenStack {
     pub(crate) async fn complete_addressing(
         &self,
         intent: &Intent,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         have: &mut Observed,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let (
             Goal::Exists(target),
             Found::One {
@@ -133,13 +133,13 @@ impl OpenStack {
             return Ok(());
         }
         let port = balancer.vip_port_id.as_ref();
-        let requested = requested(wish).filter(|_| floating);
+        let requested = requested(spec).filter(|_| floating);
         let mut view = self
             .floating_ips(&Sought {
                 port,
                 requested,
                 held: if owned(intent) {
-                    &wish.address.held
+                    &spec.address.held
                 } else {
                     &[]
                 },
@@ -169,7 +169,7 @@ impl OpenStack {
             }
         }
         if floating && *owner {
-            notices.extend(lost_address(wish, &view, balancer));
+            notices.extend(lost_address(spec, &view, balancer));
         }
         view.problem = problem;
         have.notices.extend(notices);
@@ -323,9 +323,9 @@ impl OpenStack {
     /// Security groups of a Service, and of its nodes' ports.
     pub(crate) async fn group_view(
         &self,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         have: &Observed,
-    ) -> Result<Option<GroupView>, Trouble> {
+    ) -> Result<Option<GroupView>, ObserveError> {
         let Goal::Exists(target) = &have.goal else {
             return Ok(None);
         };
@@ -372,14 +372,14 @@ impl OpenStack {
             group: groups.iter().find(|it| it.name == name).cloned(),
             name,
             sources: cidr.iter().filter(|_| !ovn).cloned().collect(),
-            clients: if ovn { clients(wish) } else { BTreeMap::new() },
+            clients: if ovn { clients(spec) } else { BTreeMap::new() },
             health_sources: cidr.into_iter().collect(),
             shared: groups.iter().find(|it| own && it.name == shared).cloned(),
             managed,
             ..GroupView::default()
         };
         view.node_ports = self
-            .node_ports(wish, target.choice.member_subnet.as_ref())
+            .node_ports(spec, target.choice.member_subnet.as_ref())
             .await?;
         if own {
             let staying: Vec<Id> = view.node_ports.iter().map(|port| port.id.clone()).collect();
@@ -391,7 +391,7 @@ impl OpenStack {
     /// The ports of the nodes, by server and address.
     async fn node_ports(
         &self,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         subnet: Option<&Id>,
     ) -> Result<Vec<Port>, ApiError> {
         let find = |ports: &[Port]| {
@@ -401,7 +401,7 @@ impl OpenStack {
             }
             let mut found = Vec::new();
             let mut missing = false;
-            for node in &wish.nodes {
+            for node in &spec.nodes {
                 let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
                     continue;
                 };
@@ -447,7 +447,7 @@ impl OpenStack {
     pub(crate) async fn groups_before_removal(
         &self,
         have: &Observed,
-    ) -> Result<Option<GroupView>, Trouble> {
+    ) -> Result<Option<GroupView>, ObserveError> {
         let groups = self.all_groups(ago(self.pace())).await?;
         let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
         let mut view = GroupView {
@@ -468,8 +468,8 @@ impl OpenStack {
 
 /// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its
 /// NodePort.
-fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
-    let everybody = match wish.address.families.first() {
+fn clients(spec: &LoadBalancerSpec) -> BTreeMap<ListenerKey, BTreeSet<String>> {
+    let everybody = match spec.address.families.first() {
         Some(Family::V6) => "::/0",
         _ => "0.0.0.0/0",
     };
@@ -479,7 +479,7 @@ fn clients(wish: &LoadBalancerWish) -> BTreeMap<ListenerKey, BTreeSet<String>> {
         }
         AllowedSources::All => BTreeSet::from([everybody.to_owned()]),
     };
-    let listeners = wish.listeners.iter();
+    let listeners = spec.listeners.iter();
     listeners.map(|it| (it.key, sources(&it.allowed))).collect()
 }
 
@@ -490,7 +490,7 @@ fn is_replaced(intent: &Intent, balancer: &LoadBalancer) -> bool {
 
 /// The address that clients know leads here no more, and can't be brought back.
 fn lost_address(
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     view: &Addressing,
     balancer: &LoadBalancer,
 ) -> Option<(&'static str, Reason)> {
@@ -498,7 +498,7 @@ fn lost_address(
         return None;
     }
     let vip = balancer.vip_address;
-    let mut held = wish.address.held.iter();
+    let mut held = spec.address.held.iter();
     let lost = held.find(|it| it.is_ipv4() && Some(**it) != vip)?;
     Some((
         "LoadBalancerFloatingIPLost",

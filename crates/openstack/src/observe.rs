@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use landfall_model::provider::ProviderError;
 use landfall_model::rows::Family;
 use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
 
 pub(crate) use search::in_error;
@@ -56,15 +56,15 @@ impl OpenStack {
         );
         let looked = match &intent.load_balancer {
             None => self.look_before_removal(intent, names, version).await,
-            Some(wish) => self.look_at_wish(intent, wish, names, version, None).await,
+            Some(spec) => self.resolve_spec(intent, spec, names, version, None).await,
         };
         let whole = match looked {
             Ok(have) => Box::pin(self.look_beside(intent, have, version)).await,
             Err(trouble) => Err(trouble),
         };
         whole.map_err(|trouble| match trouble {
-            Trouble::Cloud(error) => failure(&error),
-            Trouble::Wish(reasons) => lasting(reasons),
+            ObserveError::Cloud(error) => failure(&error),
+            ObserveError::Spec(reasons) => lasting(reasons),
         })
     }
 
@@ -73,7 +73,7 @@ impl OpenStack {
         intent: &Intent,
         names: Names,
         version: crate::client::ApiVersion,
-    ) -> Result<Observed, Trouble> {
+    ) -> Result<Observed, ObserveError> {
         let (found, assumed) = self.search(intent, &names).await?;
         let keep = intent
             .cloud
@@ -155,17 +155,17 @@ impl OpenStack {
         Ok(have)
     }
 
-    async fn look_at_wish(
+    async fn resolve_spec(
         &self,
         intent: &Intent,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         names: Names,
         version: crate::client::ApiVersion,
         place: Option<&Place>,
-    ) -> Result<Observed, Trouble> {
-        let mut choice = choose(intent, wish, &self.settings)?;
+    ) -> Result<Observed, ObserveError> {
+        let mut choice = choose(intent, spec, &self.settings)?;
         self.memory().stays(&names.load_balancer);
-        let mut requested = wish.address.requested.iter().copied();
+        let mut requested = spec.address.requested.iter().copied();
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
         let (mut found, assumed) = self.search(intent, &names).await?;
         let balancer = match &found {
@@ -186,17 +186,17 @@ impl OpenStack {
         notices.extend(other_named(in_vain.as_ref(), &found));
         match place {
             Some(place) => place.settle(&mut choice, balancer.as_deref()),
-            None => self.complete(&mut choice, wish, &found).await?,
+            None => self.complete(&mut choice, spec, &found).await?,
         }
-        let inside = self.inside_member_subnet(wish, &choice).await?;
-        let wish = inside.as_ref().unwrap_or(wish);
-        let guarded = self.guarded_only(wish, features.ovn).await?;
+        let inside = self.inside_member_subnet(spec, &choice).await?;
+        let spec = inside.as_ref().unwrap_or(spec);
+        let guarded = self.guarded_only(spec, features.ovn).await?;
         let (guarded, unguarded) = guarded.unzip();
-        let wish = guarded.as_ref().unwrap_or(wish);
+        let spec = guarded.as_ref().unwrap_or(spec);
         notices.extend(unguarded.map(|reason| ("LoadBalancerNodesUnguarded", reason)));
         let (listeners, mut reasons) = wanted::listeners(
             intent,
-            wish,
+            spec,
             &choice,
             &names,
             &self.settings,
@@ -205,7 +205,7 @@ impl OpenStack {
         );
         // The place of a second load balancer is nobody's choice.
         if let (Found::One { owner: true, .. }, Some(balancer), None) = (&found, &balancer, place) {
-            reasons.extend(fixed::fixed(intent, wish, &choice, balancer));
+            reasons.extend(fixed::fixed(intent, spec, &choice, balancer));
         }
         reasons.extend(exposed);
         notices_of(&mut reasons, &mut notices);
@@ -221,7 +221,7 @@ impl OpenStack {
                 ),
             ));
         }
-        if !wish.has_nodes {
+        if !spec.has_nodes {
             notices.push(("UnAvailableLoadBalancer", no_nodes_notice()));
         }
         // Where nobody names a subnet, it takes a node to tell which.
@@ -231,10 +231,10 @@ impl OpenStack {
             listeners,
             reasons,
             additional: Vec::new(),
-            has_nodes: wish.has_nodes && has_place,
+            has_nodes: spec.has_nodes && has_place,
         };
         if balancer.is_none() {
-            self.second_vip(intent, wish, &names, &mut target, features)
+            self.second_vip(intent, spec, &names, &mut target, features)
                 .await?;
         }
         let ignored = wanted::keep_of_vips(&mut target, balancer.as_deref());
@@ -295,33 +295,33 @@ impl OpenStack {
         if matches!(have.found, Found::Nothing) {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
         }
-        self.complete_addressing(intent, wish, &mut have).await?;
+        self.complete_addressing(intent, spec, &mut have).await?;
         self.heed_others(intent, &mut have).await?;
-        have.groups = self.group_view(wish, &have).await?;
+        have.groups = self.group_view(spec, &have).await?;
         if have.groups.as_ref().is_some_and(|view| view.managed) {
-            have.notices.extend(strangers_notice(wish));
+            have.notices.extend(strangers_notice(spec));
         }
         Ok(have)
     }
 }
 
 /// What went wrong while looking.
-pub(crate) enum Trouble {
+pub(crate) enum ObserveError {
     /// The cloud could not be asked, or refused.
     Cloud(ApiError),
-    /// The wish can't be had as it stands.
-    Wish(Vec<Reason>),
+    /// The spec can't be had as it stands.
+    Spec(Vec<Reason>),
 }
 
-impl From<ApiError> for Trouble {
+impl From<ApiError> for ObserveError {
     fn from(error: ApiError) -> Self {
         Self::Cloud(error)
     }
 }
 
-impl From<Vec<Reason>> for Trouble {
+impl From<Vec<Reason>> for ObserveError {
     fn from(reasons: Vec<Reason>) -> Self {
-        Self::Wish(reasons)
+        Self::Spec(reasons)
     }
 }
 

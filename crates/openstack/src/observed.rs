@@ -38,7 +38,7 @@ pub struct Observed {
     pub(crate) in_vain: Option<Given<String>>,
     /// Further load balancers of the Service: one for the family that the first one has no address
     /// of, or one that is to go.
-    pub(crate) beside: Vec<Beside>,
+    pub(crate) beside: Vec<Secondary>,
     /// Why the Service's second family can't be served.
     /// Why the load balancer is not asked for at once.
     pub(crate) resting: Option<Reason>,
@@ -56,7 +56,7 @@ pub struct Observed {
 
 /// A load balancer for the Service's other family.
 #[derive(Clone, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Secondary {
     /// What the Service wants of it, as if it were all that the Service wants.
     pub(crate) intent: Intent,
     /// What is held of it.

@@ -19,7 +19,7 @@ use crate::find::would_be_ours;
 use crate::names::SERVICE_PREFIX;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observe::in_error;
-use crate::observed::{Beside, Content, Found, Goal, Observed, Target};
+use crate::observed::{Content, Found, Goal, Observed, Secondary, Target};
 use crate::refusal::Refusals;
 use crate::settings::Settings;
 use crate::step::Step;
@@ -42,7 +42,7 @@ pub(crate) fn plan(
 ) -> Result<Plan<Step>, Vec<Reason>> {
     let planned = match &have.goal {
         Goal::Gone { keep_floating_ip } => removal(have, *keep_floating_ip, settings),
-        Goal::Exists(target) => wish(intent, have, target, settings),
+        Goal::Exists(target) => spec(intent, have, target, settings),
     };
     match (planned, &have.found) {
         // Nobody would look again after a refusal: it must not rest on what is only taken to be so.
@@ -66,7 +66,7 @@ type Planned = Result<Plan<Step>, Vec<Reason>>;
 pub(crate) fn together(
     have: &Observed,
     mut first: Planned,
-    beside: Vec<(&Beside, Planned)>,
+    beside: Vec<(&Secondary, Planned)>,
 ) -> Planned {
     let lacking = have.lacking.as_ref();
     let lacking = lacking.filter(|reason| reason.severity == Severity::Error);
@@ -119,7 +119,7 @@ pub(crate) fn together(
     Ok(plan)
 }
 
-fn wish(
+fn spec(
     intent: &Intent,
     have: &Observed,
     target: &Target,

@@ -304,7 +304,7 @@ impl OpenStack {
     fn plan_one(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
         let planned = plan::plan(want, have, &self.settings)?;
         let planned = self.without_refused(have, planned)?;
-        Ok(self.patient(want, have, planned))
+        Ok(self.defer_while_create_in_doubt(want, have, planned))
     }
 
     /// What can't be asked for again, taken out of a plan.

@@ -121,8 +121,8 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
 /// Whether the load balancer was ever seen as the Service wants it. What publishes an address
 /// already served before we looked.
 fn is_open(intent: &Intent, standing: &Standing) -> bool {
-    let wish = intent.load_balancer.as_ref();
-    let published = wish.is_some_and(|wish| !wish.address.held.is_empty());
+    let spec = intent.load_balancer.as_ref();
+    let published = spec.is_some_and(|spec| !spec.address.held.is_empty());
     let record = standing.marks.get(RECORD).and_then(|it| Record::parse(it));
     published || record.is_some_and(|it| it.token != "-")
 }
@@ -160,14 +160,14 @@ fn ingress(
     address: IpAddr,
     settings: &Settings,
 ) -> Vec<IngressAddress> {
-    let wish = intent.load_balancer.as_ref();
+    let spec = intent.load_balancer.as_ref();
     let named = |hostname: String| {
         vec![IngressAddress {
             hostname: Some(hostname),
             ..IngressAddress::default()
         }]
     };
-    if let Some(hostname) = wish.and_then(|wish| wish.hostname.clone()) {
+    if let Some(hostname) = spec.and_then(|spec| spec.hostname.clone()) {
         return named(hostname);
     }
     let proxied = target

@@ -27,7 +27,7 @@ pub enum Step {
     },
     /// What is going to follow, and can't be planned before something else is there. Nothing is
     /// done.
-    Foresee {
+    Upcoming {
         /// One clause.
         what: String,
     },
@@ -325,7 +325,7 @@ impl fmt::Display for Step {
                     "wait for load balancer {load_balancer}, which is {doing}"
                 )
             }
-            Self::Foresee { what } => f.write_str(what),
+            Self::Upcoming { what } => f.write_str(what),
             Self::CreateLoadBalancer { name, holds, .. } => {
                 write!(
                     f,

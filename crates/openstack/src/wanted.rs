@@ -1,4 +1,4 @@
-//! What shall exist in Octavia for a Service. Pure: from the wish, what is chosen, and what the
+//! What shall exist in Octavia for a Service. Pure: from the spec, what is chosen, and what the
 //! load balancer's provider can do.
 
 mod families;
@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol};
-use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason};
+use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use families::keep_of_vips;
@@ -124,16 +124,16 @@ const HEALTHZ: &str = "/healthz";
 /// not so.
 pub fn listeners(
     intent: &Intent,
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     choice: &Choice,
     names: &Names,
     settings: &Settings,
     features: Features,
     member_subnet: Option<&Id>,
 ) -> (Vec<WantedListener>, Vec<Reason>) {
-    let mut scene = Scene {
+    let mut scene = ListenerBuilder {
         intent,
-        wish,
+        spec,
         choice,
         names,
         settings,
@@ -141,9 +141,9 @@ pub fn listeners(
         member_subnet,
         reasons: Vec::new(),
     };
-    let mut wanted = Vec::with_capacity(wish.listeners.len());
-    for (index, key) in wish.order.iter().enumerate() {
-        if let Some(listener) = wish.listeners.iter().find(|listener| listener.key == *key) {
+    let mut wanted = Vec::with_capacity(spec.listeners.len());
+    for (index, key) in spec.order.iter().enumerate() {
+        if let Some(listener) = spec.listeners.iter().find(|listener| listener.key == *key) {
             wanted.push(scene.listener(index, listener));
         }
     }
@@ -167,9 +167,9 @@ fn hash_of(listeners: &[WantedListener]) -> u64 {
     hasher.finish()
 }
 
-struct Scene<'a> {
+struct ListenerBuilder<'a> {
     intent: &'a Intent,
-    wish: &'a LoadBalancerWish,
+    spec: &'a LoadBalancerSpec,
     choice: &'a Choice,
     names: &'a Names,
     settings: &'a Settings,
@@ -189,9 +189,9 @@ impl WantedListener {
     }
 }
 
-// === impl Scene ===
+// === impl ListenerBuilder ===
 
-impl Scene<'_> {
+impl ListenerBuilder<'_> {
     fn listener(&mut self, index: usize, listener: &Listener) -> WantedListener {
         let tcp = listener.key.protocol == Protocol::Tcp;
         // The certificate is for all ports, except where a port was told to pass bytes unread.
@@ -276,7 +276,7 @@ impl Scene<'_> {
         let monitor = self.monitor(index, listener);
         let asks_node = monitor.as_ref().is_some_and(|it| {
             it.http.as_ref().is_some_and(|(_, path, _)| path == HEALTHZ)
-                && self.wish.health_check_port.is_some()
+                && self.spec.health_check_port.is_some()
         });
         let own_port = pool
             .monitor
@@ -284,7 +284,7 @@ impl Scene<'_> {
             .and_then(|it| it.port)
             .filter(|_| !self.features.ovn);
         let monitor_port = match (asks_node, own_port) {
-            (true, _) => self.wish.health_check_port,
+            (true, _) => self.spec.health_check_port,
             (false, port) => port,
         };
         let (said, ovn) = (listener.said, self.features.ovn);

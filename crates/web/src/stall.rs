@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug)]
 pub(crate) struct Stall<T> {
     stream: T,
-    patience: Duration,
+    time_limit: Duration,
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
 }
@@ -21,11 +21,11 @@ pub(crate) struct Stall<T> {
 // === impl Stall ===
 
 impl<T> Stall<T> {
-    pub(crate) fn new(stream: T, patience: Duration) -> Self {
+    pub(crate) fn new(stream: T, time_limit: Duration) -> Self {
         Self {
             stream,
-            patience,
-            deadline: Box::pin(tokio::time::sleep(patience)),
+            time_limit,
+            deadline: Box::pin(tokio::time::sleep(time_limit)),
             waiting: false,
         }
     }
@@ -41,7 +41,9 @@ impl<T> Stall<T> {
         }
         if !self.waiting {
             self.waiting = true;
-            self.deadline.as_mut().reset(Instant::now() + self.patience);
+            self.deadline
+                .as_mut()
+                .reset(Instant::now() + self.time_limit);
         }
         ready!(self.deadline.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(
@@ -99,27 +101,27 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
     async fn a_write_to_a_peer_that_does_not_read_fails_after_the_patience() {
         let (ours, _theirs) = tokio::io::duplex(4);
-        let mut stall = Stall::new(ours, PATIENCE);
+        let mut stall = Stall::new(ours, TIMEOUT);
         let began = Instant::now();
         let error = stall.write_all(b"too much for it").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(began.elapsed().as_secs(), TIMEOUT.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_is_served_as_long_as_it_reads() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut stall = Stall::new(ours, PATIENCE);
+        let mut stall = Stall::new(ours, TIMEOUT);
         let reader = async {
             let mut read = Vec::new();
             let mut part = [0; 4];
             while read.len() < 16 {
-                tokio::time::sleep(PATIENCE.mul_f32(0.9)).await;
+                tokio::time::sleep(TIMEOUT.mul_f32(0.9)).await;
                 let count = theirs.read(&mut part).await.unwrap();
                 read.extend_from_slice(&part[..count]);
             }

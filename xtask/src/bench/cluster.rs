@@ -82,7 +82,7 @@ instances:
 const AT_ONCE: u32 = 8;
 
 /// A fresh cluster may take long to be served for the first time.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
 /// How long it is left alone, to see what it does then.
 const REST: Duration = Duration::from_secs(20);
@@ -263,7 +263,7 @@ impl Moves {
             }
             let began = Instant::now();
             while self.ask().await != Some(member.name) {
-                if began.elapsed() > PATIENCE {
+                if began.elapsed() > TIMEOUT {
                     bail!("traffic did not move");
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -473,8 +473,8 @@ impl Controller {
                 let log = std::fs::read_to_string(cluster.directory().join("landfall.log"))?;
                 bail!("landfall ended with {status}: {log}");
             }
-            if began.elapsed() > PATIENCE {
-                bail!("landfall is not ready after {PATIENCE:?}");
+            if began.elapsed() > TIMEOUT {
+                bail!("landfall is not ready after {TIMEOUT:?}");
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -487,8 +487,8 @@ impl Controller {
     async fn serves(&mut self, count: u32) -> anyhow::Result<()> {
         let began = Instant::now();
         while listeners(&std::fs::read_to_string("/proc/net/tcp")?) < count as usize {
-            if began.elapsed() > PATIENCE {
-                bail!("not all is served after {PATIENCE:?}");
+            if began.elapsed() > TIMEOUT {
+                bail!("not all is served after {TIMEOUT:?}");
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -506,7 +506,7 @@ impl Controller {
     async fn stop(mut self) -> anyhow::Result<()> {
         let pid = rustix::process::Pid::from_raw(self.pid()?).context("no such process")?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await??;
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await??;
         if !status.success() {
             bail!("landfall ended with {status}");
         }

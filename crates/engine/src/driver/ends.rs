@@ -113,11 +113,11 @@ impl Course {
 
 impl Holds {
     fn of(intent: &Intent) -> Option<Self> {
-        let wish = intent.load_balancer.as_ref()?;
+        let spec = intent.load_balancer.as_ref()?;
         let mut hasher = DefaultHasher::new();
-        (&wish.address.sharing_key, &wish.address.backend_key).hash(&mut hasher);
+        (&spec.address.sharing_key, &spec.address.backend_key).hash(&mut hasher);
         Some(Self {
-            ports: wish.listeners.iter().map(|it| it.key).collect(),
+            ports: spec.listeners.iter().map(|it| it.key).collect(),
             terms: hasher.finish(),
         })
     }

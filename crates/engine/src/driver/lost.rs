@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{Engine, clock};
 use crate::claims::lost_claim;
 use crate::report::{Event, Report};
-use crate::select::Belongs;
+use crate::select::Ownership;
 
 /// What is remembered of them.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct Lost {
 
 /// How long a Service may wait to be deleted until people are told: another process may serve its
 /// class, and be about to clear it away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// From one telling to the next. Events are forgotten after an hour, as API servers are set up.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
@@ -44,7 +44,7 @@ impl Lost {
 
     /// Whether people are to be told of a Service now, and how long until this is asked again.
     fn wait(&mut self, row: &ServiceRow, now: Instant) -> (bool, Duration) {
-        let begun = || (row.uid.clone(), now + PATIENCE);
+        let begun = || (row.uid.clone(), now + TIMEOUT);
         let (uid, next) = self.stranded.entry(row.key.clone()).or_insert_with(begun);
         if *uid != row.uid {
             (*uid, *next) = begun();
@@ -73,7 +73,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         &mut self,
         key: &ServiceKey,
         row: Option<&ServiceRow>,
-        belongs: Belongs,
+        belongs: Ownership,
     ) {
         let classes = &self.config.classes;
         let claim = row.and_then(|row| lost_claim(row, &self.world, classes));
@@ -84,9 +84,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let given_back = match (before, belongs, row) {
             (None, ..) => false,
             // It comes with what it holds.
-            (Some(before), Belongs::Ours(instance), Some(row)) if before.uid == row.uid => {
+            (Some(before), Ownership::Ours(instance), Some(row)) if before.uid == row.uid => {
                 if let Some(provider) = self.handle.providers.get(instance) {
-                    provider.recall(std::slice::from_ref(before));
+                    provider.restore_claims(std::slice::from_ref(before));
                 }
                 true
             }
@@ -107,7 +107,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         &mut self,
         key: &ServiceKey,
         row: Option<&Arc<ServiceRow>>,
-        belongs: Belongs,
+        belongs: Ownership,
     ) -> Option<Reason> {
         let classes = &self.config.classes;
         let stranded = |row: &&Arc<ServiceRow>| {

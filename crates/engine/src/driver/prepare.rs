@@ -7,25 +7,27 @@ use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::provider::{Capabilities, Provider};
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{Affiliation, ServiceRow};
+use landfall_model::rows::{OwnershipFields, ServiceRow};
 use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
 use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
-use super::{Engine, Errand};
+use super::{Engine, WorkItem};
 use crate::book::Record;
 use crate::claims;
 use crate::pass::{Job, Persisted};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::resolve::{resolve, resolve_previous};
-use crate::select::Belongs;
+use crate::select::Ownership;
 
 impl<P: Provider, R: Report> Engine<P, R> {
     /// What is to be done for a Service now; `None`: nothing.
-    pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<Errand> {
+    pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<WorkItem> {
         let row = self.world.service(key);
-        let wanted = row.as_ref().map_or(Belongs::NotOurs, |row| self.judge(row));
+        let wanted = row
+            .as_ref()
+            .map_or(Ownership::NotOurs, |row| self.judge(row));
         self.follow_lost(key, row.as_deref(), wanted);
         let stranded = self.follow_stranded(key, row.as_ref(), wanted);
         if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
@@ -36,16 +38,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return None;
         };
         match wanted {
-            Belongs::Ours(instance) if !row.deleting => Some(self.prepare_wish(row, instance)),
-            Belongs::Ours(instance) if row.finalized => {
+            Ownership::Ours(instance) if !row.deleting => Some(self.prepare_spec(row, instance)),
+            Ownership::Ours(instance) if row.finalized => {
                 Some(self.prepare_removal(row, vec![instance]))
             }
             _ => {
                 let instances = match wanted {
                     // Our finalizer was taken off by hand: what is held, and what is published,
                     // goes nevertheless.
-                    Belongs::Ours(instance) if self.left_something(&row) => vec![instance],
-                    Belongs::SwitchedOff => Vec::new(),
+                    Ownership::Ours(instance) if self.left_something(&row) => vec![instance],
+                    Ownership::SwitchedOff => Vec::new(),
                     _ => self.holders(&row),
                 };
                 if !instances.is_empty() {
@@ -67,8 +69,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         &mut self,
         key: &ServiceKey,
         row: Option<&Arc<ServiceRow>>,
-        wanted: Belongs,
-    ) -> Option<Errand> {
+        wanted: Ownership,
+    ) -> Option<WorkItem> {
         let tracked = self.tracked.get_mut(key)?;
         let holder = tracked.holder?;
         let instances = tracked.holders();
@@ -76,34 +78,36 @@ impl<P: Provider, R: Report> Engine<P, R> {
             && row.uid == tracked.uid
         {
             return match wanted {
-                Belongs::Ours(instance) if instance == holder && tracked.further.is_empty() => None,
-                Belongs::Ours(_) => {
+                Ownership::Ours(instance) if instance == holder && tracked.further.is_empty() => {
+                    None
+                }
+                Ownership::Ours(_) => {
                     tracked.replacing = true;
                     let job = tracked.removal(key, None);
-                    Some(Errand { job, instances })
+                    Some(WorkItem { job, instances })
                 }
                 // What is on the Service is for another controller now.
-                Belongs::SwitchedOff => Some(Errand {
+                Ownership::SwitchedOff => Some(WorkItem {
                     job: tracked.removal(key, None),
                     instances,
                 }),
                 // The annotation names an instance that is not there: a slip must not cost what is
                 // served, which stays with the Service until the annotation is mended.
-                Belongs::UnknownClass if row.class.is_none() => None,
-                Belongs::NotOurs | Belongs::UnknownClass => Some(Errand {
+                Ownership::UnknownClass if row.class.is_none() => None,
+                Ownership::NotOurs | Ownership::UnknownClass => Some(WorkItem {
                     job: tracked.removal(key, Some(row.clone())),
                     instances,
                 }),
             };
         }
         tracked.replacing = row.is_some();
-        Some(Errand {
+        Some(WorkItem {
             job: tracked.removal(key, None),
             instances,
         })
     }
 
-    fn prepare_wish(&mut self, row: Arc<ServiceRow>, instance: usize) -> Errand {
+    fn prepare_spec(&mut self, row: Arc<ServiceRow>, instance: usize) -> WorkItem {
         let (mut intent, mut errors, accepted) = self.decide(&row, instance);
         let valid = errors.is_empty();
         let (persisted, remarks) = self.persisted(&row, instance, valid, accepted.as_ref());
@@ -138,7 +142,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             last_of_row: true,
             persisted,
         };
-        Errand {
+        WorkItem {
             job,
             instances: vec![instance],
         }
@@ -264,12 +268,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         (previous, errors, accepted)
     }
 
-    fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> Errand {
+    fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> WorkItem {
         let tracked = self.track(&row);
         tracked.holder = instances.first().copied();
         tracked.further = instances.iter().skip(1).copied().collect();
         let key = row.key.clone();
-        Errand {
+        WorkItem {
             job: tracked.removal(&key, Some(row)),
             instances,
         }
@@ -280,37 +284,37 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if may_hold(row) {
             return (0..self.handle.providers.len()).collect();
         }
-        self.heir(row).into_iter().collect()
+        self.instance_for_cleanup(row).into_iter().collect()
     }
 
     /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
     /// clearing away: it put its mark on the Service, and its finalizer stays for whoever comes
     /// after it. That is who serves Services without a class, as it did, and is of OpenStack.
-    fn heir(&self, row: &ServiceRow) -> Option<usize> {
+    fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<usize> {
         let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
         if row.wants_load_balancer || !begun {
             return None;
         }
         let namespace = self.world.namespace(row.key.namespace());
-        let as_it_was = Affiliation {
+        let as_it_was = OwnershipFields {
             wants_load_balancer: true,
             class: None,
             ..row.into()
         };
         let classes = &self.config.classes;
         match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
-            Belongs::Ours(instance) => {
+            Ownership::Ours(instance) => {
                 let provider = self.handle.providers.get(instance)?;
                 provider.capabilities().openstack.then_some(instance)
             }
-            Belongs::NotOurs | Belongs::UnknownClass | Belongs::SwitchedOff => None,
+            Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }
     }
 
-    fn unknown_class(&self, row: &ServiceRow, wanted: Belongs) -> Option<Reason> {
+    fn unknown_class(&self, row: &ServiceRow, wanted: Ownership) -> Option<Reason> {
         let namespace = self.world.namespace(row.key.namespace());
         let classes = &self.config.classes;
-        (wanted == Belongs::UnknownClass)
+        (wanted == Ownership::UnknownClass)
             .then(|| classes.unknown(row, namespace.map(AsRef::as_ref)))
     }
 

@@ -66,7 +66,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.doubt(before != Some(term));
         }
         if before != Some(term) {
-            self.recall();
+            self.restore_claims();
         }
         self.push_all();
         // Also what is gone meanwhile.

@@ -320,13 +320,13 @@ impl Provider for Shelf {
         *self.reserved.lock().unwrap() = on_record(claims);
     }
 
-    fn recall(&self, claims: &[Claim]) {
+    fn restore_claims(&self, claims: &[Claim]) {
         self.held.lock().unwrap().extend(on_record(claims));
         let held = self.held.lock().unwrap().len();
         self.recalled
             .lock()
             .unwrap()
-            .push(("recall".to_owned(), held));
+            .push(("restore_claims".to_owned(), held));
     }
 
     fn keep_places(&self, claims: &[Claim]) {
@@ -664,7 +664,7 @@ impl Lab {
     async fn until_ready(&self) {
         let wait = async {
             let mut changes = self.handle.book.changes();
-            while !self.handle.book.read(crate::book::Pages::ready) {
+            while !self.handle.book.read(crate::book::Snapshot::ready) {
                 changes.changed().await.unwrap();
             }
         };

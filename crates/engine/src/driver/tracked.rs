@@ -11,7 +11,7 @@ use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
 use super::ends::Course;
-use crate::pass::{Job, Persisted, Telling};
+use crate::pass::{EventState, Job, Persisted};
 use crate::progress::Progress;
 use crate::resolve::{certificates_of, removal};
 
@@ -27,7 +27,7 @@ pub(super) struct Tracked {
     /// Failures in a row.
     pub(super) failures: u32,
     pub(super) last_failure: Option<String>,
-    pub(super) telling: Telling,
+    pub(super) telling: EventState,
     /// The marks as the last pass left them, whether or not the source has told them back: a
     /// removal needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
@@ -81,8 +81,8 @@ pub(super) enum Told {
 impl Accepted {
     /// A version that is valid, and what it wants.
     pub(super) fn new(row: &Arc<ServiceRow>, intent: Option<&Intent>) -> Self {
-        let wish = intent.and_then(|intent| intent.load_balancer.as_ref());
-        let listeners = wish.iter().flat_map(|wish| &wish.listeners);
+        let spec = intent.and_then(|intent| intent.load_balancer.as_ref());
+        let listeners = spec.iter().flat_map(|spec| &spec.listeners);
         let certificates = listeners.flat_map(|listener| {
             let of_clients = listener.mode.certificates();
             let of_clients = of_clients.into_iter().flat_map(|it| &it.0);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use landfall_model::intent::{AddressWish, LoadBalancerWish};
+use landfall_model::intent::{AddressSpec, LoadBalancerSpec};
 use landfall_model::listener::{Listener, Protocol};
 use landfall_model::provider::Capabilities;
 use landfall_model::rows::{Family, FamilyPolicy};
@@ -96,10 +96,10 @@ impl Lab {
     }
 
     async fn run(&self, intent: Intent) -> PassEnd {
-        self.run_told(intent, Telling::default()).await
+        self.run_told(intent, EventState::default()).await
     }
 
-    async fn run_told(&self, intent: Intent, telling: Telling) -> PassEnd {
+    async fn run_told(&self, intent: Intent, telling: EventState) -> PassEnd {
         let outside = self.outside();
         let job = Job {
             row: Some(Arc::new(row(&outside))),
@@ -162,7 +162,7 @@ impl Provider for Lab {
         let ports: BTreeSet<u16> = want
             .load_balancer
             .iter()
-            .flat_map(|wish| &wish.listeners)
+            .flat_map(|spec| &spec.listeners)
             .map(|listener| listener.key.port.get())
             .collect();
         if want.load_balancer.is_some() && have.address.is_none() {
@@ -328,13 +328,13 @@ fn row(outside: &Outside) -> ServiceRow {
     }
 }
 
-fn wish(ports: &[u16]) -> Intent {
+fn spec(ports: &[u16]) -> Intent {
     let listeners = ports
         .iter()
         .map(|port| Listener::new(Protocol::Tcp, (*port).try_into().unwrap()));
     Intent {
-        load_balancer: Some(LoadBalancerWish {
-            address: AddressWish {
+        load_balancer: Some(LoadBalancerSpec {
+            address: AddressSpec {
                 namespace_labels: BTreeMap::new(),
                 labels: BTreeMap::new(),
                 families: vec![Family::V4],
@@ -373,7 +373,7 @@ fn truths(status: &ServiceStatus) -> Vec<bool> {
 #[tokio::test]
 async fn the_finalizer_comes_first_and_the_claim_is_reported_before_anything_listens() {
     let lab = Lab::default();
-    let end = lab.run(wish(&[80, 443])).await;
+    let end = lab.run(spec(&[80, 443])).await;
     assert_eq!(end.outcome, Outcome::Settled);
     assert_eq!(
         *lab.writes.lock().unwrap(),
@@ -389,7 +389,7 @@ async fn what_is_made_outside_is_made_after_the_finalizer() {
         claims_outside: true,
         ..Lab::default()
     };
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Settled);
     assert_eq!(
         *lab.writes.lock().unwrap(),
@@ -400,14 +400,14 @@ async fn what_is_made_outside_is_made_after_the_finalizer() {
 #[tokio::test]
 async fn an_edit_costs_an_event_and_what_only_follows_the_members_not_even_that() {
     let lab = Lab::default();
-    let made = lab.run(wish(&[80])).await;
+    let made = lab.run(spec(&[80])).await;
     for (members_only, events) in [(false, vec!["EnsuredLoadBalancer"]), (true, vec![])] {
         let edited = Lab {
             members_only,
             ..Lab::over(lab.outside())
         };
         let end = edited
-            .run_told(wish(&[80, 443]), made.telling.clone())
+            .run_told(spec(&[80, 443]), made.telling.clone())
             .await;
         assert_eq!(end.outcome, Outcome::Settled);
         assert_eq!(*edited.writes.lock().unwrap(), ["open 443"]);
@@ -418,12 +418,12 @@ async fn an_edit_costs_an_event_and_what_only_follows_the_members_not_even_that(
 #[tokio::test]
 async fn a_start_that_finds_what_was_reported_tells_nobody() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let restarted = Lab::over(Outside {
         ports: BTreeSet::new(),
         ..lab.outside()
     });
-    let end = restarted.run(wish(&[80])).await;
+    let end = restarted.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Settled);
     assert_eq!(*restarted.writes.lock().unwrap(), ["open 80"]);
     assert!(restarted.events.lock().unwrap().is_empty());
@@ -435,14 +435,14 @@ async fn a_start_that_finds_what_was_reported_tells_nobody() {
             ..lab.outside()
         })
     };
-    broken.run(wish(&[80])).await;
+    broken.run(spec(&[80])).await;
     assert_eq!(*broken.events.lock().unwrap(), ["SyncLoadBalancerFailed"]);
     // And that is told once, too, whichever process finds it.
     let again = Lab {
         broken_port: Some(80),
         ..Lab::over(broken.outside())
     };
-    again.run(wish(&[80])).await;
+    again.run(spec(&[80])).await;
     assert!(again.events.lock().unwrap().is_empty());
     assert!(again.writes.lock().unwrap().is_empty());
 }
@@ -453,7 +453,7 @@ async fn what_is_refused_gets_the_finalizer_with_the_refusal() {
         refuse: true,
         ..Lab::default()
     };
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Refused);
     assert_eq!(*lab.writes.lock().unwrap(), ["finalize+status"]);
     assert_eq!(*lab.events.lock().unwrap(), ["SyncLoadBalancerFailed"]);
@@ -462,12 +462,12 @@ async fn what_is_refused_gets_the_finalizer_with_the_refusal() {
 #[tokio::test]
 async fn a_finalizer_that_somebody_took_off_is_put_back() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let bare = Lab::over(Outside {
         finalized: false,
         ..lab.outside()
     });
-    bare.run(wish(&[80])).await;
+    bare.run(spec(&[80])).await;
     assert_eq!(*bare.writes.lock().unwrap(), ["finalize+status"]);
     assert_eq!(bare.outside(), lab.outside());
 }
@@ -475,9 +475,9 @@ async fn a_finalizer_that_somebody_took_off_is_put_back() {
 #[tokio::test]
 async fn a_settled_service_costs_no_write_and_no_event() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let again = Lab::over(lab.outside());
-    let end = again.run(wish(&[80])).await;
+    let end = again.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Settled);
     assert!(again.writes.lock().unwrap().is_empty());
     assert!(again.events.lock().unwrap().is_empty());
@@ -486,7 +486,7 @@ async fn a_settled_service_costs_no_write_and_no_event() {
 #[tokio::test]
 async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let leaving = Lab::over(lab.outside());
     let end = leaving.run(removal()).await;
     assert_eq!(end.outcome, Outcome::Removed);
@@ -500,7 +500,7 @@ async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else()
 #[tokio::test]
 async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let leaving = Lab::over(lab.outside());
     let before_it_was_put_on = Outside {
         finalized: false,
@@ -513,7 +513,7 @@ async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
         errors: Vec::new(),
         status: lab.outside().status,
         last_failure: None,
-        telling: Telling::default(),
+        telling: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -528,9 +528,9 @@ async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
 #[tokio::test]
 async fn a_crash_before_or_after_any_write_leaves_nothing_that_the_next_start_does_not_mend() {
     let flows: [(&str, Vec<Intent>); 3] = [
-        ("create", vec![wish(&[80, 443])]),
-        ("update", vec![wish(&[80, 443]), wish(&[443, 8443])]),
-        ("delete", vec![wish(&[80, 443]), removal()]),
+        ("create", vec![spec(&[80, 443])]),
+        ("update", vec![spec(&[80, 443]), spec(&[443, 8443])]),
+        ("delete", vec![spec(&[80, 443]), removal()]),
     ];
     for (flow, intents) in flows {
         let (last, before) = intents.split_last().unwrap();
@@ -564,7 +564,7 @@ async fn one_port_that_is_taken_does_not_keep_the_others_closed() {
         broken_port: Some(80),
         ..Lab::default()
     };
-    let end = lab.run(wish(&[80, 443])).await;
+    let end = lab.run(spec(&[80, 443])).await;
     assert_eq!(end.outcome, Outcome::Failed);
     assert_eq!(lab.outside().ports, BTreeSet::from([443]));
     let programmed = end.status.condition(ConditionType::Programmed).unwrap();
@@ -586,7 +586,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         broken_port: Some(80),
         ..Lab::default()
     };
-    let first = lab.run(wish(&[80])).await;
+    let first = lab.run(spec(&[80])).await;
     let outside = lab.outside();
     let again = Lab {
         broken_port: Some(80),
@@ -594,11 +594,11 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
     };
     let job = Job {
         row: Some(Arc::new(row(&outside))),
-        intent: Some(wish(&[80])),
+        intent: Some(spec(&[80])),
         errors: Vec::new(),
         status: outside.status,
         last_failure: first.failure,
-        telling: Telling::default(),
+        telling: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -623,21 +623,21 @@ async fn a_busy_provider_ends_the_pass_and_is_asked_again_later() {
         busy_once: Mutex::new(true),
         ..Lab::default()
     };
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(3)));
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(end.outcome, Outcome::Settled);
 }
 
 #[tokio::test]
 async fn a_refused_wish_says_why_and_keeps_what_is_held() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let refusing = Lab {
         refuse: true,
         ..Lab::over(lab.outside())
     };
-    let end = refusing.run(wish(&[81])).await;
+    let end = refusing.run(spec(&[81])).await;
     assert_eq!(end.outcome, Outcome::Refused);
     assert_eq!(refusing.outside().ports, BTreeSet::from([80]));
     assert_eq!(truths(&end.status), [true, true, false]);
@@ -647,7 +647,7 @@ async fn a_refused_wish_says_why_and_keeps_what_is_held() {
 #[tokio::test]
 async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address() {
     let lab = Lab::default();
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     let outside = lab.outside();
     let error = Reason::error(Code::InvalidAnnotation, "not a number");
     let job = Job {
@@ -656,7 +656,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         errors: vec![error],
         status: outside.status,
         last_failure: None,
-        telling: Telling::default(),
+        telling: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -675,11 +675,11 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
 #[tokio::test]
 async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
     let before = Lab::default();
-    before.run(wish(&[80])).await;
+    before.run(spec(&[80])).await;
     let mut outside = before.outside();
     outside.address = None;
     let lab = Lab::over(outside.clone());
-    let intent = wish(&[80]);
+    let intent = spec(&[80]);
     let claim = PlannedStep {
         step: Step::Claim.to_string(),
         because: "it was lost again".to_owned(),
@@ -695,7 +695,7 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
         errors: Vec::new(),
         status: outside.status,
         last_failure: None,
-        telling: Telling::default(),
+        telling: EventState::default(),
         progress,
         last_of_row: true,
         persisted: Persisted::default(),
@@ -724,11 +724,11 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
         let outside = lab.outside();
         let job = Job {
             row: Some(Arc::new(row(&outside))),
-            intent: Some(wish(&[80])),
+            intent: Some(spec(&[80])),
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
-            telling: Telling::default(),
+            telling: EventState::default(),
             progress,
             last_of_row: true,
             persisted: Persisted::default(),
@@ -747,12 +747,12 @@ async fn a_mark_that_only_spares_work_is_written_with_the_next_status() {
             unhurried,
             ..Lab::over(outside)
         };
-        lab.run(wish(&[80])).await;
+        lab.run(spec(&[80])).await;
         let writes = lab.writes.lock().unwrap().len();
         (writes, lab.outside())
     };
     let first = Lab::default();
-    first.run(wish(&[80])).await;
+    first.run(spec(&[80])).await;
     // It is not there yet.
     let (writes, outside) = run(first.outside(), "1", &[RECORD]).await;
     assert_eq!((writes, &*outside.status.marks[RECORD]), (1, "1"));

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use landfall_model::dialect::address;
 use landfall_model::reason::annotation_field;
 use landfall_model::rows::{Family, FamilyPolicy, ServiceRow};
-use landfall_model::{AddressWish, Code, Reason};
+use landfall_model::{AddressSpec, Code, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 
 const FIELD: &str = "spec.loadBalancerIP";
@@ -22,8 +22,8 @@ struct Request {
     addresses: Vec<IpAddr>,
 }
 
-/// The wish for an address.
-pub(super) fn wish(scene: &Scene<'_>, findings: &mut Findings<'_>) -> AddressWish {
+/// The spec for an address.
+pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> AddressSpec {
     let service = scene.service;
     let families = families(service, findings);
     let requests = requests(scene, findings);
@@ -47,7 +47,7 @@ pub(super) fn wish(scene: &Scene<'_>, findings: &mut Findings<'_>) -> AddressWis
     let text = |given: &Option<landfall_model::dialect::Given<String>>| {
         given.as_ref().map(|given| given.value.clone())
     };
-    AddressWish {
+    AddressSpec {
         namespace_labels,
         labels: service.labels.clone(),
         families,
@@ -92,7 +92,7 @@ fn families(service: &ServiceRow, findings: &mut Findings<'_>) -> Vec<Family> {
 }
 
 /// Every request for certain addresses, the one that counts first.
-fn requests(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<Request> {
+fn requests(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> Vec<Request> {
     let annotations = &scene.service.annotations;
     let mut requests: Vec<Request> = scene
         .options
@@ -141,7 +141,7 @@ fn judge_agreement(requests: &[Request], findings: &mut Findings<'_>) {
 fn judge_families(
     request: &Request,
     families: &[Family],
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     findings: &mut Findings<'_>,
 ) {
     let names = |families: &[Family]| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use landfall_model::dialect::show_duration;
 use landfall_model::{Code, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Choice;
 
@@ -19,7 +19,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// A time-out of a listener. Where the default is not to wait, zero means that; else it means
 /// never.
 pub(super) fn timeout(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     choice: &Choice<'_, Duration>,
     default: Duration,
     findings: &mut Findings<'_>,
@@ -45,7 +45,7 @@ pub(super) fn timeout(
 
 /// How many connections may be open at once.
 pub(super) fn connection_limit(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     choice: &Choice<'_, Option<u32>>,
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
@@ -59,7 +59,7 @@ pub(super) fn connection_limit(
 
 /// A time of a monitor.
 pub(super) fn of_monitor(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     choice: &Choice<'_, Duration>,
     findings: &mut Findings<'_>,
 ) -> Duration {
@@ -73,7 +73,7 @@ pub(super) fn of_monitor(
 }
 
 fn refuse<T>(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     choice: &Choice<'_, T>,
     value: impl Display,
     remedy: String,

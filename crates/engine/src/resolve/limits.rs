@@ -7,11 +7,11 @@ use landfall_model::dialect::{Given, PortOptions, Reading};
 use landfall_model::option::OptionId;
 use landfall_model::{Code, Listener, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 
 /// Judges what a Service asks for by itself.
-pub(super) fn judge(scene: &Scene<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+pub(super) fn judge(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     if scene.previous {
         return;
     }
@@ -55,7 +55,7 @@ pub(super) fn judge(scene: &Scene<'_>, reading: &Reading, findings: &mut Finding
 /// Bounds the members of all listeners together. Of an annotation, more are an error; of
 /// EndpointSlices, those beyond the share of a port are left out.
 pub(super) fn bound_members(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     listeners: &mut [Listener],
     findings: &mut Findings<'_>,
 ) {
@@ -93,7 +93,7 @@ pub(super) fn bound_members(
 }
 
 /// The annotation that names members, if one does.
-fn named(common: &PortOptions, scene: &Scene<'_>) -> Option<String> {
+fn named(common: &PortOptions, scene: &ResolveContext<'_>) -> Option<String> {
     let annotation = |given: &Option<Given<_>>| given.as_ref().map(|it| it.annotation.clone());
     let mut ports = scene.service.ports.iter();
     annotation(&common.endpoints)

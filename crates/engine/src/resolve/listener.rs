@@ -7,18 +7,18 @@ use landfall_model::dialect::{
     ForwardedHeaders, Given, MemberProtocol, MemberTlsChoice, ModeChoice, PortOptions, is_portable,
 };
 use landfall_model::listener::{
-    AllowedSources, Certificate, Certificates, ClientAffinity, Http, Listener, Mode, ProxyProtocol,
-    Said, Timeouts,
+    AllowedSources, Certificate, Certificates, ClientAffinity, ExplicitFields, Http, Listener,
+    Mode, ProxyProtocol, Timeouts,
 };
 use landfall_model::rows::ServicePort;
 use landfall_model::{Code, Pool, Protocol, Reason, ServiceKey};
 
 use super::findings::Findings;
 use super::layers::{Choice, Layers};
-use super::members::Crew;
+use super::members::MemberResolver;
 use super::ports::carries_sctp;
 use super::tls::{self, TowardMembers};
-use super::{Scene, bounds, monitor, protection, sources};
+use super::{ResolveContext, bounds, monitor, protection, sources};
 
 const H2C: &str = "kubernetes.io/h2c";
 /// Values of `appProtocol` whose members expect TLS.
@@ -36,11 +36,11 @@ pub(super) enum Kind {
 /// Returns the listener of a port; `None` where its protocol has none, or where it needs a Secret
 /// that can't be read for now. What is wrong goes to the findings.
 pub(super) fn build(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     index: usize,
     port: &ServicePort,
     allowed: &AllowedSources,
-    crew: &mut Crew,
+    crew: &mut MemberResolver,
     findings: &mut Findings<'_>,
 ) -> Option<Listener> {
     if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
@@ -113,11 +113,11 @@ fn lacks_certificate(mode: &Mode) -> bool {
 }
 
 /// What somebody said outright.
-fn said(layers: Layers<'_>, mode: Option<&Choice<'_, ModeChoice>>) -> Said {
+fn said(layers: Layers<'_>, mode: Option<&Choice<'_, ModeChoice>>) -> ExplicitFields {
     let headers = layers.own.forwarded_headers.as_ref();
     let headers = headers.or(layers.common.forwarded_headers.as_ref());
     let anybody = |given: fn(&PortOptions) -> bool| given(layers.own) || given(layers.common);
-    Said {
+    ExplicitFields {
         mode: mode.is_some(),
         headers: mode.is_some_and(|mode| is_portable(&mode.given.annotation))
             || headers.is_some_and(|headers| is_portable(&headers.annotation)),
@@ -145,7 +145,7 @@ fn mode_choice<'a>(
 }
 
 fn mode(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     index: usize,
     port: &ServicePort,
     layers: Layers<'_>,
@@ -207,7 +207,7 @@ fn http(index: usize, port: &ServicePort, layers: Layers<'_>, findings: &mut Fin
 }
 
 fn certificates(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     mode: &Choice<'_, ModeChoice>,
     findings: &mut Findings<'_>,
@@ -234,7 +234,7 @@ fn certificates(
 /// goes to
 /// the findings.
 pub(super) fn secret(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     name: &str,
     kind: Kind,
     annotation: &str,
@@ -257,7 +257,7 @@ pub(super) fn secret(
 }
 
 /// Whether a Secret is not known because none can be read.
-fn unavailable(scene: &Scene<'_>, name: &str) -> bool {
+fn unavailable(scene: &ResolveContext<'_>, name: &str) -> bool {
     let key = ServiceKey::new(scene.service.key.namespace(), name);
     scene.world.secrets_unavailable() && scene.world.secret(&key).is_none()
 }
@@ -271,7 +271,7 @@ fn not_readable(name: &str) -> Reason {
 }
 
 /// What a Secret had when this version was accepted.
-fn held(scene: &Scene<'_>, name: &str, kind: Kind) -> Option<Arc<Certificate>> {
+fn held(scene: &ResolveContext<'_>, name: &str, kind: Kind) -> Option<Arc<Certificate>> {
     let key = ServiceKey::new(scene.service.key.namespace(), name);
     let source = match kind {
         Kind::Certificate => key.to_string(),
@@ -281,7 +281,11 @@ fn held(scene: &Scene<'_>, name: &str, kind: Kind) -> Option<Arc<Certificate>> {
     held.find(|it| it.source == source).cloned()
 }
 
-fn content(scene: &Scene<'_>, name: &str, kind: Kind) -> Result<Arc<Certificate>, Box<Reason>> {
+fn content(
+    scene: &ResolveContext<'_>,
+    name: &str,
+    kind: Kind,
+) -> Result<Arc<Certificate>, Box<Reason>> {
     let namespace = scene.service.key.namespace();
     let key = ServiceKey::new(namespace, name);
     let refuse = |code, message: String, remedy: String| {
@@ -369,7 +373,7 @@ fn proxy_protocol(
 }
 
 fn timeouts(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     tcp: bool,
     findings: &mut Findings<'_>,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use landfall_model::dialect::{EndpointWish, MemberRef};
+use landfall_model::dialect::{EndpointSpec, MemberRef};
 use landfall_model::intent::LeftOut;
 use landfall_model::provider::Target;
 use landfall_model::reach::{Barred, NamedBy};
@@ -15,10 +15,10 @@ use landfall_model::{Code, Listener, Member, Reason, Severity};
 
 use super::findings::Findings;
 use super::layers::Layers;
-use super::{Scene, nodes};
+use super::{ResolveContext, nodes};
 
 /// What is known of members while the ports of a Service are resolved one after the other.
-pub(super) struct Crew {
+pub(super) struct MemberResolver {
     /// Everybody who could be meant by a name or an address.
     known: BTreeSet<MemberRef>,
     /// Who is in no pool. The same endpoint for the same reason is told once, whatever the port.
@@ -30,7 +30,7 @@ pub(super) struct Crew {
 }
 
 /// How many members that nobody knows are told by name.
-const STRANGERS_NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Whether an endpoint serves.
 enum Verdict {
@@ -39,11 +39,11 @@ enum Verdict {
     LeftOut(&'static str),
 }
 
-// === impl Crew ===
+// === impl MemberResolver ===
 
-impl Crew {
+impl MemberResolver {
     /// Everybody there is, before any port is looked at.
-    pub(super) fn gather(scene: &Scene<'_>) -> Self {
+    pub(super) fn gather(scene: &ResolveContext<'_>) -> Self {
         let mut known = BTreeSet::new();
         match scene.capabilities.target {
             Target::Pod => {
@@ -71,7 +71,7 @@ impl Crew {
     /// The members of a port, sorted by address. `check`: where else than there they are checked.
     pub(super) fn members(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &ResolveContext<'_>,
         (port, check): (&ServicePort, Option<NonZeroU16>),
         layers: Layers<'_>,
         findings: &mut Findings<'_>,
@@ -79,8 +79,8 @@ impl Crew {
         let choice = layers.get(findings, |port| &port.endpoints);
         let literal = choice.map(|choice| (choice.take(findings), choice.given));
         let mut members = match (literal, scene.capabilities.target) {
-            (Some((wishes, given)), _) => {
-                let named = (wishes.as_slice(), given.annotation.as_str());
+            (Some((specs, given)), _) => {
+                let named = (specs.as_slice(), given.annotation.as_str());
                 self.literal(scene, named, check, findings)
             }
             (None, Target::Pod) => self.pods(scene, port, check),
@@ -100,9 +100,9 @@ impl Crew {
         });
         let weighed: BTreeSet<SocketAddr> = literal
             .into_iter()
-            .flat_map(|(wishes, _)| wishes)
-            .filter(|wish| wish.weight.is_some())
-            .map(|wish| wish.address)
+            .flat_map(|(specs, _)| specs)
+            .filter(|spec| spec.weight.is_some())
+            .map(|spec| spec.address)
             .collect();
         for member in members.values_mut() {
             let refs = refs_to(member);
@@ -120,14 +120,14 @@ impl Crew {
     /// Remarks about names that mean nobody and about ports that nobody serves.
     pub(super) fn remark(
         &self,
-        scene: &Scene<'_>,
+        scene: &ResolveContext<'_>,
         listeners: &[Listener],
         findings: &mut Findings<'_>,
     ) {
         for (annotation, named) in &self.named {
             let strangers: Vec<&MemberRef> = named.difference(&self.known).collect();
             if !strangers.is_empty() {
-                findings.push(findings.at(nobody_called(&strangers), annotation));
+                findings.push(findings.at(unknown_members(&strangers), annotation));
             }
         }
         findings.extend(not_allowed(&self.barred));
@@ -186,25 +186,25 @@ impl Crew {
     /// accepted earlier it is left out.
     fn literal(
         &mut self,
-        scene: &Scene<'_>,
-        (wishes, annotation): (&[EndpointWish], &str),
+        scene: &ResolveContext<'_>,
+        (specs, annotation): (&[EndpointSpec], &str),
         check: Option<NonZeroU16>,
         findings: &mut Findings<'_>,
     ) -> BTreeMap<SocketAddr, Member> {
         let mut members = BTreeMap::new();
         let mut barred = BTreeMap::new();
-        for wish in wishes {
-            self.known.insert(MemberRef::Address(wish.address.ip()));
-            if let Err(why) = judge_member(scene, wish.address, check, NamedBy::Annotation) {
-                barred.insert(wish.address.ip(), why);
+        for spec in specs {
+            self.known.insert(MemberRef::Address(spec.address.ip()));
+            if let Err(why) = judge_member(scene, spec.address, check, NamedBy::Annotation) {
+                barred.insert(spec.address.ip(), why);
                 continue;
             }
             let member = Member {
-                weight: wish.weight.unwrap_or(1),
-                backup: wish.backup,
-                ..Member::new(wish.address)
+                weight: spec.weight.unwrap_or(1),
+                backup: spec.backup,
+                ..Member::new(spec.address)
             };
-            members.insert(wish.address, member);
+            members.insert(spec.address, member);
         }
         if let Some(reason) = not_allowed(&barred) {
             let severity = if scene.previous {
@@ -222,7 +222,7 @@ impl Crew {
     /// it; the best that is said of it counts.
     fn pods(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &ResolveContext<'_>,
         port: &ServicePort,
         check: Option<NonZeroU16>,
     ) -> BTreeMap<SocketAddr, Member> {
@@ -279,7 +279,7 @@ impl Crew {
 }
 
 fn judge_member(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     member: SocketAddr,
     check: Option<NonZeroU16>,
     by: NamedBy,
@@ -401,7 +401,7 @@ fn ports_of(slice: &SliceRow) -> String {
     format!("the slice has {}", names.join(", "))
 }
 
-fn no_endpoints(scene: &Scene<'_>) -> Reason {
+fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
     let name = scene.service.key.name();
     let reason = Reason::warning(Code::NoEndpoints, "the Service has no endpoints");
     match scene.capabilities.target {
@@ -413,13 +413,13 @@ fn no_endpoints(scene: &Scene<'_>) -> Reason {
     }
 }
 
-fn nobody_called(strangers: &[&MemberRef]) -> Reason {
+fn unknown_members(strangers: &[&MemberRef]) -> Reason {
     let named: Vec<String> = strangers
         .iter()
-        .take(STRANGERS_NAMED)
+        .take(MAX_LISTED)
         .map(ToString::to_string)
         .collect();
-    let more = match strangers.len().saturating_sub(STRANGERS_NAMED) {
+    let more = match strangers.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" or the {more} others listed"),
     };

@@ -9,14 +9,14 @@ use landfall_model::{Code, Protocol, Reason};
 
 use super::findings::Findings;
 use super::layers::Layers;
-use super::{Scene, bounds};
+use super::{ResolveContext, bounds};
 
 /// The most that one check takes: of the checks of all Services only so many run at once.
 const LONGEST_CHECK: Duration = Duration::from_secs(60);
 
 /// The monitor of a port, if it has one.
 pub(super) fn of_port(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     protocol: Protocol,
     member_tls: bool,
@@ -73,14 +73,14 @@ fn check_kind(monitor: &Monitor) -> Asks {
 }
 
 /// Nodes without an endpoint drop what reaches them, and only a monitor can tell which these are.
-fn needs_monitor(scene: &Scene<'_>) -> bool {
+fn needs_monitor(scene: &ResolveContext<'_>) -> bool {
     scene.capabilities.target == Target::Node
         && scene.service.external_local
         && scene.service.health_check_node_port.is_some()
 }
 
 fn check(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     protocol: Protocol,
     findings: &mut Findings<'_>,
@@ -144,7 +144,7 @@ fn check(
 /// or the default, cut to fit. Octavia takes any, and has what Services that it serves already were
 /// given.
 fn timeout(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     delay: Duration,
     default: Duration,

@@ -9,9 +9,9 @@ use landfall_model::provider::Target;
 use landfall_model::rows::{Family, NodeRow, ServicePort};
 use landfall_model::{Code, Member, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
-use super::members::Crew;
+use super::members::MemberResolver;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// What Go's `strconv.ParseBool` takes for false; every other value of the label excludes.
@@ -20,9 +20,9 @@ const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 /// Every eligible node with the port's NodePort. Whether a node is `Ready` plays no role: monitors
 /// tell, and Kubernetes' own rule is the same.
 pub(super) fn members(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     port: &ServicePort,
-    crew: &mut Crew,
+    crew: &mut MemberResolver,
 ) -> BTreeMap<SocketAddr, Member> {
     let mut members = BTreeMap::new();
     let Some(node_port) = port.node_port else {
@@ -60,7 +60,7 @@ pub(super) fn members(
 ///
 /// A World without any Node is more likely a source that has lost them than a cluster that runs on
 /// none: that is an error, so that what was made is left as it is.
-pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<NodeTarget> {
+pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> Vec<NodeTarget> {
     if scene.capabilities.target != Target::Node {
         return Vec::new();
     }
@@ -89,7 +89,7 @@ pub(super) fn targets(scene: &Scene<'_>, findings: &mut Findings<'_>) -> Vec<Nod
 }
 
 /// Whether there is a node at all that traffic may be sent to, whichever the Service selects.
-pub(super) fn any(scene: &Scene<'_>) -> bool {
+pub(super) fn any(scene: &ResolveContext<'_>) -> bool {
     scene.capabilities.target == Target::Node
         && scene.world.nodes().any(|node| may_serve(node).is_ok())
 }
@@ -105,7 +105,7 @@ fn others(node: &NodeRow, families: &[Family]) -> Vec<IpAddr> {
 }
 
 /// The Service's own selector, else that of the configuration.
-fn selector<'a>(scene: &Scene<'a>) -> Option<&'a NodeSelector> {
+fn selector<'a>(scene: &ResolveContext<'a>) -> Option<&'a NodeSelector> {
     let own = scene.options.node_selector.as_ref();
     own.map(|given| &given.value)
         .or(scene.capabilities.node_selector.as_ref())
@@ -114,7 +114,7 @@ fn selector<'a>(scene: &Scene<'a>) -> Option<&'a NodeSelector> {
 /// The address of a node that may be a member: of the Service's first family.
 fn judge(
     node: &NodeRow,
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     selector: Option<&NodeSelector>,
 ) -> Result<IpAddr, &'static str> {
     may_serve(node)?;

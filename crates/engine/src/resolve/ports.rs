@@ -6,11 +6,11 @@ use landfall_model::option::OptionId;
 use landfall_model::provider::{Capabilities, Support};
 use landfall_model::{Code, Protocol, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 
 /// Judges the ports. The API server refuses most of this; files are not so strict.
-pub(super) fn judge(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+pub(super) fn judge(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
     let service = scene.service;
     if service.headless {
         findings.push(

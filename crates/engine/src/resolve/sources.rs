@@ -7,12 +7,15 @@ use landfall_model::dialect::cidr;
 use landfall_model::listener::AllowedSources;
 use landfall_model::{Code, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Layers;
 
 /// What holds for every port that has no source ranges of its own: the field, else the annotation.
-pub(super) fn of_service(scene: &Scene<'_>, findings: &mut Findings<'_>) -> AllowedSources {
+pub(super) fn of_service(
+    scene: &ResolveContext<'_>,
+    findings: &mut Findings<'_>,
+) -> AllowedSources {
     let ranges = &scene.service.source_ranges;
     let annotated = scene.options.common.source_ranges.as_ref();
     if ranges.is_empty() {

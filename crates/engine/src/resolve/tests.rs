@@ -4,7 +4,7 @@ use landfall_model::option::OptionId;
 use landfall_model::provider::{Capabilities, Support, Target};
 use landfall_model::reason::annotation_field;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::{Code, Intent, Listener, LoadBalancerWish, Protocol, Reason, Severity};
+use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason, Severity};
 use landfall_testkit::build::{ServiceBuilder, SliceBuilder, number};
 use landfall_testkit::svc;
 
@@ -62,24 +62,24 @@ fn resolve_in(world: &World, service: ServiceBuilder) -> Result<Intent, Vec<Reas
     resolve(&service.row(), world, &one_machine())
 }
 
-fn wish_in(world: &World, service: ServiceBuilder) -> (LoadBalancerWish, Vec<Reason>) {
+fn wish_in(world: &World, service: ServiceBuilder) -> (LoadBalancerSpec, Vec<Reason>) {
     let intent = resolve_in(world, service).unwrap();
     (intent.load_balancer.unwrap(), intent.remarks)
 }
 
-/// The wish of a Service without endpoints, and the remarks beside that there are none.
-fn wish(service: ServiceBuilder) -> (LoadBalancerWish, Vec<Reason>) {
-    let (wish, mut remarks) = wish_in(&World::default(), service);
+/// The spec of a Service without endpoints, and the remarks beside that there are none.
+fn spec(service: ServiceBuilder) -> (LoadBalancerSpec, Vec<Reason>) {
+    let (spec, mut remarks) = wish_in(&World::default(), service);
     remarks.retain(|remark| remark.code != Code::NoEndpoints);
-    (wish, remarks)
+    (spec, remarks)
 }
 
 /// The only listener of a Service about which there is nothing to remark.
 fn listener(service: ServiceBuilder) -> Listener {
-    let (mut wish, remarks) = wish(service);
+    let (mut spec, remarks) = spec(service);
     assert_eq!(remarks, []);
-    assert_eq!(wish.listeners.len(), 1);
-    wish.listeners.remove(0)
+    assert_eq!(spec.listeners.len(), 1);
+    spec.listeners.remove(0)
 }
 
 fn errors(service: ServiceBuilder) -> Vec<Reason> {
@@ -209,9 +209,9 @@ fn several_ports_need_names() {
 #[test]
 fn tcp_and_udp_may_use_the_same_number() {
     let service = svc("dns").named_port("tcp", 53).udp_port("udp", 53);
-    let (wish, remarks) = wish(service);
+    let (spec, remarks) = spec(service);
     assert_eq!(remarks, []);
-    let keys: Vec<String> = wish
+    let keys: Vec<String> = spec
         .listeners
         .iter()
         .map(|listener| listener.key.to_string())
@@ -236,10 +236,10 @@ fn a_provider_that_carries_sctp_gets_its_ports() {
     let service = svc("sig").any_port("", Protocol::Sctp, 2905);
     let carries = Capabilities::default();
     let intent = resolve(&service.row(), &World::default(), &carries).unwrap();
-    let wish = intent.load_balancer.unwrap();
-    assert_eq!(wish.listeners.len(), 1);
-    assert_eq!(wish.listeners[0].key.to_string(), "2905/SCTP");
-    assert_eq!(wish.order, [wish.listeners[0].key]);
+    let spec = intent.load_balancer.unwrap();
+    assert_eq!(spec.listeners.len(), 1);
+    assert_eq!(spec.listeners[0].key.to_string(), "2905/SCTP");
+    assert_eq!(spec.order, [spec.listeners[0].key]);
 }
 
 #[test]
@@ -248,12 +248,12 @@ fn the_order_of_the_ports_is_that_of_the_spec_while_listeners_are_sorted() {
         .named_port("b", 443)
         .udp_port("c", 53)
         .named_port("a", 80);
-    let (wish, _) = wish(service);
+    let (spec, _) = spec(service);
     let text = |keys: Vec<ListenerKey>| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(text(wish.order.clone()), ["443/TCP", "53/UDP", "80/TCP"]);
-    let mut sorted = wish.order;
+    assert_eq!(text(spec.order.clone()), ["443/TCP", "53/UDP", "80/TCP"]);
+    let mut sorted = spec.order;
     sorted.sort();
-    let keys = wish.listeners.iter().map(|listener| listener.key).collect();
+    let keys = spec.listeners.iter().map(|listener| listener.key).collect();
     assert_eq!(text(keys), text(sorted));
 }
 

@@ -6,7 +6,7 @@ use landfall_model::dialect::{MemberTlsChoice, ModeChoice};
 use landfall_model::listener::{Certificate, MemberTls, Redirect, TlsPolicy};
 use landfall_model::{Code, Reason};
 
-use super::Scene;
+use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::{Choice, Layers};
 use super::listener::{Kind, secret};
@@ -51,7 +51,7 @@ pub(super) fn redirect(
 
 /// TLS toward the members of a port.
 pub(super) fn toward_members(
-    scene: &Scene<'_>,
+    scene: &ResolveContext<'_>,
     layers: Layers<'_>,
     tcp: bool,
     findings: &mut Findings<'_>,
@@ -128,7 +128,11 @@ pub(super) fn toward_members(
 
 /// The name that members' certificates must cover: by default the one that the Service has in its
 /// cluster, which is what certificates of members are mostly made for.
-fn server_name(scene: &Scene<'_>, layers: Layers<'_>, findings: &mut Findings<'_>) -> String {
+fn server_name(
+    scene: &ResolveContext<'_>,
+    layers: Layers<'_>,
+    findings: &mut Findings<'_>,
+) -> String {
     let given = layers.take(findings, |port| &port.member_server_name);
     given.cloned().unwrap_or_else(|| {
         let key = &scene.service.key;

@@ -24,16 +24,16 @@ fn a_fact_that_says_nothing_new_affects_nobody() {
     let ends = || slice("web").ready("10.0.0.1").row();
     assert_eq!(world.apply(Fact::Service(web().row())), services(&["web"]));
     assert_eq!(world.apply(Fact::Slice(ends())), services(&["web"]));
-    assert_eq!(world.apply(Fact::Service(web().row())), Affected::Nobody);
-    assert_eq!(world.apply(Fact::Slice(ends())), Affected::Nobody);
+    assert_eq!(world.apply(Fact::Service(web().row())), Affected::None);
+    assert_eq!(world.apply(Fact::Slice(ends())), Affected::None);
     let changed = web().port(81).row();
     assert_eq!(
         world.apply(Fact::Service(changed.clone())),
         services(&["web"])
     );
     assert_eq!(world.service(&key("web")), Some(changed));
-    assert_eq!(world.apply(Fact::SliceGone(key("x"))), Affected::Nobody);
-    assert_eq!(world.apply(Fact::ServiceGone(key("x"))), Affected::Nobody);
+    assert_eq!(world.apply(Fact::SliceGone(key("x"))), Affected::None);
+    assert_eq!(world.apply(Fact::ServiceGone(key("x"))), Affected::None);
 }
 
 #[test]
@@ -146,10 +146,10 @@ fn a_namespace_affects_its_services_and_a_secret_those_that_mention_it() {
         world.apply(Fact::Namespace(row.clone())),
         services(&["a", "b"])
     );
-    assert_eq!(world.apply(Fact::Namespace(row)), Affected::Nobody);
+    assert_eq!(world.apply(Fact::Namespace(row)), Affected::None);
     assert_eq!(
         world.apply(Fact::SecretGone(key("web-tls"))),
-        Affected::Nobody
+        Affected::None
     );
     let secret = landfall_testkit::secret("web-tls");
     assert_eq!(world.apply(Fact::Secret(secret)), services(&["a"]));

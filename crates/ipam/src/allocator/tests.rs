@@ -1,10 +1,10 @@
 mod claiming;
 mod families;
 mod pools;
+mod requests;
 mod restoring;
 mod sharing;
 mod size;
-mod wishes;
 
 use landfall_model::rows::Family;
 use landfall_model::{Code, ServiceKey};

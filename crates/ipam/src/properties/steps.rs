@@ -8,8 +8,8 @@ use crate::{Pool, PoolName, PoolSet, PoolSpec, Request, WantedFamilies};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// A Service with this wish is reconciled.
-    Settle(Wish),
+    /// A Service with this request is reconciled.
+    Settle(RequestCase),
     Release(usize),
     /// The pools become those of this number.
     Pools(usize),
@@ -18,7 +18,7 @@ pub(super) enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct RequestCase {
     service: usize,
     families: WantedFamilies,
     asks: Vec<usize>,
@@ -64,7 +64,7 @@ pub(super) fn pools(number: usize) -> Vec<PoolSpec> {
     }
 }
 
-pub(super) fn wish() -> impl Strategy<Value = Wish> {
+pub(super) fn request() -> impl Strategy<Value = RequestCase> {
     let families = prop_oneof![
         3 => Just(WantedFamilies::Only(Family::V4)),
         1 => Just(WantedFamilies::Only(Family::V6)),
@@ -91,7 +91,7 @@ pub(super) fn wish() -> impl Strategy<Value = Wish> {
         ports(),
     )
         .prop_map(
-            |(service, families, asks, from_pool, label, key, backend, ports)| Wish {
+            |(service, families, asks, from_pool, label, key, backend, ports)| RequestCase {
                 service,
                 families,
                 asks,
@@ -110,7 +110,7 @@ fn ports() -> impl Strategy<Value = Vec<u16>> {
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => wish().prop_map(Step::Settle),
+        8 => request().prop_map(Step::Settle),
         2 => (0usize..7).prop_map(Step::Release),
         1 => (0usize..5).prop_map(Step::Pools),
         1 => (0usize..7).prop_map(Step::Restart),
@@ -118,8 +118,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-impl Wish {
-    /// The same wish of another Service.
+impl RequestCase {
+    /// The same request of another Service.
     pub(super) fn of(self, service: usize) -> Self {
         Self { service, ..self }
     }

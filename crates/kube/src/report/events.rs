@@ -29,7 +29,7 @@ use crate::retry::dice;
 /// Something that happened to a Service at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Occurrence {
-    saying: Saying,
+    saying: EventKey,
     key: ServiceKey,
     version: Option<Arc<str>>,
     at: Timestamp,
@@ -37,7 +37,7 @@ pub(super) struct Occurrence {
 
 /// What is said, whenever it is said.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Saying {
+struct EventKey {
     uid: Uid,
     reason: &'static str,
     warning: bool,
@@ -71,7 +71,7 @@ type Kind = (Uid, &'static str);
 /// What to send: pure.
 #[derive(Debug, Default)]
 struct Correlator {
-    series: HashMap<Saying, Series>,
+    series: HashMap<EventKey, Series>,
     /// Hashes of the messages of one reason.
     similar: HashMap<Kind, Similar>,
     budgets: HashMap<Uid, Budget>,
@@ -128,9 +128,9 @@ const DISTINCT: usize = 10;
 const QUEUE: usize = 16_384;
 /// Sayings and budgets that are remembered; the longest unheard go first.
 const MOST: usize = 2048;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what is queued may take at the end.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(500),
     Duration::from_secs(2),
@@ -149,7 +149,7 @@ const LONGEST_INSTANCE: usize = 128;
 impl Occurrence {
     pub(super) fn now(service: &ServiceRow, event: &Event) -> Self {
         Self {
-            saying: Saying {
+            saying: EventKey {
                 uid: service.uid.clone(),
                 reason: event.reason,
                 warning: event.warning,
@@ -210,9 +210,9 @@ fn action_of(reason: &str) -> &'static str {
     }
 }
 
-// === impl Saying ===
+// === impl EventKey ===
 
-impl Saying {
+impl EventKey {
     /// What stands for every message of the reason.
     fn combined(self) -> Self {
         Self {
@@ -350,7 +350,7 @@ impl Correlator {
     }
 
     /// Returns whether a message is one too many of its reason.
-    fn is_one_of_many(&mut self, saying: &Saying, now: Instant) -> bool {
+    fn is_one_of_many(&mut self, saying: &EventKey, now: Instant) -> bool {
         let mut hasher = DefaultHasher::new();
         saying.message.hash(&mut hasher);
         let kind = (saying.uid.clone(), saying.reason);
@@ -437,7 +437,7 @@ impl Sender {
                 self.send(&queue, occurrence, times).await;
             }
         };
-        let _cut_short = tokio::time::timeout(FAREWELL, rest).await;
+        let _cut_short = tokio::time::timeout(FLUSH_TIMEOUT, rest).await;
     }
 
     async fn send(&mut self, queue: &Queue, occurrence: Occurrence, times: u32) {
@@ -509,7 +509,7 @@ impl Sender {
                 )
             }
         };
-        let answer = api::request(&self.connection, ask, PATIENCE);
+        let answer = api::request(&self.connection, ask, TIMEOUT);
         let answer = self.guard.while_allowed(answer).await;
         answer.ok_or(ApiError::NotLeading)?.map(drop)
     }

@@ -26,136 +26,136 @@ fn words(orders: &[Order]) -> Vec<String> {
         .collect()
 }
 
-/// Orders as words, with patience that ends at `until`.
-fn take(wishes: &mut Wishes, fact: Fact, until: Instant) -> Vec<String> {
-    words(&wishes.take(fact, until))
+/// Orders as words, with timeout that ends at `until`.
+fn take(specs: &mut SecretRefs, fact: Fact, until: Instant) -> Vec<String> {
+    words(&specs.take(fact, until))
 }
 
 #[test]
 fn a_service_waits_for_the_secret_that_it_names_first() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
     assert_eq!(
-        take(&mut wishes, naming("web", "tls"), now),
+        take(&mut specs, naming("web", "tls"), now),
         ["watch shop/tls"]
     );
-    assert!(!wishes.is_settled());
-    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/web"]);
-    assert!(wishes.is_settled());
+    assert!(!specs.is_settled());
+    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/web"]);
+    assert!(specs.is_settled());
     // Known by now: the next one does not wait.
     assert_eq!(
-        take(&mut wishes, naming("api", "tls"), now),
+        take(&mut specs, naming("api", "tls"), now),
         ["tell shop/api"]
     );
 }
 
 #[test]
 fn patience_with_a_secret_ends() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
     let until = now + Duration::from_secs(3);
-    take(&mut wishes, naming("web", "tls"), until);
-    assert_eq!(wishes.next_due(), Some(until));
-    assert_eq!(words(&wishes.expire(now)), Vec::<String>::new());
+    take(&mut specs, naming("web", "tls"), until);
+    assert_eq!(specs.next_due(), Some(until));
+    assert_eq!(words(&specs.expire(now)), Vec::<String>::new());
     // A newer version takes the place of the one that waits, and waits no longer than it.
     assert_eq!(
         take(
-            &mut wishes,
+            &mut specs,
             naming("web", "tls"),
             until + Duration::from_secs(9)
         ),
         Vec::<String>::new()
     );
-    assert_eq!(words(&wishes.expire(until)), ["tell shop/web"]);
-    assert_eq!(wishes.next_due(), None);
+    assert_eq!(words(&specs.expire(until)), ["tell shop/web"]);
+    assert_eq!(specs.next_due(), None);
 }
 
 #[test]
 fn a_new_leader_begins_behind_the_secrets_that_its_services_name_for_the_first_time() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
     let until = now + Duration::from_secs(3);
     let current = |term| Fact::Current { term };
     let told = |term| format!("{:?}", current(term));
     // Nothing is held back.
-    assert_eq!(take(&mut wishes, current(1), until), [told(1)]);
-    take(&mut wishes, naming("web", "tls"), until);
-    take(&mut wishes, naming("api", "slow"), until);
-    take(&mut wishes, naming("old", "slow"), until);
+    assert_eq!(take(&mut specs, current(1), until), [told(1)]);
+    take(&mut specs, naming("web", "tls"), until);
+    take(&mut specs, naming("api", "slow"), until);
+    take(&mut specs, naming("old", "slow"), until);
     assert_eq!(
-        take(&mut wishes, current(2), until),
+        take(&mut specs, current(2), until),
         [] as [&str; 0],
         "three Services come before it"
     );
     // What is held back later does not have to be waited for.
     take(
-        &mut wishes,
+        &mut specs,
         naming("new", "newest"),
         until + Duration::from_secs(1),
     );
-    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/web"]);
-    let gone = take(&mut wishes, Fact::ServiceGone(key("old")), until);
+    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/web"]);
+    let gone = take(&mut specs, Fact::ServiceGone(key("old")), until);
     assert_eq!(gone, ["gone shop/old"]);
     // A Secret that can't be had keeps no leader from its work for longer than its Service.
     assert_eq!(
-        words(&wishes.expire(until)),
+        words(&specs.expire(until)),
         ["tell shop/api".to_owned(), told(2)]
     );
-    assert_eq!(words(&wishes.know(&key("newest"))), ["tell shop/new"]);
+    assert_eq!(words(&specs.know(&key("newest"))), ["tell shop/new"]);
 }
 
 #[test]
 fn a_secret_is_watched_until_the_last_version_but_one_that_names_it_is_gone() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
-    take(&mut wishes, naming("web", "old"), now);
-    wishes.know(&key("old"));
+    take(&mut specs, naming("web", "old"), now);
+    specs.know(&key("old"));
     assert_eq!(
-        take(&mut wishes, naming("web", "new"), now),
+        take(&mut specs, naming("web", "new"), now),
         ["watch shop/new"]
     );
-    assert_eq!(words(&wishes.know(&key("new"))), ["tell shop/web"]);
+    assert_eq!(words(&specs.know(&key("new"))), ["tell shop/web"]);
     // The same once more: a status change, say.
     assert_eq!(
-        take(&mut wishes, naming("web", "new"), now),
+        take(&mut specs, naming("web", "new"), now),
         ["tell shop/web"]
     );
     assert_eq!(
-        take(&mut wishes, naming("web", "newest"), now),
+        take(&mut specs, naming("web", "newest"), now),
         ["watch shop/newest", "unwatch shop/old"]
     );
-    let gone = take(&mut wishes, Fact::ServiceGone(key("web")), now);
+    let gone = take(&mut specs, Fact::ServiceGone(key("web")), now);
     assert_eq!(
         gone,
         ["unwatch shop/new", "unwatch shop/newest", "gone shop/web"]
     );
-    assert!(wishes.is_settled());
+    assert!(specs.is_settled());
 }
 
 #[test]
 fn a_secret_of_two_services_is_watched_once() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
-    take(&mut wishes, naming("web", "tls"), now);
+    take(&mut specs, naming("web", "tls"), now);
     assert_eq!(
-        take(&mut wishes, naming("api", "tls"), now),
+        take(&mut specs, naming("api", "tls"), now),
         Vec::<String>::new()
     );
     assert_eq!(
-        take(&mut wishes, Fact::ServiceGone(key("web")), now),
+        take(&mut specs, Fact::ServiceGone(key("web")), now),
         ["gone shop/web"]
     );
-    assert_eq!(words(&wishes.know(&key("tls"))), ["tell shop/api"]);
-    let gone = take(&mut wishes, Fact::ServiceGone(key("api")), now);
+    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/api"]);
+    let gone = take(&mut specs, Fact::ServiceGone(key("api")), now);
     assert_eq!(gone, ["unwatch shop/tls", "gone shop/api"]);
 }
 
 #[test]
 fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_follow() {
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let now = Instant::now();
-    take(&mut wishes, naming("web", "a"), now);
-    wishes.know(&key("a"));
+    take(&mut specs, naming("web", "a"), now);
+    specs.know(&key("a"));
     let invalid = |name: &str| {
         let service = svc("web").in_namespace("shop").port(443);
         let service = service.annotated("landfall.dev/tls-secret", name);
@@ -171,19 +171,19 @@ fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_fo
                 .row(),
         )
     };
-    assert_eq!(take(&mut wishes, invalid("b"), now), ["watch shop/b"]);
-    wishes.know(&key("b"));
-    assert_eq!(take(&mut wishes, invalid("c"), now), ["watch shop/c"]);
-    wishes.know(&key("c"));
+    assert_eq!(take(&mut specs, invalid("b"), now), ["watch shop/b"]);
+    specs.know(&key("b"));
+    assert_eq!(take(&mut specs, invalid("c"), now), ["watch shop/c"]);
+    specs.know(&key("c"));
     // The one in between is followed no longer, and the one that is served is.
     assert_eq!(
-        take(&mut wishes, invalid("d"), now),
+        take(&mut specs, invalid("d"), now),
         ["watch shop/d", "unwatch shop/b"]
     );
     // Accepted: its own is all that it needs, as soon as the version before is forgotten, too.
-    wishes.know(&key("d"));
+    specs.know(&key("d"));
     assert_eq!(
-        take(&mut wishes, naming("web", "d"), now),
+        take(&mut specs, naming("web", "d"), now),
         ["unwatch shop/a", "tell shop/web"]
     );
 }
@@ -198,23 +198,23 @@ fn the_secret_of_a_version_that_is_served_in_place_of_the_newest_is_followed() {
     let newest = newest.with(|row| {
         row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
     });
-    let mut wishes = Wishes::default();
+    let mut specs = SecretRefs::default();
     let fact = Fact::Service(newest.row());
     assert_eq!(
-        take(&mut wishes, fact, Instant::now()),
+        take(&mut specs, fact, Instant::now()),
         ["watch shop/newest", "watch shop/served"]
     );
 }
 
-fn few() -> Wishes {
-    Wishes {
+fn few() -> SecretRefs {
+    SecretRefs {
         limits: Limits {
             certificates_per_service: 3,
             secrets_per_namespace: 2,
             secrets: 4,
             ..Limits::default()
         },
-        ..Wishes::default()
+        ..SecretRefs::default()
     }
 }
 
@@ -236,39 +236,39 @@ fn in_short(orders: &[Order]) -> Vec<String> {
 
 #[test]
 fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() {
-    let mut wishes = few();
+    let mut specs = few();
     let now = Instant::now();
-    let orders = wishes.take(naming("web", "a,b,c"), now);
+    let orders = specs.take(naming("web", "a,b,c"), now);
     assert_eq!(
         in_short(&orders),
         ["watch shop/a", "watch shop/b", "refuse shop/c"]
     );
-    wishes.know(&key("a"));
-    assert_eq!(words(&wishes.know(&key("b"))), ["tell shop/web"]);
-    assert!(wishes.is_settled());
+    specs.know(&key("a"));
+    assert_eq!(words(&specs.know(&key("b"))), ["tell shop/web"]);
+    assert!(specs.is_settled());
     // Another namespace has its own.
     let other = svc("x").in_namespace("other").port(443);
     let other = Fact::Service(other.annotated("landfall.dev/tls-secret", "d").row());
-    assert_eq!(in_short(&wishes.take(other, now)), ["watch other/d"]);
+    assert_eq!(in_short(&specs.take(other, now)), ["watch other/d"]);
     // What is given back is used for what was refused.
-    wishes.take(naming("web", "b,c"), now);
-    let orders = wishes.take(naming("web", "c,b"), now);
+    specs.take(naming("web", "b,c"), now);
+    let orders = specs.take(naming("web", "c,b"), now);
     assert_eq!(in_short(&orders), ["tell shop/web"]);
-    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "web")), now);
-    assert!(wishes.refused.is_empty());
-    assert_eq!(wishes.watched.len(), 1);
+    let orders = specs.take(Fact::ServiceGone(ServiceKey::new("shop", "web")), now);
+    assert!(specs.refused.is_empty());
+    assert_eq!(specs.watched.len(), 1);
     assert!(in_short(&orders).contains(&"gone shop/web".to_owned()));
 }
 
 #[test]
 fn a_refused_secret_is_watched_once_there_is_room() {
-    let mut wishes = few();
+    let mut specs = few();
     let now = Instant::now();
-    wishes.take(naming("one", "a"), now);
-    wishes.take(naming("two", "b"), now);
-    let orders = wishes.take(naming("three", "c"), now);
+    specs.take(naming("one", "a"), now);
+    specs.take(naming("two", "b"), now);
+    let orders = specs.take(naming("three", "c"), now);
     assert_eq!(in_short(&orders), ["refuse shop/c", "tell shop/three"]);
-    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "one")), now);
+    let orders = specs.take(Fact::ServiceGone(ServiceKey::new("shop", "one")), now);
     assert_eq!(
         in_short(&orders),
         [
@@ -279,16 +279,16 @@ fn a_refused_secret_is_watched_once_there_is_room() {
         ]
     );
     // One that was refused and is named no more leaves nothing behind.
-    wishes.take(naming("four", "d"), now);
-    let orders = wishes.take(Fact::ServiceGone(ServiceKey::new("shop", "four")), now);
+    specs.take(naming("four", "d"), now);
+    let orders = specs.take(Fact::ServiceGone(ServiceKey::new("shop", "four")), now);
     assert_eq!(in_short(&orders), ["nothing of shop/d", "gone shop/four"]);
 }
 
 #[test]
 fn whatever_namespaces_name_no_more_than_all_are_watched_and_each_leaves_something() {
-    let mut wishes = Wishes {
+    let mut specs = SecretRefs {
         limits: Limits::default().within_files(1024),
-        ..Wishes::default()
+        ..SecretRefs::default()
     };
     let now = Instant::now();
     let mut name = |namespace: &str, service: usize| {
@@ -297,14 +297,14 @@ fn whatever_namespaces_name_no_more_than_all_are_watched_and_each_leaves_somethi
             .in_namespace(namespace)
             .port(443);
         let row = row.annotated("landfall.dev/tls-secret", &secret).row();
-        wishes.take(Fact::Service(row), now);
-        let counts = wishes.counts();
+        specs.take(Fact::Service(row), now);
+        let counts = specs.counts();
         assert_eq!(counts.limit, 128);
         assert!(counts.watched <= counts.limit, "{counts:?}");
-        let most: usize = wishes.watched.values().sum();
+        let most: usize = specs.watched.values().sum();
         assert_eq!(most as u64, counts.watched);
         (
-            wishes.watched.get(namespace).copied().unwrap_or_default(),
+            specs.watched.get(namespace).copied().unwrap_or_default(),
             counts,
         )
     };
@@ -320,32 +320,32 @@ fn whatever_namespaces_name_no_more_than_all_are_watched_and_each_leaves_somethi
 
 #[test]
 fn no_more_secrets_of_a_service_are_watched_than_it_may_name() {
-    let mut wishes = Wishes {
+    let mut specs = SecretRefs {
         limits: Limits {
             certificates_per_service: 2,
             ..Limits::default()
         },
-        ..Wishes::default()
+        ..SecretRefs::default()
     };
-    let orders = wishes.take(naming("web", "a,b,c,d"), Instant::now());
+    let orders = specs.take(naming("web", "a,b,c,d"), Instant::now());
     assert_eq!(in_short(&orders), ["watch shop/a", "watch shop/b"]);
 }
 
 #[test]
 fn facts_cost_the_same_however_many_secrets_are_refused() {
     let looks = |refused: usize| {
-        let mut wishes = few();
+        let mut specs = few();
         let now = Instant::now();
-        wishes.take(naming("web", "a,b"), now);
+        specs.take(naming("web", "a,b"), now);
         for number in 0..refused {
             let name = format!("greedy-{number}");
-            wishes.take(naming(&name, &format!("secret-{number}")), now);
+            specs.take(naming(&name, &format!("secret-{number}")), now);
         }
-        let before = wishes.looks;
-        wishes.take(naming("web", "a,b"), now);
-        assert_eq!(wishes.looks, before, "nothing was given back");
-        wishes.take(Fact::ServiceGone(key("web")), now);
-        wishes.looks - before
+        let before = specs.looks;
+        specs.take(naming("web", "a,b"), now);
+        assert_eq!(specs.looks, before, "nothing was given back");
+        specs.take(Fact::ServiceGone(key("web")), now);
+        specs.looks - before
     };
     // One for each of the two that are watched in their place, and one to see that there is no
     // room.
@@ -362,8 +362,8 @@ fn the_version_on_record_keeps_no_more_secrets_watched_than_a_service_may_name()
     let newest = svc("web").in_namespace("shop").port(443).with(|row| {
         row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
     });
-    let mut wishes = few();
-    let orders = wishes.take(Fact::Service(newest.row()), Instant::now());
+    let mut specs = few();
+    let orders = specs.take(Fact::Service(newest.row()), Instant::now());
     assert_eq!(
         in_short(&orders),
         [

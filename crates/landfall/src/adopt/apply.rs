@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
 use crate::controller;
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::instance::{Instance, Options};
 use crate::platform::Platform;
 
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Takes over `keys`; says whether that is done.
 pub(super) async fn run(
     args: &AdoptArgs,
-    fleet: Fleet,
+    fleet: Instances,
     keys: Vec<ServiceKey>,
 ) -> anyhow::Result<bool> {
     let here = |platform: &Platform| matches!(platform, Platform::Local(_));
@@ -85,7 +85,7 @@ async fn elected(election: &Election) -> anyhow::Result<()> {
 
 async fn take_over(
     args: &AdoptArgs,
-    fleet: Fleet,
+    fleet: Instances,
     connection: Connection,
     identity: &str,
     election: &Election,

@@ -226,7 +226,7 @@ fn share(text: &str) -> Result<Share, String> {
 pub(super) fn pool_ranges(text: &str) -> Result<String, String> {
     let ranges = text.to_owned();
     let pool = Arc::new(pools::from_flags(std::slice::from_ref(&ranges)));
-    match Local::imaginary().set_pools(&[pool]).first() {
+    match Local::offline().set_pools(&[pool]).first() {
         None => Ok(ranges),
         Some(problem) if problem.remedy.is_empty() => Err(problem.message.clone()),
         Some(problem) => Err(format!("{}; {}", problem.message, problem.remedy)),

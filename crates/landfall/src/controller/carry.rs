@@ -8,7 +8,7 @@ use landfall_kube::Connection;
 use tokio::sync::watch;
 
 use super::{On, loop_ended};
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::instance::{Ground, Instance};
 use crate::served::{Carried, Memory, until_done};
 use crate::signals::Stop;
@@ -29,12 +29,12 @@ impl Ends {
     /// Carries what was served last until the API server has answered what is to be known. From
     /// then on traffic goes on by itself, until another control plane knows everything. `None`: a
     /// stop was asked for.
-    pub(super) async fn carry<F: Future<Output = anyhow::Result<Fleet>>>(
+    pub(super) async fn carry<F: Future<Output = anyhow::Result<Instances>>>(
         &self,
         carried: Carried,
         connection: &Connection,
         prepare: impl Fn() -> F,
-    ) -> anyhow::Result<Option<(Fleet, Ground)>> {
+    ) -> anyhow::Result<Option<(Instances, Ground)>> {
         let prepared = async {
             carried.until_answered(connection).await;
             until_done(&prepare).await
@@ -59,10 +59,10 @@ impl Ends {
     }
 
     /// Learns what is to be known where no traffic is carried. `None`: a stop was asked for.
-    pub(super) async fn begin<F: Future<Output = anyhow::Result<Fleet>>>(
+    pub(super) async fn begin<F: Future<Output = anyhow::Result<Instances>>>(
         &self,
         prepare: impl Fn() -> F,
-    ) -> anyhow::Result<Option<(Fleet, Ground)>> {
+    ) -> anyhow::Result<Option<(Instances, Ground)>> {
         let prepared = self.stop.unless_asked(prepare()).await.transpose()?;
         Ok(prepared.map(|fleet| (fleet, Ground::default())))
     }

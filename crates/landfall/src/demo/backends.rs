@@ -91,7 +91,7 @@ pub async fn start(tasks: &TaskTracker, cancel: &CancellationToken) -> anyhow::R
 fn router(identity: Identity) -> Router {
     Router::new()
         .route("/healthz", get(health))
-        .fallback(greet)
+        .fallback(check_clouds)
         .with_state(Arc::new(identity))
 }
 
@@ -106,7 +106,7 @@ async fn health(State(identity): State<Arc<Identity>>) -> (StatusCode, &'static 
     }
 }
 
-async fn greet(State(identity): State<Arc<Identity>>, headers: HeaderMap) -> String {
+async fn check_clouds(State(identity): State<Arc<Identity>>, headers: HeaderMap) -> String {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match header("x-forwarded-for") {
         Some(client) => format!(

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::DemoArgs;
-use crate::fleet::Fleet;
+use crate::fleet::Instances;
 use crate::get;
 use crate::instance::{Ground, Instance, Options};
 use crate::signals::Stop;
@@ -57,7 +57,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let pool = Pool::claim()?;
     let options = Options {
-        fleet: Fleet::local(),
+        fleet: Instances::local(),
         pools: vec![pool.range.clone()],
         fallback_pool: false,
         admin,

@@ -17,7 +17,7 @@ use super::backends::{Backends, FAILING_NAME};
 /// Requests per listener.
 const REQUESTS: usize = 40;
 /// The longest that one answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks every listener that has members; fails unless all requests were answered and none of them
 /// by the failing backend.
@@ -44,7 +44,7 @@ pub async fn run(view: &InstanceView, backends: &Backends) -> anyhow::Result<()>
                             _ => request(at).await,
                         }
                     };
-                    match timeout(PATIENCE, asked)
+                    match timeout(TIMEOUT, asked)
                         .await
                         .context("no answer in 5 s")
                         .flatten()

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::account::{Account, Unusable};
-use crate::fleet::Fleet;
+use crate::account::{OpenStackInstance, Unusable};
+use crate::fleet::Instances;
 
 /// A cloud that does not answer is asked again after this long at first, and after this
 /// long at most.
@@ -17,7 +17,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Asks every cloud once. An account that is refused stops the start, unless this process `carries`
 /// traffic already: that must not end for it. A cloud that does not answer must not keep other
 /// instances from their work. Both are handed back to be asked again.
-pub(super) async fn greet(fleet: &Fleet, carries: bool) -> anyhow::Result<Vec<Account>> {
+pub(super) async fn check_clouds(
+    fleet: &Instances,
+    carries: bool,
+) -> anyhow::Result<Vec<OpenStackInstance>> {
     let mut asked = JoinSet::new();
     for account in fleet.accounts() {
         account.log_warnings();
@@ -59,7 +62,7 @@ pub(super) async fn greet(fleet: &Fleet, carries: bool) -> anyhow::Result<Vec<Ac
 
 /// Asks a cloud that could not be used until it can, and says so. Its Services are tried meanwhile,
 /// too, and tell why they wait.
-pub(super) async fn keep_greeting(account: Account, cancel: CancellationToken) {
+pub(super) async fn retry_cloud_check(account: OpenStackInstance, cancel: CancellationToken) {
     let instance = &account.instance;
     let mut pause = AGAIN;
     while cancel
@@ -115,10 +118,10 @@ mod tests {
             cloud_config: Some(path),
             ..InstancesArgs::default()
         };
-        let fleet = Fleet::read(&args).await.unwrap();
-        let error = greet(&fleet, false).await.unwrap_err();
+        let fleet = Instances::read(&args).await.unwrap();
+        let error = check_clouds(&fleet, false).await.unwrap_err();
         assert!(format!("{error:#}").contains("can't be used"), "{error:#}");
-        let asked_again = greet(&fleet, true).await.unwrap();
+        let asked_again = check_clouds(&fleet, true).await.unwrap();
         assert_eq!(asked_again.len(), 1);
     }
 }

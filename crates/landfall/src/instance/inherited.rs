@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_engine::book::{Book, Pages, Record};
+use landfall_engine::book::{Record, Snapshot, StateStore};
 use landfall_engine::claims;
 use landfall_model::Uid;
 use landfall_model::listener::ListenerKey;
@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Closes those listeners of before whose Service is not known once all are.
 pub(super) async fn close_what_is_gone(
-    book: &Book,
+    book: &StateStore,
     proxy: &Proxy,
     before: Vec<(ListenerId, Owner)>,
 ) {
     let mut changes = book.changes();
-    while !book.read(Pages::serving) {
+    while !book.read(Snapshot::serving) {
         if changes.changed().await.is_err() {
             return;
         }
@@ -43,7 +43,7 @@ pub(super) async fn close_what_is_gone(
 
 /// Closes adopted sockets that no Service wants. Every Service must have been handled. Returns
 /// whether some are left, for listeners that could not be opened yet: clients wait there.
-pub(super) fn close_unwanted(book: &Book, proxy: &Proxy) -> bool {
+pub(super) fn close_unwanted(book: &StateStore, proxy: &Proxy) -> bool {
     let wanted = book.read(wanted);
     let closed = proxy.drop_adopted(|id| wanted.contains(&id));
     if closed > 0 {
@@ -56,7 +56,7 @@ pub(super) fn close_unwanted(book: &Book, proxy: &Proxy) -> bool {
 }
 
 /// Does so after every change, until none is left.
-pub(super) async fn follow_unwanted(book: &Book, proxy: &Proxy) {
+pub(super) async fn follow_unwanted(book: &StateStore, proxy: &Proxy) {
     let mut changes = book.changes();
     while close_unwanted(book, proxy) {
         // Each look reads the records of all Services.
@@ -68,7 +68,7 @@ pub(super) async fn follow_unwanted(book: &Book, proxy: &Proxy) {
 }
 
 /// Returns every listener that a Service may come to open.
-fn wanted(pages: &Pages) -> BTreeSet<ListenerId> {
+fn wanted(pages: &Snapshot) -> BTreeSet<ListenerId> {
     pages.records.values().flat_map(listeners_of).collect()
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn wanted_by(row: Arc<ServiceRow>) -> Vec<String> {
-        let mut pages = Pages::default();
+        let mut pages = Snapshot::default();
         pages.records.insert(row.key.clone(), record(row));
         wanted(&pages).iter().map(ToString::to_string).collect()
     }

@@ -17,7 +17,7 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// The longest that one exchange may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection to a backend that answers lines.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     /// Waits for the other side to end the connection, however it does.
     pub async fn ended(&mut self) {
         let mut rest = Vec::new();
-        let ended = timeout(PATIENCE, self.stream.read_to_end(&mut rest)).await;
+        let ended = timeout(TIMEOUT, self.stream.read_to_end(&mut rest)).await;
         assert!(ended.is_ok(), "the connection is still open");
         assert!(rest.is_empty(), "unexpected: {rest:?}");
     }
@@ -279,7 +279,7 @@ impl Answer {
 }
 
 async fn within<T>(exchange: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match timeout(PATIENCE, exchange).await {
+    match timeout(TIMEOUT, exchange).await {
         Ok(outcome) => outcome,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")),
     }

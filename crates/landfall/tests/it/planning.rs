@@ -23,7 +23,7 @@ impl Scene {
     async fn set() -> Self {
         let mut lab = Lab::new();
         let backend = Backend::lines("pod", lab.ranges.backend(1, 3001)).await;
-        fs::create_dir(lab.path("wish")).unwrap();
+        fs::create_dir(lab.path("spec")).unwrap();
         let scene = Self {
             _backend: backend,
             lab: {
@@ -49,16 +49,16 @@ impl Scene {
     }
 
     /// A change of `web`, and a Service that is new.
-    fn wish(&self) {
+    fn spec(&self) {
         let members = [
             self.lab.ranges.backend(1, 3001),
             self.lab.ranges.backend(2, 3001),
         ];
         let web = svc("web").tcp(8080).members(&members);
         let web = web.option("algorithm", "SOURCE_IP").yaml();
-        fs::write(self.lab.path("wish/web.yaml"), web).unwrap();
+        fs::write(self.lab.path("spec/web.yaml"), web).unwrap();
         let new = svc("new").tcp(8080).members(&members).yaml();
-        fs::write(self.lab.path("wish/new.yaml"), new).unwrap();
+        fs::write(self.lab.path("spec/new.yaml"), new).unwrap();
     }
 
     async fn plan(&self, more: &[&str]) -> String {
@@ -67,7 +67,7 @@ impl Scene {
         arguments.push("-f");
         let ended = self
             .lab
-            .landfall(&arguments, &[&self.lab.path("wish")])
+            .landfall(&arguments, &[&self.lab.path("spec")])
             .await;
         self.lab.hide(&ended.good())
     }
@@ -76,7 +76,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_on_a_running_instance_shows_what_would_change_and_changes_nothing() {
     let scene = Scene::set().await;
-    scene.wish();
+    scene.spec();
     let state = || fs::read_to_string(scene.lab.state().join("state.journal")).unwrap();
     let (before, view) = (state(), scene.lab.view().await);
     insta::assert_snapshot!("plan_on_an_instance", scene.plan(&[]).await);
@@ -112,7 +112,7 @@ async fn a_plan_on_a_running_instance_shows_what_would_change_and_changes_nothin
     // What was planned is what happens.
     let claim = of("new")[0]["detail"]["addresses"][0].clone();
     for name in ["web.yaml", "new.yaml"] {
-        let text = fs::read_to_string(scene.lab.path("wish").join(name)).unwrap();
+        let text = fs::read_to_string(scene.lab.path("spec").join(name)).unwrap();
         scene.lab.write(name, &text);
     }
     let new = scene.lab.until("default/new", "has an address", |it| {
@@ -129,7 +129,7 @@ async fn a_plan_on_a_running_instance_shows_what_would_change_and_changes_nothin
 async fn a_plan_of_one_service_leaves_others_alone_unless_it_prunes() {
     let scene = Scene::set().await;
     fs::write(
-        scene.lab.path("wish/web.yaml"),
+        scene.lab.path("spec/web.yaml"),
         Scene::web(&scene.lab).yaml(),
     )
     .unwrap();
@@ -150,7 +150,7 @@ async fn a_plan_of_one_service_leaves_others_alone_unless_it_prunes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_shows_what_is_given_back_when_a_service_is_not_ours_any_more() {
     let scene = Scene::set().await;
-    let path = scene.lab.path("wish/web.yaml");
+    let path = scene.lab.path("spec/web.yaml");
     let text = Scene::web(&scene.lab).yaml();
     let class = |class: &str| {
         let line = format!("  type: LoadBalancer\n  loadBalancerClass: {class}");
@@ -212,12 +212,12 @@ async fn without_an_instance_the_plan_is_made_from_nothing() {
 async fn a_plan_of_what_can_not_be_had_says_why_and_fails() {
     let scene = Scene::set().await;
     let text = Scene::web(&scene.lab).option("drain", "soon").yaml();
-    let path = scene.lab.path("wish/web.yaml");
+    let path = scene.lab.path("spec/web.yaml");
     fs::write(&path, &text).unwrap();
-    fs::write(scene.lab.path("wish/a-first.yaml"), "# nothing\n").unwrap();
+    fs::write(scene.lab.path("spec/a-first.yaml"), "# nothing\n").unwrap();
     let ended = scene
         .lab
-        .landfall(&["plan", "-f"], &[&scene.lab.path("wish")])
+        .landfall(&["plan", "-f"], &[&scene.lab.path("spec")])
         .await;
     assert_eq!(ended.code(), Some(1));
     let line = line_of(&text, "landfall.dev/drain");

@@ -266,8 +266,8 @@ async fn a_connection_limit_holds_and_an_edit_lifts_it() {
     // The third one waits (its handshake is the kernel's) until a place is free.
     let waits = tokio::spawn(client::who(target));
     let mut third = Talk::to(target).await.unwrap();
-    let patience = Duration::from_millis(300);
-    let early = tokio::time::timeout(patience, third.say("three")).await;
+    let time_limit = Duration::from_millis(300);
+    let early = tokio::time::timeout(time_limit, third.say("three")).await;
     assert!(early.is_err(), "{early:?}");
     assert_eq!(
         listener(&lab.service("default/web").await, 8080)

@@ -1,4 +1,4 @@
-//! The provider's decisions, carried out on an imaginary machine: no socket is opened here.
+//! The provider's decisions, carried out on an offline machine: no socket is opened here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 fn machine(ranges: &[&str]) -> Local {
-    let local = Local::imaginary();
+    let local = Local::offline();
     assert_eq!(set_pool(&local, ranges), []);
     local
 }
@@ -31,7 +31,7 @@ fn set_pool(local: &Local, ranges: &[&str]) -> Vec<Reason> {
     local.set_pools(&[Arc::new(pool)])
 }
 
-fn wish(row: &ServiceRow, local: &Local) -> Intent {
+fn spec(row: &ServiceRow, local: &Local) -> Intent {
     resolve(row, &World::default(), local.capabilities()).expect("a valid Service")
 }
 
@@ -59,7 +59,7 @@ async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reaso
         let applied = local
             .apply(&planned.step)
             .await
-            .expect("an imaginary machine can't fail");
+            .expect("an offline machine can't fail");
         if let Applied::Addressed(_) = applied {
             local.recorded(&intent.uid);
         }
@@ -101,7 +101,7 @@ async fn a_service_claims_then_opens_and_leaves_in_reverse() {
         .named_port("alt", 81)
         .row();
     assert_eq!(
-        settle(&local, &wish(&row, &local)).await.unwrap(),
+        settle(&local, &spec(&row, &local)).await.unwrap(),
         [
             "claim 127.77.0.0 from pool default",
             "open 127.77.0.0:80/TCP (stream, 0 members)",
@@ -128,11 +128,11 @@ async fn members_and_options_change_in_place() {
             .annotated("landfall.dev/algorithm", algorithm)
             .row()
     };
-    settle(&local, &wish(&with("10.0.0.1:1", "ROUND_ROBIN"), &local))
+    settle(&local, &spec(&with("10.0.0.1:1", "ROUND_ROBIN"), &local))
         .await
         .unwrap();
     assert_eq!(
-        settle(&local, &wish(&with("10.0.0.2:1", "SOURCE_IP"), &local))
+        settle(&local, &spec(&with("10.0.0.2:1", "SOURCE_IP"), &local))
             .await
             .unwrap(),
         ["change 127.77.0.0:80/TCP: +10.0.0.2:1; -10.0.0.1:1; algorithm ROUND_ROBIN -> SOURCE_IP"]
@@ -143,14 +143,14 @@ async fn members_and_options_change_in_place() {
 async fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
     let local = machine(&["127.77.0.0/30"]);
     let holder = svc("holder").port(80).row();
-    settle(&local, &wish(&holder, &local)).await.unwrap();
+    settle(&local, &spec(&holder, &local)).await.unwrap();
     let row = svc("web").port(80).row();
-    settle(&local, &wish(&row, &local)).await.unwrap();
+    settle(&local, &spec(&row, &local)).await.unwrap();
     let asking = svc("web")
         .port(80)
         .annotated("landfall.dev/addresses", "127.77.0.0")
         .row();
-    let asking = wish(&asking, &local);
+    let asking = spec(&asking, &local);
     assert_eq!(settle(&local, &asking).await.unwrap(), [] as [&str; 0]);
     assert_eq!(held(&local, &asking).await, ["127.77.0.1"]);
     assert_eq!(
@@ -162,7 +162,7 @@ async fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
 #[tokio::test]
 async fn a_requested_address_moves_claim_and_listeners() {
     let local = machine(&["127.77.0.0/29"]);
-    settle(&local, &wish(&svc("web").port(80).row(), &local))
+    settle(&local, &spec(&svc("web").port(80).row(), &local))
         .await
         .unwrap();
     let asking = svc("web")
@@ -170,7 +170,7 @@ async fn a_requested_address_moves_claim_and_listeners() {
         .annotated("landfall.dev/addresses", "127.77.0.5")
         .row();
     assert_eq!(
-        settle(&local, &wish(&asking, &local)).await.unwrap(),
+        settle(&local, &spec(&asking, &local)).await.unwrap(),
         [
             "claim 127.77.0.5 from pool default",
             "open 127.77.0.5:80/TCP (stream, 0 members)",
@@ -183,7 +183,7 @@ async fn a_requested_address_moves_claim_and_listeners() {
 #[tokio::test]
 async fn a_claim_that_could_not_be_written_is_recorded_before_a_listener_opens() {
     let local = machine(&["127.77.0.0/30"]);
-    let intent = wish(&svc("web").port(80).row(), &local);
+    let intent = spec(&svc("web").port(80).row(), &local);
     let observed = local.observe(&intent).await.unwrap();
     let steps = local.plan(&intent, &observed).unwrap().steps;
     local.apply(&steps[0].step).await.unwrap();
@@ -201,15 +201,15 @@ async fn a_claim_that_could_not_be_written_is_recorded_before_a_listener_opens()
 async fn an_address_that_is_given_up_stays_reserved_until_that_is_on_record() {
     let local = machine(&["127.77.0.0/31"]);
     let web = svc("web").port(80);
-    settle(&local, &wish(&web.clone().row(), &local))
+    settle(&local, &spec(&web.clone().row(), &local))
         .await
         .unwrap();
     let moved = web.annotated("landfall.dev/addresses", "127.77.0.1").row();
-    let moved = wish(&moved, &local);
+    let moved = spec(&moved, &local);
     let observed = local.observe(&moved).await.unwrap();
     let steps = local.plan(&moved, &observed).unwrap().steps;
     local.apply(&steps[0].step).await.unwrap();
-    let other = wish(&svc("other").port(80).row(), &local);
+    let other = spec(&svc("other").port(80).row(), &local);
     let refused = plan(&local, &other).await.unwrap_err();
     assert_eq!(refused[0].code, Code::PoolExhausted);
     assert_eq!(
@@ -228,7 +228,7 @@ async fn an_address_that_is_given_up_stays_reserved_until_that_is_on_record() {
 #[tokio::test]
 async fn who_must_give_up_closes_then_unpublishes_then_releases() {
     let local = machine(&["127.77.0.0/31"]);
-    let web = wish(&svc("web").port(80).row(), &local);
+    let web = spec(&svc("web").port(80).row(), &local);
     settle(&local, &web).await.unwrap();
     set_pool(&local, &["fd00::/126"]);
     assert_eq!(
@@ -245,14 +245,14 @@ async fn who_must_give_up_closes_then_unpublishes_then_releases() {
 async fn what_a_deleted_service_held_is_reserved_until_its_record_is_gone() {
     let local = machine(&["127.77.0.0/32"]);
     let row = svc("web").port(80).row();
-    settle(&local, &wish(&row, &local)).await.unwrap();
+    settle(&local, &spec(&row, &local)).await.unwrap();
     let removal = removal(&row);
     let observed = local.observe(&removal).await.unwrap();
     for planned in &local.plan(&removal, &observed).unwrap().steps {
         local.apply(&planned.step).await.unwrap();
     }
     assert_eq!(plan(&local, &removal).await, Ok(Vec::new()));
-    let other = wish(&svc("other").port(80).row(), &local);
+    let other = spec(&svc("other").port(80).row(), &local);
     let refused = plan(&local, &other).await.unwrap_err();
     assert_eq!(refused[0].code, Code::PoolExhausted);
     local.forgotten(&removal.uid);
@@ -268,7 +268,7 @@ async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
         .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack)
         .annotated("landfall.dev/hostname", "web.example.com")
         .row();
-    let intent = wish(&row, &local);
+    let intent = spec(&row, &local);
     let observed = local.observe(&intent).await.unwrap();
     let steps = local.plan(&intent, &observed).unwrap().steps;
     let Ok(Applied::Addressed(published)) = local.apply(&steps[0].step).await else {
@@ -295,7 +295,7 @@ async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
 async fn a_refusal_names_where_the_address_was_asked_for() {
     let local = machine(&["127.77.0.0/30"]);
     let row = svc("web").port(80).load_balancer_ip("192.0.2.1").row();
-    let reasons = plan(&local, &wish(&row, &local)).await.unwrap_err();
+    let reasons = plan(&local, &spec(&row, &local)).await.unwrap_err();
     assert_eq!(reasons.len(), 1);
     assert_eq!(reasons[0].code, Code::AddressNotInPool);
     assert_eq!(reasons[0].field.as_deref(), Some("spec.loadBalancerIP"));
@@ -311,12 +311,12 @@ async fn a_refusal_names_where_the_address_was_asked_for() {
 async fn a_full_pool_refuses_until_somebody_leaves() {
     let local = machine(&["127.77.0.1-127.77.0.1"]);
     let (first, second) = (svc("a").port(80).row(), svc("b").port(80).row());
-    settle(&local, &wish(&first, &local)).await.unwrap();
-    let refused = plan(&local, &wish(&second, &local)).await.unwrap_err();
+    settle(&local, &spec(&first, &local)).await.unwrap();
+    let refused = plan(&local, &spec(&second, &local)).await.unwrap_err();
     assert_eq!(refused[0].code, Code::PoolExhausted);
     settle(&local, &removal(&first)).await.unwrap();
     assert_eq!(
-        settle(&local, &wish(&second, &local)).await.unwrap().len(),
+        settle(&local, &spec(&second, &local)).await.unwrap().len(),
         2
     );
 }
@@ -329,7 +329,7 @@ async fn dual_stack_opens_each_port_on_both_addresses() {
         .families(&[Family::V6, Family::V4], FamilyPolicy::RequireDualStack)
         .row();
     assert_eq!(
-        settle(&local, &wish(&row, &local)).await.unwrap(),
+        settle(&local, &spec(&row, &local)).await.unwrap(),
         [
             "claim 127.77.0.0, fd00::1 from pool default",
             "open 127.77.0.0:80/TCP (stream, 0 members)",
@@ -349,7 +349,7 @@ async fn who_prefers_both_families_is_content_with_one_and_told_so() {
             .port(80)
             .families(&[Family::V4, Family::V6], policy)
             .row();
-        let intent = wish(&row, &local);
+        let intent = spec(&row, &local);
         assert_eq!(settle(&local, &intent).await.unwrap().len(), 2);
         let observed = local.observe(&intent).await.unwrap();
         let remarks = local.standing(&intent, &observed).remarks;
@@ -362,7 +362,7 @@ async fn who_prefers_both_families_is_content_with_one_and_told_so() {
 async fn missing_endpoints_are_told_once() {
     let local = machine(&["127.77.0.0/30"]);
     let row = svc("web").port(80).row();
-    let intent = wish(&row, &local);
+    let intent = spec(&row, &local);
     settle(&local, &intent).await.unwrap();
     let observed = local.observe(&intent).await.unwrap();
     let waiting = local.standing(&intent, &observed).waiting;
@@ -379,18 +379,18 @@ async fn a_service_that_shares_tells_its_new_port_before_it_opens_it() {
             .annotated("landfall.dev/sharing-key", "k")
             .row()
     };
-    settle(&local, &wish(&sharing("a", 80), &local))
+    settle(&local, &spec(&sharing("a", 80), &local))
         .await
         .unwrap();
-    settle(&local, &wish(&sharing("b", 81), &local))
+    settle(&local, &spec(&sharing("b", 81), &local))
         .await
         .unwrap();
-    let moved = wish(&sharing("b", 82), &local);
+    let moved = spec(&sharing("b", 82), &local);
     assert_eq!(
         settle(&local, &moved).await.unwrap()[0],
         "claim 127.77.0.0 from pool default"
     );
-    let clashing = wish(&sharing("b", 80), &local);
+    let clashing = spec(&sharing("b", 80), &local);
     settle(&local, &clashing).await.unwrap();
     assert_ne!(
         held(&local, &clashing).await,
@@ -403,9 +403,9 @@ async fn a_service_that_shares_tells_its_new_port_before_it_opens_it() {
 async fn claims_on_record_come_back_as_they_were() {
     let local = machine(&["127.77.0.0/29"]);
     let row = svc("web").port(80).row();
-    local.recall(&[claim_of(&row, "127.77.0.6")]);
+    local.restore_claims(&[claim_of(&row, "127.77.0.6")]);
     assert_eq!(
-        settle(&local, &wish(&row, &local)).await.unwrap(),
+        settle(&local, &spec(&row, &local)).await.unwrap(),
         ["open 127.77.0.6:80/TCP (stream, 0 members)"]
     );
 }
@@ -414,19 +414,19 @@ async fn claims_on_record_come_back_as_they_were() {
 async fn a_pool_with_a_typo_leaves_the_pool_as_it_was() {
     let local = machine(&["127.77.0.0/30"]);
     let row = svc("web").port(80).row();
-    settle(&local, &wish(&row, &local)).await.unwrap();
+    settle(&local, &spec(&row, &local)).await.unwrap();
     let problems = set_pool(&local, &["127.77.0.0/33"]);
     assert_eq!(
         problems.iter().map(|it| it.code).collect::<Vec<_>>(),
         [Code::InvalidPool]
     );
     assert_eq!(
-        settle(&local, &wish(&row, &local)).await.unwrap(),
+        settle(&local, &spec(&row, &local)).await.unwrap(),
         [] as [&str; 0]
     );
     let other = svc("other").port(80).row();
     assert_eq!(
-        settle(&local, &wish(&other, &local)).await.unwrap().len(),
+        settle(&local, &spec(&other, &local)).await.unwrap().len(),
         2
     );
 }
@@ -435,8 +435,8 @@ async fn a_pool_with_a_typo_leaves_the_pool_as_it_was() {
 async fn a_sandbox_changes_nothing_outside_itself() {
     let local = machine(&["127.77.0.0/30"]);
     let row = svc("web").port(80).row();
-    settle(&local.sandbox(), &wish(&row, &local)).await.unwrap();
-    assert!(held(&local, &wish(&row, &local)).await.is_empty());
+    settle(&local.sandbox(), &spec(&row, &local)).await.unwrap();
+    assert!(held(&local, &spec(&row, &local)).await.is_empty());
 }
 
 proptest! {
@@ -467,7 +467,7 @@ proptest! {
                     service = service.annotated("landfall.dev/sharing-key", "k");
                 }
                 let row = service.row();
-                let intent = if stays { wish(&row, &local) } else { removal(&row) };
+                let intent = if stays { spec(&row, &local) } else { removal(&row) };
                 rows.insert(name, intent.clone());
                 // A refusal is as good an outcome; it must only be the same the next time.
                 if let Err(reasons) = settle(&local, &intent).await {
@@ -510,7 +510,7 @@ async fn what_services_hold_that_nobody_serves_is_neither_given_away_nor_given_b
         svc("api").port(80).row(),
     );
     local.reserve(&[claim_of(&lost, "127.77.0.1")]);
-    let (wish_web, wish_api) = (wish(&web, &local), wish(&api, &local));
+    let (wish_web, wish_api) = (spec(&web, &local), spec(&api, &local));
     settle(&local, &wish_web)
         .await
         .expect("one address is left");
@@ -533,9 +533,9 @@ async fn a_service_that_nobody_served_and_that_comes_back_has_its_address() {
     let lost = svc("lost").port(80).row();
     let claim = claim_of(&lost, "127.77.0.5");
     local.reserve(std::slice::from_ref(&claim));
-    local.recall(&[claim]);
+    local.restore_claims(&[claim]);
     local.reserve(&[]);
-    let want = wish(&lost, &local);
+    let want = spec(&lost, &local);
     settle(&local, &want).await.expect("it has an address");
     assert_eq!(held(&local, &want).await, ["127.77.0.5"]);
 }
@@ -551,13 +551,13 @@ fn pool(name: &str, range: &str) -> Arc<PoolRow> {
 
 #[tokio::test]
 async fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
-    let local = Local::imaginary();
+    let local = Local::offline();
     let (web, new) = (svc("web").port(80).row(), svc("new").port(80).row());
     let good = pool("good", "127.77.0.0/30");
     let problems = local.set_pools(&[good.clone(), pool("typo", "127.77.1.0/240")]);
     assert_eq!(problems.len(), 1);
-    local.recall(&[claim_of(&web, "127.77.1.9")]);
-    let (want, want_new) = (wish(&web, &local), wish(&new, &local));
+    local.restore_claims(&[claim_of(&web, "127.77.1.9")]);
+    let (want, want_new) = (spec(&web, &local), spec(&new, &local));
     settle(&local, &want).await.expect("it keeps what it has");
     assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
     assert_eq!(codes_of_remarks(&local, &want).await, [Code::PoolsInDoubt]);
@@ -572,12 +572,12 @@ async fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
 
 #[tokio::test]
 async fn a_source_that_may_hide_pools_moves_no_service_until_it_can_be_read() {
-    let local = Local::imaginary();
+    let local = Local::offline();
     let web = svc("web").port(80).row();
     local.doubt_pools(true);
     assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
-    local.recall(&[claim_of(&web, "127.77.1.9")]);
-    let want = wish(&web, &local);
+    local.restore_claims(&[claim_of(&web, "127.77.1.9")]);
+    let want = spec(&web, &local);
     settle(&local, &want).await.expect("it keeps what it has");
     assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
 

@@ -11,7 +11,7 @@ use landfall_engine::report::Event;
 use landfall_engine::{Classes, Engine, EngineConfig, Report, ReportError};
 use landfall_local::Local;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::{HELD_ADDRESSES, MARKS, ServiceStatus};
+use landfall_model::status::{HELD_ADDRESSES, MANAGED_ANNOTATIONS, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use landfall_testkit::svc;
 use tokio::io::AsyncReadExt;
@@ -120,7 +120,7 @@ impl Report for Source {
 }
 
 fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
-    for mark in MARKS {
+    for mark in MANAGED_ANNOTATIONS {
         row.annotations.remove(mark);
     }
     row.annotations.extend(status.marks.clone());
@@ -179,7 +179,7 @@ impl Lab {
                 row.finalized = before.finalized;
                 row.status = before.status.clone();
                 let marks = before.annotations.iter();
-                let marks = marks.filter(|(key, _)| MARKS.contains(&key.as_str()));
+                let marks = marks.filter(|(key, _)| MANAGED_ANNOTATIONS.contains(&key.as_str()));
                 row.annotations
                     .extend(marks.map(|(key, value)| (key.clone(), value.clone())));
             }

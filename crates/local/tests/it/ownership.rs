@@ -62,7 +62,7 @@ impl Machine {
             .collect()
     }
 
-    fn wish(&self, row: &ServiceRow) -> Intent {
+    fn spec(&self, row: &ServiceRow) -> Intent {
         resolve(row, &World::default(), self.local.capabilities()).unwrap()
     }
 
@@ -102,13 +102,13 @@ fn uid(name: &str) -> Uid {
 async fn a_port_that_passed_to_another_service_is_not_closed_by_the_earlier_one() {
     let machine = Machine::start("127.78.1.1");
     let (a, b) = (
-        machine.wish(&sharing("a", &[8081, 8082])),
-        machine.wish(&sharing("b", &[8083])),
+        machine.spec(&sharing("a", &[8081, 8082])),
+        machine.spec(&sharing("b", &[8083])),
     );
     machine.settle(&a).await;
     machine.settle(&b).await;
     // A gives up 8081. Its pass is interrupted after the claim, and B is faster.
-    let a = machine.wish(&sharing("a", &[8082]));
+    let a = machine.spec(&sharing("a", &[8082]));
     let steps = machine.apply(&a, 1).await;
     assert_eq!(steps.last().unwrap(), "close 127.78.1.1:8081/TCP");
     let closing = {
@@ -116,7 +116,7 @@ async fn a_port_that_passed_to_another_service_is_not_closed_by_the_earlier_one(
         machine.local.plan(&a, &observed).unwrap().steps
     };
     machine
-        .settle(&machine.wish(&sharing("b", &[8083, 8081])))
+        .settle(&machine.spec(&sharing("b", &[8083, 8081])))
         .await;
     for planned in &closing {
         machine.local.apply(&planned.step).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_service_that_served_before_a_restart_keeps_its_place_also_in_plans() 
         address,
     };
     let (early, late) = (sharing("early", &[8081]), sharing("late", &[8082]));
-    let (early, late) = (machine.wish(&early), machine.wish(&late));
+    let (early, late) = (machine.spec(&early), machine.spec(&late));
     let claim = Claim {
         service: late.service.clone(),
         uid: late.uid.clone(),
@@ -183,7 +183,7 @@ async fn a_service_that_served_before_a_restart_keeps_its_place_also_in_plans() 
 #[tokio::test]
 async fn a_listener_that_the_data_plane_lost_is_named_by_the_audit_and_opened_again() {
     let machine = Machine::start("127.78.1.2");
-    let web = machine.wish(&sharing("web", &[8081]));
+    let web = machine.spec(&sharing("web", &[8081]));
     machine.settle(&web).await;
     assert!(machine.proxy.close(machine.id(8081), &web.uid).await);
     assert_eq!(machine.local.audit().await, Ok(vec![web.uid.clone()]));
@@ -198,7 +198,7 @@ async fn a_listener_that_the_data_plane_lost_is_named_by_the_audit_and_opened_ag
 #[tokio::test]
 async fn a_listener_that_another_service_has_is_named_by_the_audit() {
     let machine = Machine::start("127.78.1.3");
-    let web = machine.wish(&sharing("web", &[8081]));
+    let web = machine.spec(&sharing("web", &[8081]));
     machine.settle(&web).await;
     let other = landfall_proxy::Owner {
         uid: uid("other"),
@@ -227,7 +227,7 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
         .port(8081)
         .annotated("landfall.dev/endpoints", &dead.to_string())
         .row();
-    let web = machine.wish(&row);
+    let web = machine.spec(&row);
     machine.settle(&web).await;
     let seen = || {
         let member = &machine.local.live(&web.uid)[0].members[0];
@@ -267,7 +267,7 @@ async fn members_of_a_listener_that_can_not_open_are_shown_as_down() {
         .port(8081)
         .annotated("landfall.dev/endpoints", "10.0.0.1:80,10.0.0.2:80")
         .row();
-    let web = machine.wish(&row);
+    let web = machine.spec(&row);
     let observed = machine.local.observe(&web).await.unwrap();
     let mut failed = Vec::new();
     for planned in &machine.local.plan(&web, &observed).unwrap().steps {
@@ -319,19 +319,19 @@ async fn a_listener_that_opens_after_its_pass_was_broken_off_is_known_and_closed
         service.row()
     };
     let (both, one) = (row(&[18201, 18202]), row(&[18201]));
-    machine.apply(&machine.wish(&both), 2).await;
+    machine.apply(&machine.spec(&both), 2).await;
     let opened = machine.id(18202);
-    let step = begin(&machine, &machine.wish(&both)).await;
+    let step = begin(&machine, &machine.spec(&both)).await;
     assert_eq!(step, format!("open {opened} (stream, 0 members)"));
     let began = std::time::Instant::now();
-    while !machine.apply(&machine.wish(&both), 0).await.is_empty() {
+    while !machine.apply(&machine.spec(&both), 0).await.is_empty() {
         assert!(
             began.elapsed() < Duration::from_secs(20),
             "that it is open is not known"
         );
         tokio::task::yield_now().await;
     }
-    let steps = machine.settle(&machine.wish(&one)).await;
+    let steps = machine.settle(&machine.spec(&one)).await;
     assert_eq!(steps.last().unwrap(), &format!("close {opened}"));
     assert_eq!(machine.owners().into_keys().collect::<Vec<_>>(), [18201]);
 }
@@ -344,10 +344,10 @@ async fn a_listener_whose_opening_outlives_its_pass_is_not_left_open_when_everyt
         .named_port("a", 18211)
         .named_port("b", 18212)
         .row();
-    let wish = machine.wish(&row);
-    machine.apply(&wish, 2).await;
+    let spec = machine.spec(&row);
+    machine.apply(&spec, 2).await;
     assert_eq!(machine.owners().len(), 1);
-    begin(&machine, &wish).await;
+    begin(&machine, &spec).await;
     machine.local.retire().await;
     // Whatever was begun has its turn now, and whoever asks for all sockets comes after it.
     tokio::task::yield_now().await;

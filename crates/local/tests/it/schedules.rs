@@ -94,7 +94,7 @@ fn service(number: usize, asked: Option<u8>, named: bool) -> Arc<ServiceRow> {
 impl Run {
     fn new() -> Self {
         let run = Self {
-            local: Local::imaginary(),
+            local: Local::offline(),
             pool: 0,
             rows: BTreeMap::new(),
             deleting: BTreeSet::new(),
@@ -187,7 +187,7 @@ impl Run {
     }
 
     fn restart(&mut self) {
-        self.local = Local::imaginary();
+        self.local = Local::offline();
         self.set_pools();
         let claims = self.records.iter().filter_map(|(number, addresses)| {
             let row = self.rows.get(number)?;
@@ -206,7 +206,7 @@ impl Run {
                 ports: ports.collect(),
             })
         });
-        self.local.recall(&claims.collect::<Vec<_>>());
+        self.local.restore_claims(&claims.collect::<Vec<_>>());
     }
 
     async fn check(&self) {

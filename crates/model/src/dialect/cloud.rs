@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::options::{Given, put};
-use super::{Complaint, Outcome, Text};
+use super::{AnnotationError, Outcome, Text};
 
 macro_rules! cloud_options {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)+) => {
@@ -66,12 +66,18 @@ cloud_options! {
 }
 
 /// A text, even an empty one.
-pub(super) fn text(slot: &mut Option<Given<String>>, text: Text<'_>) -> Result<Outcome, Complaint> {
+pub(super) fn text(
+    slot: &mut Option<Given<String>>,
+    text: Text<'_>,
+) -> Result<Outcome, AnnotationError> {
     put(slot, text, text.value.trim().to_owned())
 }
 
 /// A text; an empty one is as good as none.
-pub(super) fn some(slot: &mut Option<Given<String>>, text: Text<'_>) -> Result<Outcome, Complaint> {
+pub(super) fn some(
+    slot: &mut Option<Given<String>>,
+    text: Text<'_>,
+) -> Result<Outcome, AnnotationError> {
     if text.value.trim().is_empty() {
         return Ok(Outcome::Nothing);
     }
@@ -82,7 +88,7 @@ pub(super) fn some(slot: &mut Option<Given<String>>, text: Text<'_>) -> Result<O
 pub(super) fn list(
     slot: &mut Option<Given<Vec<String>>>,
     text: Text<'_>,
-) -> Result<Outcome, Complaint> {
+) -> Result<Outcome, AnnotationError> {
     let words = text.value.split(',').map(str::trim);
     let words: Vec<String> = words
         .filter(|word| !word.is_empty())

@@ -3,7 +3,7 @@
 
 use super::options::put;
 use super::value;
-use super::{Complaint, Dialect, Effect, OptionRow};
+use super::{AnnotationError, Dialect, Effect, OptionRow};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
@@ -41,7 +41,7 @@ pub(super) static DIALECT: Dialect = Dialect {
                         "true" => true,
                         "false" => false,
                         _ => {
-                            return Err(Complaint::Replaced {
+                            return Err(AnnotationError::Replaced {
                                 refusal: value::Refusal::new(
                                     "neither true nor false",
                                     "write true or false in lower case",

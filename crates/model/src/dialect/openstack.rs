@@ -14,7 +14,7 @@ use super::options::{
     ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, ServiceOptions, put,
 };
 use super::value::{self, Refusal};
-use super::{Complaint, Dialect, Effect, OptionRow, Outcome, Text};
+use super::{AnnotationError, Dialect, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
 use crate::option::OptionId;
 use crate::reason::Severity;
@@ -56,7 +56,7 @@ const ROWS: &[OptionRow] = &[
             option: OptionId::Algorithm,
             set: |port, text| {
                 let algorithm = value::word(text.value, &ALGORITHMS);
-                let algorithm = algorithm.map_err(|refusal| Complaint::Replaced {
+                let algorithm = algorithm.map_err(|refusal| AnnotationError::Replaced {
                     refusal,
                     by: "the default",
                 })?;
@@ -427,7 +427,7 @@ const ROWS: &[OptionRow] = &[
         "members are endpoints here, on any node",
         |service, text| {
             let selector = NodeSelector::parse(text.value);
-            let selector = selector.map_err(|refusal| Complaint::Replaced {
+            let selector = selector.map_err(|refusal| AnnotationError::Replaced {
                 refusal,
                 by: "the default",
             })?;
@@ -489,7 +489,7 @@ const fn cloud(
     example: &'static str,
     severity: Severity,
     why: &'static str,
-    set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, Complaint>,
+    set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
 ) -> OptionRow {
     OptionRow {
         name,
@@ -502,11 +502,11 @@ const fn cloud(
 }
 
 /// Only `true` and `false`; the reference takes anything else for the default.
-fn boolean(text: Text<'_>, default: &'static str) -> Result<bool, Complaint> {
+fn boolean(text: Text<'_>, default: &'static str) -> Result<bool, AnnotationError> {
     match text.value {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(Complaint::Replaced {
+        _ => Err(AnnotationError::Replaced {
             refusal: Refusal::new(
                 "neither true nor false",
                 "write true or false in lower case",
@@ -517,8 +517,8 @@ fn boolean(text: Text<'_>, default: &'static str) -> Result<bool, Complaint> {
 }
 
 /// A whole number; the reference takes anything else for the default.
-fn integer(text: Text<'_>, default: &'static str) -> Result<i64, Complaint> {
-    text.value.parse().map_err(|_| Complaint::Replaced {
+fn integer(text: Text<'_>, default: &'static str) -> Result<i64, AnnotationError> {
+    text.value.parse().map_err(|_| AnnotationError::Replaced {
         refusal: Refusal::new(
             "not a whole number",
             "write digits only: units such as s or min are not understood by this option",
@@ -528,7 +528,7 @@ fn integer(text: Text<'_>, default: &'static str) -> Result<i64, Complaint> {
 }
 
 /// The reference passes numbers on unchecked, and Octavia refuses those out of bounds.
-fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, Complaint> {
+fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, AnnotationError> {
     let refusal = || {
         Refusal::new(
             "out of the bounds of Octavia's API",
@@ -542,29 +542,33 @@ fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, Comp
 }
 
 /// What Octavia takes; other providers judge for themselves.
-fn timeout(text: Text<'_>, default: &'static str) -> Result<Duration, Complaint> {
+fn timeout(text: Text<'_>, default: &'static str) -> Result<Duration, AnnotationError> {
     within(integer(text, default)?, 0, 2_073_600_000).map(Duration::from_millis)
 }
 
-fn seconds(text: Text<'_>, least: i64) -> Result<Duration, Complaint> {
+fn seconds(text: Text<'_>, least: i64) -> Result<Duration, AnnotationError> {
     of_monitor(text, least, i64::from(i32::MAX)).map(Duration::from_secs)
 }
 
 /// A number of a monitor, which does no harm where there is none.
-fn of_monitor<T: TryFrom<i64>>(text: Text<'_>, least: i64, most: i64) -> Result<T, Complaint> {
+fn of_monitor<T: TryFrom<i64>>(
+    text: Text<'_>,
+    least: i64,
+    most: i64,
+) -> Result<T, AnnotationError> {
     within(integer(text, THE_DEFAULT)?, least, most).map_err(|complaint| match complaint {
-        Complaint::Invalid(refusal) => Complaint::OfMonitor(refusal),
+        AnnotationError::Invalid(refusal) => AnnotationError::OfMonitor(refusal),
         other => other,
     })
 }
 
-fn proxy_protocol(port: &mut PortOptions, text: Text<'_>) -> Result<Outcome, Complaint> {
+fn proxy_protocol(port: &mut PortOptions, text: Text<'_>) -> Result<Outcome, AnnotationError> {
     let version = match text.value {
         "true" | "v1" => Some(ProxyProtocol::V1),
         "v2" => Some(ProxyProtocol::V2),
         "false" | "off" | "" => None,
         _ => {
-            return Err(Complaint::Replaced {
+            return Err(AnnotationError::Replaced {
                 refusal: Refusal::new("not a version of the PROXY protocol", "write v1 or v2"),
                 by: "off",
             });
@@ -578,7 +582,7 @@ fn forwarded(
     port: &mut PortOptions,
     text: Text<'_>,
     header: fn(&mut ForwardedHeaders) -> &mut bool,
-) -> Result<Outcome, Complaint> {
+) -> Result<Outcome, AnnotationError> {
     if !boolean(text, "false")? {
         return Ok(Outcome::Nothing);
     }
@@ -587,7 +591,7 @@ fn forwarded(
         None => outcome = put(&mut port.mode, text, ModeChoice::Http)?,
         Some(mode) if mode.value.reads_requests() => {}
         Some(mode) => {
-            return Err(Complaint::Outvoted {
+            return Err(AnnotationError::Overridden {
                 by: mode.annotation.clone(),
             });
         }
@@ -607,7 +611,7 @@ fn forwarded(
     if *on {
         Ok(outcome)
     } else {
-        Err(Complaint::Outvoted {
+        Err(AnnotationError::Overridden {
             by: given.annotation.clone(),
         })
     }

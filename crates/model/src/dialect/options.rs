@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cloud::CloudOptions;
 use super::nodes::NodeSelector;
-use super::{Complaint, Outcome, Text};
+use super::{AnnotationError, Outcome, Text};
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
 use crate::protection::Rate;
 use crate::rows::ServicePort;
@@ -86,7 +86,7 @@ macro_rules! port_options {
 
 port_options! {
     /// Members in place of the EndpointSlices'.
-    endpoints: Vec<EndpointWish>,
+    endpoints: Vec<EndpointSpec>,
     /// How a member is chosen.
     algorithm: Algorithm,
     /// How the bytes are treated.
@@ -181,7 +181,7 @@ port_options! {
 
 /// A member that an annotation names outright.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointWish {
+pub struct EndpointSpec {
     /// Where it is.
     pub address: SocketAddr,
     /// Its weight, where one stands beside it.
@@ -270,7 +270,7 @@ pub(super) fn put<T: PartialEq>(
     slot: &mut Option<Given<T>>,
     text: Text<'_>,
     value: T,
-) -> Result<Outcome, Complaint> {
+) -> Result<Outcome, AnnotationError> {
     match slot {
         None => {
             *slot = Some(Given {
@@ -280,7 +280,7 @@ pub(super) fn put<T: PartialEq>(
             Ok(Outcome::Decided)
         }
         Some(given) if given.value == value => Ok(Outcome::Nothing),
-        Some(given) => Err(Complaint::Outvoted {
+        Some(given) => Err(AnnotationError::Overridden {
             by: given.annotation.clone(),
         }),
     }

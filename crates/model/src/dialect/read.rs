@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::suggest::closest;
 use super::{
-    Complaint, DIALECTS, Dialect, Effect, OptionRow, Outcome, PortRef, ServiceOptions, Text,
+    AnnotationError, DIALECTS, Dialect, Effect, OptionRow, Outcome, PortRef, ServiceOptions, Text,
 };
 use crate::option::OptionId;
 use crate::reason::{Code, Reason, Severity};
@@ -191,7 +191,7 @@ impl Reading {
         option: OptionId,
         text: Text<'_>,
         port: Option<PortRef>,
-        outcome: Result<Outcome, Complaint>,
+        outcome: Result<Outcome, AnnotationError>,
     ) {
         match outcome {
             Ok(Outcome::Decided) => self.given.push(GivenOption {
@@ -201,7 +201,7 @@ impl Reading {
                 port,
             }),
             Ok(Outcome::Nothing) => {}
-            Err(complaint @ Complaint::OfMonitor(_)) => {
+            Err(complaint @ AnnotationError::OfMonitor(_)) => {
                 self.monitor_reasons.push(complaint.about(text));
             }
             Err(complaint) => self.reasons.push(complaint.about(text)),
@@ -209,9 +209,9 @@ impl Reading {
     }
 }
 
-// === impl Complaint ===
+// === impl AnnotationError ===
 
-impl Complaint {
+impl AnnotationError {
     fn about(self, text: Text<'_>) -> Reason {
         let reason = match self {
             Self::Invalid(refusal) | Self::OfMonitor(refusal) => {
@@ -222,7 +222,7 @@ impl Complaint {
                 format!("{}, so {by} is used instead", refusal.message),
             )
             .remedy(refusal.remedy),
-            Self::Outvoted { by } => Reason::warning(
+            Self::Overridden { by } => Reason::warning(
                 Code::ConflictingOptions,
                 format!("{by} has another value and takes precedence"),
             )

@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use std::num::NonZeroU16;
 
-use super::options::{EndpointWish, ForwardedHeaders, MemberRef};
+use super::options::{EndpointSpec, ForwardedHeaders, MemberRef};
 use super::suggest::closest;
 use crate::listener::{Redirect, RedirectStatus};
 use crate::protection::Rate;
@@ -531,7 +531,7 @@ pub(super) fn path(text: &str) -> Result<String, Refusal> {
 }
 
 /// `HOST:PORT[ weight=N][ backup]`, with commas between them.
-pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointWish>, Refusal> {
+pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointSpec>, Refusal> {
     let mut endpoints = Vec::new();
     let mut seen = BTreeSet::new();
     for item in items(text)? {
@@ -547,19 +547,19 @@ pub(super) fn endpoints(text: &str) -> Result<Vec<EndpointWish>, Refusal> {
     Ok(endpoints)
 }
 
-fn endpoint(item: &str) -> Result<EndpointWish, Refusal> {
+fn endpoint(item: &str) -> Result<EndpointSpec, Refusal> {
     let mut words = item.split_whitespace();
-    let mut wish = EndpointWish {
+    let mut spec = EndpointSpec {
         address: socket_address(words.next().unwrap_or_default())?,
         weight: None,
         backup: false,
     };
     for word in words {
         match word.split_once('=') {
-            Some(("weight", weight)) if wish.weight.is_none() => {
-                wish.weight = Some(self::weight(weight)?);
+            Some(("weight", weight)) if spec.weight.is_none() => {
+                spec.weight = Some(self::weight(weight)?);
             }
-            None if word == "backup" => wish.backup = true,
+            None if word == "backup" => spec.backup = true,
             _ => {
                 return Err(Refusal::new(
                     format!("{word:?} can't follow an endpoint"),
@@ -568,7 +568,7 @@ fn endpoint(item: &str) -> Result<EndpointWish, Refusal> {
             }
         }
     }
-    Ok(wish)
+    Ok(spec)
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, Refusal> {

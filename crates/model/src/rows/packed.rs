@@ -24,7 +24,7 @@ pub struct PackedService {
 
 /// What tells whose a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Affiliation<'a> {
+pub struct OwnershipFields<'a> {
     /// See [`ServiceRow::wants_load_balancer`].
     pub wants_load_balancer: bool,
     /// See [`ServiceRow::finalized`].
@@ -46,9 +46,9 @@ pub struct PackedSlice {
     source: Option<Arc<SourceMap>>,
 }
 
-// === impl Affiliation ===
+// === impl OwnershipFields ===
 
-impl<'a> From<&'a ServiceRow> for Affiliation<'a> {
+impl<'a> From<&'a ServiceRow> for OwnershipFields<'a> {
     fn from(row: &'a ServiceRow) -> Self {
         Self {
             wants_load_balancer: row.wants_load_balancer,
@@ -198,10 +198,10 @@ impl PackedService {
     }
 
     /// What tells whose it is, without unpacking the rest.
-    pub fn affiliation(&self) -> Option<Affiliation<'_>> {
+    pub fn affiliation(&self) -> Option<OwnershipFields<'_>> {
         let mut from = Reader::new(&self.bytes);
         let [finalized, deleting, wants_load_balancer, reported] = unflag(from.byte()?);
-        Some(Affiliation {
+        Some(OwnershipFields {
             wants_load_balancer,
             finalized,
             deleting,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::{Code, Reason};
 use crate::rows::ServiceRow;
-use crate::status::{ACCEPTED_VERSION, MARKS};
+use crate::status::{ACCEPTED_VERSION, MANAGED_ANNOTATIONS};
 
 use super::print::spec_to_json;
 use super::{ObjectMeta, Service, ServiceSpec};
@@ -35,7 +35,8 @@ struct Version<Spec> {
 /// The text would be too long to be kept.
 pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     let mut annotations = row.annotations.clone();
-    annotations.retain(|key, _| key != LAST_APPLIED && !MARKS.contains(&key.as_str()));
+    annotations
+        .retain(|key, _| key != LAST_APPLIED && !MANAGED_ANNOTATIONS.contains(&key.as_str()));
     let version = Version {
         annotations,
         spec: spec_to_json(row),

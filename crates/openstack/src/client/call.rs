@@ -231,14 +231,14 @@ impl Cloud {
         session: &Session,
     ) -> Result<Answer, ApiError> {
         let timeouts = self.config().timeouts;
-        let patience = match change.method {
+        let time_limit = match change.method {
             Method::GET => timeouts.read,
             _ => timeouts.write,
         };
         let ask = Ask {
             token: Some(&session.token),
             if_match: change.if_match,
-            ..Ask::new(change.method.clone(), url, at.resource, patience)
+            ..Ask::new(change.method.clone(), url, at.resource, time_limit)
         };
         let size = body.as_ref().map_or(0, bytes::Bytes::len);
         if size > self.body_limit() {

@@ -32,7 +32,7 @@ pub(super) struct Ask<'a> {
     pub url: Url,
     /// What is counted.
     pub resource: &'static str,
-    pub patience: Duration,
+    pub time_limit: Duration,
     pub token: Option<&'a SecretString>,
     /// The token that is asked about.
     pub subject: Option<&'a SecretString>,
@@ -56,12 +56,12 @@ const CUT: &str = "[secret]";
 // === impl Ask ===
 
 impl Ask<'_> {
-    pub fn new(method: Method, url: Url, resource: &'static str, patience: Duration) -> Self {
+    pub fn new(method: Method, url: Url, resource: &'static str, time_limit: Duration) -> Self {
         Self {
             method,
             url,
             resource,
-            patience,
+            time_limit,
             token: None,
             subject: None,
             if_match: None,
@@ -156,7 +156,7 @@ impl Exchange {
     async fn ask_in(&self, ask: Ask<'_>) -> Result<Answer, ApiError> {
         let name = ask.name();
         let (token, private) = (ask.token, ask.private);
-        let (patience, resource) = (ask.patience, ask.resource);
+        let (time_limit, resource) = (ask.time_limit, ask.resource);
         let method = known(&ask.method);
         let request = ask
             .build(&self.user_agent)
@@ -166,7 +166,7 @@ impl Exchange {
         }
         let permit = self.gate.pass().await;
         let start = Instant::now();
-        let answer = timeout(patience, self.transport.answer(request)).await;
+        let answer = timeout(time_limit, self.transport.answer(request)).await;
         let time = start.elapsed();
         drop(permit);
         let result = match answer {
@@ -184,7 +184,7 @@ impl Exchange {
                 Err(ApiError::ours(ErrorKind::Unreadable, &name, why))
             }
             Err(_) => {
-                let why = format!("no answer within {} s", patience.as_secs_f32());
+                let why = format!("no answer within {} s", time_limit.as_secs_f32());
                 Err(ApiError::ours(ErrorKind::Lost, &name, why))
             }
         };
@@ -237,7 +237,8 @@ impl Exchange {
         let mut error = ApiError::answered(name, head.status, &head.headers, &body);
         error.message = shortened(&self.cut(error.message, token));
         if error.kind == ErrorKind::Throttled {
-            self.gate.hush(error.retry_after.unwrap_or(SHORT_QUIET));
+            self.gate
+                .throttle_for(error.retry_after.unwrap_or(SHORT_QUIET));
         }
         Err(error)
     }

@@ -40,7 +40,7 @@ impl Gate {
     }
 
     /// Lets nobody pass for so long.
-    pub fn hush(&self, time: Duration) {
+    pub fn throttle_for(&self, time: Duration) {
         let until = Instant::now() + time.min(LONGEST_QUIET);
         let mut quiet = self.lock();
         if quiet.is_none_or(|old| old < until) {

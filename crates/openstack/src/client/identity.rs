@@ -20,7 +20,7 @@ pub(super) struct Identity {
     /// As it was configured.
     url: Url,
     auth: Auth,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 /// What a token says of itself.
@@ -58,7 +58,7 @@ impl Identity {
         Ok(Self {
             url: address(&config.auth_url)?,
             auth: config.auth.clone(),
-            patience: config.timeouts.auth,
+            time_limit: config.timeouts.auth,
         })
     }
 
@@ -74,11 +74,11 @@ impl Identity {
             Some(token) => Ask {
                 token: Some(token),
                 subject: Some(token),
-                ..Ask::new(Method::GET, url, "token", self.patience)
+                ..Ask::new(Method::GET, url, "token", self.time_limit)
             },
             None => Ask {
                 body: Some(body(&self.auth).to_string().into()),
-                ..Ask::new(Method::POST, url, "token", self.patience)
+                ..Ask::new(Method::POST, url, "token", self.time_limit)
             },
         };
         let (request, url) = (ask.name(), ask.url.clone());
@@ -127,7 +127,7 @@ impl Identity {
         } else {
             self.url.clone()
         };
-        let ask = Ask::new(Method::GET, base.clone(), "version", self.patience);
+        let ask = Ask::new(Method::GET, base.clone(), "version", self.time_limit);
         let fallback = joined(&base, &["v3"]);
         let answer = exchange.ask(ask).await;
         match answer.map_err(|error| elsewhere(error, &base)) {

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 
 use super::auth::Auth;
 
-/// Where the cloud is, who asks, and with how much patience.
+/// Where the cloud is, who asks, and with how much timeout.
 #[derive(Clone, Debug)]
 pub struct CloudConfig {
     /// Keystone, with or without `/v3`.

@@ -92,11 +92,13 @@ impl Diff<'_> {
     /// A pool of ours that serves no listener yet.
     pub(super) fn waiting_pool(&self, wanted: &WantedPool) -> Option<&Pool> {
         self.graph.pools.iter().find(|pool| {
-            pool.name == wanted.name && pool.protocol == wanted.protocol && self.serves_nobody(pool)
+            pool.name == wanted.name
+                && pool.protocol == wanted.protocol
+                && self.serves_no_service(pool)
         })
     }
 
-    pub(super) fn serves_nobody(&self, pool: &Pool) -> bool {
+    pub(super) fn serves_no_service(&self, pool: &Pool) -> bool {
         pool.listeners.is_empty()
             && !self
                 .graph
@@ -122,7 +124,7 @@ impl Diff<'_> {
                 });
                 !served && it.pool.name == pool.name && it.pool.protocol == pool.protocol
             });
-            if of_us && !needed && self.serves_nobody(pool) {
+            if of_us && !needed && self.serves_no_service(pool) {
                 self.delete_pool(pool, "it serves no listener", plan);
             }
         }

@@ -494,12 +494,12 @@ proptest! {
 
     #[test]
     fn step_by_step_the_graph_becomes_what_is_wanted(
-        wishes in vec(wanted(), 1..4),
+        specs in vec(wanted(), 1..4),
         minor in select(vec![10_u16, 27]),
     ) {
         let mut cloud = Cloud::default();
-        for wish in &wishes {
-            cloud.become_as(wish, minor);
+        for spec in &specs {
+            cloud.become_as(spec, minor);
         }
     }
 
@@ -524,15 +524,15 @@ proptest! {
     /// filled otherwise, and nobody who is as wanted goes meanwhile.
     #[test]
     fn a_pool_too_large_for_a_request_is_filled_and_loses_nobody(
-        wishes in vec(wanted(), 1..4),
+        specs in vec(wanted(), 1..4),
         minor in select(vec![10_u16, 27]),
         body_limit in 200_usize..400,
     ) {
         let mut cloud = Cloud { body_limit: Some(body_limit), ..Cloud::default() };
-        for wish in &wishes {
+        for spec in &specs {
             for _ in 0..300 {
-                let before = cloud.good_members(wish);
-                let Some(step) = cloud.next(wish, minor) else { break };
+                let before = cloud.good_members(spec);
+                let Some(step) = cloud.next(spec, minor) else { break };
                 let of_members = matches!(
                     step,
                     Step::SetMembers { .. }
@@ -545,12 +545,12 @@ proptest! {
                 }
                 cloud.apply(&step);
                 if minor < 11 && of_members {
-                    let after = cloud.good_members(wish);
+                    let after = cloud.good_members(spec);
                     prop_assert!(before.is_subset(&after), "{step}: {before:?} {after:?}");
                 }
             }
-            prop_assert_eq!(cloud.next(wish, minor), None);
-            cloud.is(wish);
+            prop_assert_eq!(cloud.next(spec, minor), None);
+            cloud.is(spec);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use landfall_model::intent::NodeTarget;
 use landfall_model::listener::AllowedSources;
-use landfall_model::{Code, Listener, LoadBalancerWish, Reason};
+use landfall_model::{Code, Listener, LoadBalancerSpec, Reason};
 
 use super::{FRESH, ago};
 use crate::client::ApiError;
@@ -18,21 +18,21 @@ use crate::provider::OpenStack;
 const NAMED: usize = 20;
 
 impl OpenStack {
-    /// The wish without members that nothing guards, and what there is to say of them; `None`: as
+    /// The spec without members that nothing guards, and what there is to say of them; `None`: as
     /// it is.
     pub(crate) async fn guarded_only(
         &self,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         ovn: bool,
-    ) -> Result<Option<(LoadBalancerWish, Reason)>, ApiError> {
+    ) -> Result<Option<(LoadBalancerSpec, Reason)>, ApiError> {
         let strict = self.settings.strict_source_ranges;
         let filters = ovn && strict && self.settings.conf.manage_security_groups;
-        if !filters || !wish.listeners.iter().any(is_restricted) {
+        if !filters || !spec.listeners.iter().any(is_restricted) {
             return Ok(None);
         }
-        let mut open = unguarded(&wish.nodes, &self.all_ports(ago(FRESH)).await?);
+        let mut open = unguarded(&spec.nodes, &self.all_ports(ago(FRESH)).await?);
         if !open.is_empty() {
-            open = unguarded(&wish.nodes, &self.all_ports(ago(self.pace())).await?);
+            open = unguarded(&spec.nodes, &self.all_ports(ago(self.pace())).await?);
         }
         if open.is_empty() {
             return Ok(None);
@@ -54,12 +54,12 @@ impl OpenStack {
             "enable port security for their ports, and check that their providerID names a \
                 server",
         );
-        let mut wish = wish.clone();
-        for listener in wish.listeners.iter_mut().filter(|it| is_restricted(it)) {
+        let mut spec = spec.clone();
+        for listener in spec.listeners.iter_mut().filter(|it| is_restricted(it)) {
             let members = &mut listener.pool.members;
             members.retain(|member| !addresses.contains(&member.address.ip()));
         }
-        Ok(Some((wish, reason)))
+        Ok(Some((spec, reason)))
     }
 }
 

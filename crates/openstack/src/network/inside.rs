@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use landfall_model::LoadBalancerWish;
+use landfall_model::LoadBalancerSpec;
 use landfall_model::intent::NodeTarget;
 
 use super::{FRESH, ago};
@@ -20,14 +20,14 @@ use crate::provider::OpenStack;
 const RECENT: Duration = Duration::from_secs(10);
 
 impl OpenStack {
-    /// The wish with the addresses that nodes have in the subnet of the members; `None`: as it is.
+    /// The spec with the addresses that nodes have in the subnet of the members; `None`: as it is.
     /// Ports are only asked for where some node is known by an address elsewhere. One that has no
     /// port there keeps its address.
     pub(crate) async fn inside_member_subnet(
         &self,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         choice: &Choice,
-    ) -> Result<Option<LoadBalancerWish>, ApiError> {
+    ) -> Result<Option<LoadBalancerSpec>, ApiError> {
         // Members that are added one by one have always been nodes' own addresses, and name no
         // subnet.
         let Some(id) = choice
@@ -37,13 +37,13 @@ impl OpenStack {
         else {
             return Ok(None);
         };
-        if wish.nodes.is_empty() {
+        if spec.nodes.is_empty() {
             return Ok(None);
         }
         let Some(subnet) = self.subnet(id).await? else {
             return Ok(None);
         };
-        let elsewhere: Vec<&NodeTarget> = wish
+        let elsewhere: Vec<&NodeTarget> = spec
             .nodes
             .iter()
             .filter(|node| is_elsewhere(node, subnet.cidr))
@@ -57,7 +57,7 @@ impl OpenStack {
             let ports = self.all_ports(ago(RECENT)).await?;
             addresses = inside(&elsewhere, &ports, id).0;
         }
-        Ok((!addresses.is_empty()).then(|| moved(wish, &addresses)))
+        Ok((!addresses.is_empty()).then(|| moved(spec, &addresses)))
     }
 }
 
@@ -99,19 +99,19 @@ fn inside(nodes: &[&NodeTarget], ports: &[Port], subnet: &Id) -> (HashMap<IpAddr
     (addresses, unknown)
 }
 
-fn moved(wish: &LoadBalancerWish, addresses: &HashMap<IpAddr, IpAddr>) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    for node in &mut wish.nodes {
+fn moved(spec: &LoadBalancerSpec, addresses: &HashMap<IpAddr, IpAddr>) -> LoadBalancerSpec {
+    let mut spec = spec.clone();
+    for node in &mut spec.nodes {
         if let Some(address) = addresses.get(&node.address) {
             node.address = *address;
         }
     }
-    for listener in &mut wish.listeners {
+    for listener in &mut spec.listeners {
         for member in &mut listener.pool.members {
             if let Some(address) = addresses.get(&member.address.ip()) {
                 member.address = SocketAddr::new(*address, member.address.port());
             }
         }
     }
-    wish
+    spec
 }

@@ -2,7 +2,7 @@
 //! each.
 //!
 //! It is looked at as if it were that of a Service of its own: with its own name, marks and memory,
-//! and with a wish in which everything is of its family.
+//! and with a spec in which everything is of its family.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use landfall_model::intent::NodeTarget;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason, Severity};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 use tokio::time::Instant;
 
 use super::derived::{derived, in_family, merge_groups, translates, unreachable};
-use super::{Trouble, server_of};
+use super::{ObserveError, server_of};
 use crate::choice::Choice;
 use crate::client::ApiVersion;
 use crate::features::Features;
 use crate::names::Names;
 use crate::network::ago;
 use crate::objects::{Id, LoadBalancer};
-use crate::observed::{Beside, Found, FurtherVip, Goal, Observed, Target};
+use crate::observed::{Found, FurtherVip, Goal, Observed, Secondary, Target};
 use crate::provider::OpenStack;
 
 /// Where the second load balancer and its members are.
@@ -45,16 +45,16 @@ impl OpenStack {
         intent: &Intent,
         mut have: Observed,
         version: ApiVersion,
-    ) -> Result<Observed, Trouble> {
+    ) -> Result<Observed, ObserveError> {
         if intent.load_balancer.is_some() && matches!(have.found, Found::Refused(_)) {
             return Ok(have);
         }
         let wanted = wanted(&have);
         for family in FAMILIES {
             match (&intent.load_balancer, &have.goal) {
-                (Some(wish), Goal::Exists(target)) if wanted == Some(family) => {
+                (Some(spec), Goal::Exists(target)) if wanted == Some(family) => {
                     let target = target.clone();
-                    self.look_at_second(intent, wish, &target, family, &mut have, version)
+                    self.look_at_second(intent, spec, &target, family, &mut have, version)
                         .await?;
                 }
                 _ => {
@@ -72,16 +72,16 @@ impl OpenStack {
     async fn look_at_second(
         &self,
         intent: &Intent,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         target: &Target,
         family: Family,
         have: &mut Observed,
         version: ApiVersion,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let names = have.names.beside(family);
-        let (own, theirs) = in_family(wish, family, have.features);
+        let (own, theirs) = in_family(spec, family, have.features);
         let intent = derived(intent, family, Some(theirs));
-        let Some(wish) = &intent.load_balancer else {
+        let Some(spec) = &intent.load_balancer else {
             return Ok(());
         };
         let (found, _) = self.search(&intent, &names).await?;
@@ -90,9 +90,9 @@ impl OpenStack {
             member_subnet: target.choice.member_subnet.clone().filter(|_| !own),
         };
         if matches!(found, Found::Nothing) {
-            let problem = unreachable(wish, family, own, have.features);
+            let problem = unreachable(spec, family, own, have.features);
             place.vip_subnet = match &problem {
-                None => self.subnet_beside(wish, own, target, have, family).await?,
+                None => self.subnet_beside(spec, own, target, have, family).await?,
                 Some(_) => None,
             };
             if place.vip_subnet.is_none() {
@@ -103,7 +103,7 @@ impl OpenStack {
                 return Ok(());
             }
         }
-        let looked = self.look_at_wish(&intent, wish, names, version, Some(&place));
+        let looked = self.resolve_spec(&intent, spec, names, version, Some(&place));
         let mut second = looked.await?;
         merge_groups(&mut have.groups, second.groups.take());
         second
@@ -114,7 +114,7 @@ impl OpenStack {
             let elsewhere = |reason: &Reason| reason.code == Code::AddressFamilyMismatch;
             notices.retain(|(_, reason)| !elsewhere(reason) || reason.severity == Severity::Error);
         }
-        have.beside.push(Beside {
+        have.beside.push(Secondary {
             intent,
             have: second,
         });
@@ -129,7 +129,7 @@ impl OpenStack {
         have: &Observed,
         family: Family,
         version: ApiVersion,
-    ) -> Result<Option<Beside>, Trouble> {
+    ) -> Result<Option<Secondary>, ObserveError> {
         let names = have.names.beside(family);
         let intent = derived(intent, family, None);
         let (known, expected) = {
@@ -159,7 +159,7 @@ impl OpenStack {
             // A floating IP that leads nowhere is that of the first load balancer.
             have.addressing.spare = None;
         }
-        Ok(Some(Beside { intent, have }))
+        Ok(Some(Secondary { intent, have }))
     }
 
     /// Whether the Service has a load balancer of its second family.
@@ -168,7 +168,7 @@ impl OpenStack {
         intent: &Intent,
         names: &Names,
         family: Family,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ObserveError> {
         let intent = derived(intent, family, None);
         let (found, _) = self.search(&intent, &names.beside(family)).await?;
         Ok(!matches!(found, Found::Nothing))
@@ -178,17 +178,17 @@ impl OpenStack {
     pub(super) async fn second_vip(
         &self,
         intent: &Intent,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         names: &Names,
         target: &mut Target,
         features: Features,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let [_, second, ..] = target.choice.families.as_slice() else {
             return Ok(());
         };
         let second = *second;
         // Members of the first family serve the second one through a proxy only.
-        if !wish.listeners.iter().all(|it| translates(it, features)) {
+        if !spec.listeners.iter().all(|it| translates(it, features)) {
             return Ok(());
         }
         let refused = {
@@ -202,7 +202,7 @@ impl OpenStack {
         if let Some(network) = self.vip_network(&target.choice).await? {
             // To the outside, an IPv4 address that is asked for is that of the floating IP.
             let reached = second == Family::V6 || target.choice.internal;
-            let mut requested = wish.address.requested.iter().copied();
+            let mut requested = spec.address.requested.iter().copied();
             let address = requested.find(|it| Family::of(*it) == second && reached);
             let subnet = self.subnet_in(&network, second, address).await?;
             let vip = subnet.map(|subnet| FurtherVip { subnet, address });
@@ -215,13 +215,13 @@ impl OpenStack {
     /// have their addresses of the family.
     async fn subnet_beside(
         &self,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         own: bool,
         target: &Target,
         have: &Observed,
         family: Family,
-    ) -> Result<Option<Id>, Trouble> {
-        let mut requested = wish.address.requested.iter().copied();
+    ) -> Result<Option<Id>, ObserveError> {
+        let mut requested = spec.address.requested.iter().copied();
         let address = requested.find(|it| Family::of(*it) == family);
         let network = match &have.found {
             Found::One { balancer, .. } => {
@@ -243,7 +243,7 @@ impl OpenStack {
         }
         let of_cloud =
             |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
-        let Some(node) = wish.nodes.iter().find(of_cloud) else {
+        let Some(node) = spec.nodes.iter().find(of_cloud) else {
             return Ok(None);
         };
         let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
@@ -267,7 +267,7 @@ impl OpenStack {
         network: &Id,
         family: Family,
         address: Option<IpAddr>,
-    ) -> Result<Option<Id>, Trouble> {
+    ) -> Result<Option<Id>, ObserveError> {
         let place = match address {
             Some(address) => format!("{network} {address}"),
             None => network.to_string(),

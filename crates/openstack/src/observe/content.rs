@@ -6,11 +6,11 @@ use std::sync::Arc;
 use landfall_model::Intent;
 use tokio::time::Instant;
 
-use super::Trouble;
+use super::ObserveError;
 use crate::client::ApiError;
 use crate::graph::Graph;
 use crate::members::as_members;
-use crate::memory::Sketch;
+use crate::memory::ExpectedGraph;
 use crate::objects::{Id, Listener, LoadBalancer, Pool};
 use crate::observed::Content;
 use crate::provider::OpenStack;
@@ -27,7 +27,7 @@ impl OpenStack {
         intent: &Intent,
         balancer: &LoadBalancer,
         wanted: &[WantedListener],
-    ) -> Result<Content, Trouble> {
+    ) -> Result<Content, ObserveError> {
         let fingerprint = wanted::fingerprint(wanted);
         let as_wanted = {
             let mut memory = self.memory();
@@ -45,7 +45,7 @@ impl OpenStack {
             });
             let seen = seen && !memory.doubted.contains(&balancer.id);
             if seen && !memory.sketches.contains_key(&intent.uid) {
-                let sketch = Sketch {
+                let sketch = ExpectedGraph {
                     balancer: balancer.id.clone(),
                     token: balancer.updated_at.clone(),
                     listeners: wanted.to_vec(),
@@ -78,7 +78,7 @@ impl OpenStack {
         balancer: &LoadBalancer,
         intent: &Intent,
         sketch: Option<&[WantedListener]>,
-    ) -> Result<Option<Arc<Graph>>, Trouble> {
+    ) -> Result<Option<Arc<Graph>>, ObserveError> {
         {
             let memory = self.memory();
             let known = memory.balancers.get(&balancer.id);

@@ -1,13 +1,13 @@
-//! What a Service wants of the load balancer of its second family, as a wish of its own. Pure.
+//! What a Service wants of the load balancer of its second family, as a spec of its own. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use landfall_model::intent::{AddressWish, NodeTarget};
+use landfall_model::intent::{AddressSpec, NodeTarget};
 use landfall_model::listener::{AllowedSources, Pool};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
-use landfall_model::{Intent, Listener, LoadBalancerWish, Member, Protocol};
+use landfall_model::{Intent, Listener, LoadBalancerSpec, Member, Protocol};
 
 use crate::features::Features;
 use crate::names::uid_beside;
@@ -15,7 +15,7 @@ use crate::observed::GroupView;
 use crate::record;
 
 /// What a Service wants of its second load balancer alone; `None`: nothing.
-pub(super) fn derived(intent: &Intent, family: Family, wish: Option<LoadBalancerWish>) -> Intent {
+pub(super) fn derived(intent: &Intent, family: Family, spec: Option<LoadBalancerSpec>) -> Intent {
     let mut cloud = intent.cloud.clone();
     cloud.load_balancer = None;
     cloud.port = None;
@@ -24,27 +24,27 @@ pub(super) fn derived(intent: &Intent, family: Family, wish: Option<LoadBalancer
         service: intent.service.clone(),
         uid: uid_beside(&intent.uid, family),
         created: intent.created,
-        load_balancer: wish,
+        load_balancer: spec,
         cloud,
         marks: record.into_iter().collect(),
         remarks: Vec::new(),
     }
 }
 
-/// The wish with everything in the second family; and whether nodes have addresses of it. Where
+/// The spec with everything in the second family; and whether nodes have addresses of it. Where
 /// none has, members keep those that they have, as far as load balancers can translate.
 pub(super) fn in_family(
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     family: Family,
     features: Features,
-) -> (bool, LoadBalancerWish) {
+) -> (bool, LoadBalancerSpec) {
     let of = |addresses: &[IpAddr]| -> Vec<IpAddr> {
         let all = addresses.iter().copied();
         all.filter(|it| Family::of(*it) == family).collect()
     };
     let mut moved = HashMap::new();
     let mut nodes = Vec::new();
-    for node in &wish.nodes {
+    for node in &spec.nodes {
         if let Some(address) = of(&node.others).first() {
             moved.insert(node.address, *address);
             nodes.push(NodeTarget {
@@ -56,7 +56,7 @@ pub(super) fn in_family(
     }
     let own = !moved.is_empty();
     if !own {
-        nodes.clone_from(&wish.nodes);
+        nodes.clone_from(&spec.nodes);
     }
     let member = |member: &Member, translated: bool| {
         if translated {
@@ -68,7 +68,7 @@ pub(super) fn in_family(
             ..member.clone()
         })
     };
-    let listeners = wish.listeners.iter().map(|listener| {
+    let listeners = spec.listeners.iter().map(|listener| {
         let translated = !own && translates(listener, features);
         let members = listener.pool.members.iter();
         Listener {
@@ -80,19 +80,19 @@ pub(super) fn in_family(
             ..listener.clone()
         }
     });
-    let wish = LoadBalancerWish {
-        address: AddressWish {
+    let spec = LoadBalancerSpec {
+        address: AddressSpec {
             families: vec![family],
             policy: FamilyPolicy::SingleStack,
-            requested: of(&wish.address.requested),
-            held: of(&wish.address.held),
-            ..wish.address.clone()
+            requested: of(&spec.address.requested),
+            held: of(&spec.address.held),
+            ..spec.address.clone()
         },
         listeners: listeners.collect(),
         nodes,
-        ..wish.clone()
+        ..spec.clone()
     };
-    (own, wish)
+    (own, spec)
 }
 
 /// Whether members of another family than the VIP's can serve the listener: a proxy makes new
@@ -103,12 +103,12 @@ pub(super) fn translates(listener: &Listener, features: Features) -> bool {
 
 /// Why a new load balancer would have members that it can't reach.
 pub(super) fn unreachable(
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     family: Family,
     own: bool,
     features: Features,
 ) -> Option<String> {
-    let mut untranslated = wish.listeners.iter().filter(|it| !translates(it, features));
+    let mut untranslated = spec.listeners.iter().filter(|it| !translates(it, features));
     let listener = untranslated.next().filter(|_| !own)?;
     let why = if features.ovn {
         "the provider ovn".to_owned()

@@ -1,7 +1,7 @@
 //! What is chosen when a load balancer is made, and can't be changed afterwards. Pure.
 
 use landfall_model::dialect::Given;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
 use crate::choice::Choice;
 use crate::objects::LoadBalancer;
@@ -12,7 +12,7 @@ const ALIAS: (&str, &str) = ("octavia", "amphora");
 /// What a Service asks for of its load balancer that it would have to be made anew for.
 pub(super) fn fixed(
     intent: &Intent,
-    wish: &LoadBalancerWish,
+    spec: &LoadBalancerSpec,
     choice: &Choice,
     balancer: &LoadBalancer,
 ) -> Vec<Reason> {
@@ -70,7 +70,7 @@ pub(super) fn fixed(
         let reason = reason(&balancer.id, &there.to_string());
         reasons.push(
             reason
-                .at(&*wish.address.requested_by)
+                .at(&*spec.address.requested_by)
                 .value(asked.to_string()),
         );
     }

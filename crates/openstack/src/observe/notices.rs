@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use landfall_model::dialect::Given;
 use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_model::{Code, LoadBalancerWish, Reason, Severity};
+use landfall_model::{Code, LoadBalancerSpec, Reason, Severity};
 
 use super::server_of;
 use crate::objects::LoadBalancer;
 use crate::observed::Found;
 
 /// Groups can't be put on nodes that are not of this cloud.
-pub(super) fn strangers_notice(wish: &LoadBalancerWish) -> Option<(&'static str, Reason)> {
+pub(super) fn strangers_notice(spec: &LoadBalancerSpec) -> Option<(&'static str, Reason)> {
     let strange = |it: &&landfall_model::intent::NodeTarget| {
         it.provider_id.as_deref().and_then(server_of).is_none()
     };
-    let mut names: Vec<&str> = wish
+    let mut names: Vec<&str> = spec
         .nodes
         .iter()
         .filter(strange)

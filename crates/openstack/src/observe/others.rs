@@ -2,7 +2,7 @@
 
 use landfall_model::{Code, Intent, Reason};
 
-use super::Trouble;
+use super::ObserveError;
 use crate::address::is_floating;
 use crate::client::ApiError;
 use crate::names::{Names, listed};
@@ -17,7 +17,7 @@ impl OpenStack {
         &self,
         intent: &Intent,
         have: &mut Observed,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let (
             Goal::Exists(target),
             Found::One {

@@ -14,7 +14,7 @@ use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
-use super::Trouble;
+use super::ObserveError;
 use crate::client::{ApiError, ErrorKind};
 use crate::find::{Seeker, find, marked, names_another, serving_all_the_same, would_be_ours};
 use crate::names::Names;
@@ -30,7 +30,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// A load balancer that is busy for longer than this is told of: no change of Octavia takes so
 /// long.
-const PATIENCE: Duration = Duration::from_secs(270);
+const TIMEOUT: Duration = Duration::from_secs(270);
 
 impl OpenStack {
     /// The Service's load balancer; and whether it is only taken to be done with the last change.
@@ -38,7 +38,7 @@ impl OpenStack {
         &self,
         intent: &Intent,
         names: &Names,
-    ) -> Result<(Found, bool), Trouble> {
+    ) -> Result<(Found, bool), ObserveError> {
         let now = Instant::now();
         let mut seeker = Seeker {
             intent,
@@ -173,8 +173,8 @@ impl OpenStack {
             Some(id) => self.row_of(&id, roster).await?.is_some(),
             None => false,
         };
-        let wish = intent.load_balancer.as_ref();
-        let mut held = wish.map_or_else(Vec::new, |wish| wish.address.held.clone());
+        let spec = intent.load_balancer.as_ref();
+        let mut held = spec.map_or_else(Vec::new, |spec| spec.address.held.clone());
         let noted = intent.cloud.published.as_ref();
         held.extend(noted.and_then(|given| given.value.parse::<IpAddr>().ok()));
         for it in marked.iter().filter(|it| is_there || !it.owner) {
@@ -259,8 +259,8 @@ impl OpenStack {
             cluster,
             ..
         } = seeker;
-        let wish = intent.load_balancer.as_ref();
-        let held = wish.map_or(&[][..], |wish| &wish.address.held);
+        let spec = intent.load_balancer.as_ref();
+        let held = spec.map_or(&[][..], |spec| &spec.address.held);
         // Who shares a load balancer publishes its address, too.
         let record = Record::of(intent).filter(|it| it.given);
         let shares = |row: &LoadBalancer| {
@@ -318,7 +318,7 @@ impl OpenStack {
             Provisioning::Error => in_error(&balancer.id, *owner),
             status if status.is_pending() => {
                 let waited = self.memory().pending_for(&balancer.id, Instant::now());
-                if waited < PATIENCE {
+                if waited < TIMEOUT {
                     return None;
                 }
                 stuck(&balancer.id, status)
@@ -360,7 +360,7 @@ pub(super) fn stuck(id: &Id, status: Provisioning) -> Reason {
         Code::LoadBalancerFailed,
         format!(
             "load balancer {id} has been in {doing} for more than {} seconds",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         ),
     )
     .remedy("the logs of Octavia have the cause; an administrator of the cloud can end it")

@@ -3,9 +3,9 @@
 use landfall_model::dialect::Given;
 use landfall_model::intent::NodeTarget;
 use landfall_model::rows::Family;
-use landfall_model::{Code, Intent, LoadBalancerWish, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
-use super::Trouble;
+use super::ObserveError;
 use crate::choice::Choice;
 use crate::client::ApiError;
 use crate::objects::{Id, Member};
@@ -20,9 +20,9 @@ impl OpenStack {
     pub(super) async fn complete(
         &self,
         choice: &mut Choice,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         found: &Found,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let own = match found {
             Found::One {
                 balancer, owner, ..
@@ -30,12 +30,12 @@ impl OpenStack {
             _ => None,
         };
         if !choice.autodetect {
-            return self.settle_families(choice, wish, found).await;
+            return self.settle_families(choice, spec, found).await;
         }
         // Somebody else's load balancer may be anywhere; the nodes need not be there.
         let subnet = match own.filter(|_| choice.port.is_none()) {
             Some(balancer) => balancer.vip_subnet_id.clone(),
-            None => self.node_subnet(wish).await?,
+            None => self.node_subnet(spec).await?,
         };
         if choice.port.is_none() {
             choice.vip_subnet.clone_from(&subnet);
@@ -51,12 +51,12 @@ impl OpenStack {
     async fn settle_families(
         &self,
         choice: &mut Choice,
-        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
         found: &Found,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ObserveError> {
         let family = choice.family();
         // Where there are several, the nodes tell which.
-        let nodes = wish.nodes.first().map(|node| node.address);
+        let nodes = spec.nodes.first().map(|node| node.address);
         if family != Family::V6 {
             return Ok(());
         }
@@ -76,10 +76,12 @@ impl OpenStack {
                         another subnet of its network {network} has one"
                     ),
                 );
-                return Err(Trouble::Wish(vec![reason.at("spec.ipFamilies").remedy(
-                    "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or \
+                return Err(ObserveError::Spec(vec![
+                    reason.at("spec.ipFamilies").remedy(
+                        "name a subnet of the family in loadbalancer.openstack.org/subnet-id, or \
                         request the other family",
-                )]));
+                    ),
+                ]));
             };
             choice.vip_subnet = Some(subnet);
         }
@@ -100,17 +102,20 @@ impl OpenStack {
     }
 
     /// The subnet in which the first node of this cloud has its address that has a port there.
-    pub(super) async fn node_subnet(&self, wish: &LoadBalancerWish) -> Result<Option<Id>, Trouble> {
+    pub(super) async fn node_subnet(
+        &self,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Option<Id>, ObserveError> {
         let of_cloud =
             |node: &&NodeTarget| node.provider_id.as_deref().and_then(server_of).is_some();
         let mut without = None;
-        for node in wish.nodes.iter().filter(of_cloud).take(TRIED) {
+        for node in spec.nodes.iter().filter(of_cloud).take(TRIED) {
             match self.subnet_of(node).await? {
                 Some(subnet) => return Ok(Some(subnet)),
                 None => without = without.or(Some(node)),
             }
         }
-        let why = match (without, wish.nodes.first()) {
+        let why = match (without, spec.nodes.first()) {
             (Some(node), _) => format!(
                 "no port of the server of node {} has its address {}",
                 node.name, node.address
@@ -124,7 +129,7 @@ impl OpenStack {
                 ),
             },
         };
-        Err(Trouble::Wish(vec![no_subnet(&why)]))
+        Err(ObserveError::Spec(vec![no_subnet(&why)]))
     }
 
     /// The subnet in which a node has its address.

@@ -44,16 +44,16 @@ pub(super) fn fail_over(balancer: &LoadBalancer, plan: &mut Plan<Step>) {
 /// Whether clients may know the load balancer: by an address of its family, by a name, or by what a
 /// controller, be it another one, has written on the Service.
 pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
-    let Some(wish) = &intent.load_balancer else {
+    let Some(spec) = &intent.load_balancer else {
         return false;
     };
-    let held = &wish.address.held;
+    let held = &spec.address.held;
     let vip = balancer.vip_address;
     let known = |address: &IpAddr| vip.is_none_or(|vip| vip.is_ipv4() == address.is_ipv4());
     let served = Record::of(intent)
         .is_some_and(|record| record.balancer == balancer.id.as_str() && record.token != "-");
     // A status with a name in it says nothing of addresses.
-    let noted = held.is_empty() && (was_noted(intent) || wish.hostname.is_some());
+    let noted = held.is_empty() && (was_noted(intent) || spec.hostname.is_some());
     held.iter().any(known) || served || noted
 }
 

@@ -6,9 +6,9 @@ use landfall_model::listener::{AllowedSources, ProxyProtocol, Timeouts};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Listener, Protocol, Reason};
 
-use super::{Scene, WantedListener};
+use super::{ListenerBuilder, WantedListener};
 
-impl Scene<'_> {
+impl ListenerBuilder<'_> {
     /// What the provider of the load balancer can't do.
     pub(super) fn judge(&mut self, listener: &Listener, protocol: &str) {
         let features = self.features;

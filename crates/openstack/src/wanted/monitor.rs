@@ -7,14 +7,14 @@ use landfall_model::dialect::show_duration;
 use landfall_model::listener::{Check, StatusCodes};
 use landfall_model::{Code, Listener, Protocol, Reason};
 
-use super::{HEALTHZ, Scene, WantedMonitor};
+use super::{HEALTHZ, ListenerBuilder, WantedMonitor};
 
 /// Octavia's own default for the least number of seconds.
 const SHORTEST_UDP_DELAY: u64 = 3;
 /// As long as Octavia's column is.
 const LONGEST_CODES: usize = 64;
 
-impl Scene<'_> {
+impl ListenerBuilder<'_> {
     pub(super) fn monitor(&mut self, index: usize, listener: &Listener) -> Option<WantedMonitor> {
         let monitor = listener.pool.monitor.as_ref()?;
         let transport = listener.key.protocol;
@@ -49,7 +49,7 @@ impl Scene<'_> {
                 let kind = if monitor.tls { "HTTPS" } else { "HTTP" };
                 (kind, Some((method.to_owned(), path.clone(), codes)))
             }
-            _ if self.wish.health_check_port.is_some() && possible => ("HTTP", get()),
+            _ if self.spec.health_check_port.is_some() && possible => ("HTTP", get()),
             _ => match transport {
                 Protocol::Tcp => ("TCP", None),
                 Protocol::Udp => ("UDP-CONNECT", None),

@@ -1,4 +1,4 @@
-//! Calls: what is sent, lists in pages, patience, quiet, and what is counted.
+//! Calls: what is sent, lists in pages, timeout, quiet, and what is counted.
 
 use std::time::Duration;
 
@@ -459,14 +459,14 @@ async fn calls_are_counted_by_method_resource_and_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn r10_an_answer_is_waited_for_as_long_as_is_configured() {
-    for (patience, served) in [(120, true), (60, false)] {
+    for (time_limit, served) in [(120, true), (60, false)] {
         let fake = Fake::new(|seen, _| {
             let pools = Reply::Json(200, json!({"pools": []}));
             let slow = || Reply::Late(Duration::from_secs(90), Box::new(pools));
             seen.path.contains("lbaas/pools").then(slow)
         });
         let cloud = fake.cloud_with(|config| {
-            config.timeouts.read = Duration::from_secs(patience);
+            config.timeouts.read = Duration::from_secs(time_limit);
         });
         let pools = cloud.pools(None).await;
         assert_eq!(pools.is_ok(), served, "{pools:?}");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
 use landfall_model::rows::{Fact, NodeRow, ServiceRow};
-use landfall_model::status::{MARKS, ServiceStatus};
+use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -88,7 +88,7 @@ impl Cluster {
         {
             row.status.clone_from(&old.status);
             row.finalized = old.finalized;
-            for key in MARKS {
+            for key in MANAGED_ANNOTATIONS {
                 if let (Some(value), false) =
                     (old.annotations.get(key), row.annotations.contains_key(key))
                 {

@@ -179,10 +179,10 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
         let is_wanted = wanted.iter().any(|(it, _)| *it == port);
         let elsewhere = now.iter().any(|(it, _)| *it == 8080);
         match there {
-            Some((_, members)) if is_wanted => {
-                if members.is_empty() || !(new_node(members) || spared(port)) {
-                    faults.push(format!("port {port} has {members:?}"));
-                }
+            Some((_, members))
+                if is_wanted && (members.is_empty() || !(new_node(members) || spared(port))) =>
+            {
+                faults.push(format!("port {port} has {members:?}"));
             }
             // What takes its place was accepted elsewhere, and is refused now.
             None if is_wanted && write.opens(port) => {}

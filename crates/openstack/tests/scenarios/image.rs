@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall_model::status::{ConditionType, MARKS};
+use landfall_model::status::{ConditionType, MANAGED_ANNOTATIONS};
 use landfall_testkit::openstack::Sim;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub fn of_services(rig: &Rig) -> Value {
             let condition = row.status.condition(kind)?;
             Some(format!("{} {:?}", condition.status, condition.reason))
         };
-        let marks: Vec<&str> = MARKS
+        let marks: Vec<&str> = MANAGED_ANNOTATIONS
             .into_iter()
             .filter(|key| row.annotations.contains_key(*key))
             .collect();

@@ -12,7 +12,7 @@ use crate::rig::Rig;
 use crate::rig::real::{Real, wait_for};
 use crate::rig::stage::Stage;
 
-const PATIENCE: Duration = Duration::from_secs(420);
+const TIMEOUT: Duration = Duration::from_secs(420);
 
 /// Node ports are each Service's own, as a cluster gives them.
 fn three_ports(name: &str, number: u16, first: u16) -> ServiceBuilder {
@@ -153,7 +153,7 @@ async fn node_port_and_restart(members: Members) {
         if picture.members.values().all(|it| it.len() == 81) {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{:?}", picture.members);
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", picture.members);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let time = begun.elapsed();
@@ -172,7 +172,7 @@ async fn node_port_and_restart(members: Members) {
     let begun = Instant::now();
     rig.cluster.apply(&three_ports("s0", 0, 8080).row());
     let mut active = None;
-    while active.is_none() && begun.elapsed() < PATIENCE {
+    while active.is_none() && begun.elapsed() < TIMEOUT {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let listeners = rig.looker().listeners(None).await.unwrap();
         let found = listeners.iter().find(|it| it.protocol_port == 8080);
@@ -225,7 +225,7 @@ async fn real_cost_of_a_service_with_three_ports_at_a_thousand_nodes() {
             .balancers
             .iter()
             .all(|it| it.provisioning_status == landfall_openstack::objects::Provisioning::Active);
-        if (full.count() == 3 && idle) || begun.elapsed() > 3 * PATIENCE {
+        if (full.count() == 3 && idle) || begun.elapsed() > 3 * TIMEOUT {
             break picture;
         }
     };
@@ -251,7 +251,7 @@ async fn until(rig: &Rig, done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "{:?} {:?}",
             rig.cluster.events(),
             rig.cluster.messages("SyncLoadBalancerFailed")

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::{MARKS, ServiceStatus};
+use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_openstack::orphans;
 use landfall_testkit::build::ServiceBuilder;
@@ -174,7 +174,7 @@ async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() 
     // Restored from a backup: neither annotations of ours nor a status.
     owner.kill();
     owner.cluster.edit("web", |row| {
-        for key in MARKS {
+        for key in MANAGED_ANNOTATIONS {
             row.annotations.remove(key);
         }
         row.status = ServiceStatus::default();

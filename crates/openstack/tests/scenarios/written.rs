@@ -52,7 +52,7 @@ pub fn bodies(rig: &Rig, method: &str, kind: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What keeps the wish from being carried out, as the status tells it; empty: nothing.
+/// What keeps the spec from being carried out, as the status tells it; empty: nothing.
 pub fn refusal(rig: &Rig, name: &str) -> String {
     let status = rig.cluster.service(name).unwrap().status;
     let unmet = status.conditions.iter().filter(|it| !it.status);

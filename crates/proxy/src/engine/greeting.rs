@@ -18,7 +18,7 @@ use crate::proxy_protocol::{MAX_HEADER, Origin, Parsed};
 
 /// How long a trusted peer may take for its header, in milliseconds. It is the first thing that it
 /// sends, and it knows it before it connects.
-const PATIENCE: u64 = 3_000;
+const TIMEOUT: u64 = 3_000;
 
 /// A connection that must begin with a header.
 #[derive(Debug)]
@@ -60,8 +60,7 @@ impl Engine {
             self.greetings.remove(key);
             return;
         }
-        self.greeting_times
-            .set(key.index, self.tools.now + PATIENCE);
+        self.greeting_times.set(key.index, self.tools.now + TIMEOUT);
     }
 
     /// News of a peer that has a header to send.

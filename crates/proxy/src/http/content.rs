@@ -71,7 +71,7 @@ pub(super) enum BodyFailed {
 #[derive(Debug)]
 pub(super) struct Impatience {
     watchdog: Watchdog,
-    patience: Duration,
+    time_limit: Duration,
     since: Option<Instant>,
 }
 
@@ -118,7 +118,7 @@ impl RequestContent {
     /// frames. `streams` are the tasks of its connection, and `ledger` is what that holds.
     pub(super) fn http2(
         incoming: Incoming,
-        patience: Duration,
+        time_limit: Duration,
         (streams, ledger): (TaskTracker, Arc<Ledger>),
     ) -> Self {
         if incoming.is_end_stream() {
@@ -127,7 +127,7 @@ impl RequestContent {
         ledger.upload_waits();
         let source = Source::Http2 {
             incoming,
-            impatience: Impatience::new(patience),
+            impatience: Impatience::new(time_limit),
             waits: true,
             streams,
         };
@@ -320,10 +320,10 @@ impl Progress {
 // === impl Impatience ===
 
 impl Impatience {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(time_limit: Duration) -> Self {
         Self {
             watchdog: Watchdog::default(),
-            patience,
+            time_limit,
             since: None,
         }
     }
@@ -331,7 +331,7 @@ impl Impatience {
     /// Ready when nobody has been heard for too long since the first call, or since [`Self::calm`].
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
-        self.watchdog.poll(since + self.patience, context)
+        self.watchdog.poll(since + self.time_limit, context)
     }
 
     /// Somebody was heard.

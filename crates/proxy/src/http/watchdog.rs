@@ -43,8 +43,8 @@ impl Side {
     }
 
     /// When it will have kept everybody waiting for too long; `None` if nobody waits for it.
-    pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
-        self.waits.then(|| self.since + patience)
+    pub(super) fn deadline(&self, time_limit: Duration) -> Option<Instant> {
+        self.waits.then(|| self.since + time_limit)
     }
 }
 

@@ -8,7 +8,7 @@ use landfall_proxy::counters::Span;
 
 use crate::scene::http2::{Http2Client, get, post, text};
 use crate::scene::member::Puppet;
-use crate::scene::{PATIENCE, Scene, Server};
+use crate::scene::{Scene, Server, TIMEOUT};
 
 /// A log of all lines, and what is written.
 fn log() -> (Option<Arc<AccessLog>>, Receiver<Vec<u8>>) {
@@ -18,7 +18,7 @@ fn log() -> (Option<Arc<AccessLog>>, Receiver<Vec<u8>>) {
 
 /// The next line. It may come a moment after the client has its response.
 fn next(lines: &Receiver<Vec<u8>>) -> String {
-    let line = tokio::task::block_in_place(|| lines.recv_timeout(PATIENCE));
+    let line = tokio::task::block_in_place(|| lines.recv_timeout(TIMEOUT));
     String::from_utf8(line.unwrap()).unwrap()
 }
 

@@ -561,7 +561,7 @@ async fn a_client_that_resets_one_request_after_the_other_is_sent_away() {
     client.try_send(flood).await;
     let mut said = Vec::new();
     let _ = tokio::time::timeout(
-        crate::scene::PATIENCE,
+        crate::scene::TIMEOUT,
         client.stream().read_to_end(&mut said),
     )
     .await
@@ -591,7 +591,7 @@ async fn a_client_whose_errors_have_its_requests_reset_is_sent_away() {
     client.try_send(flood).await;
     let mut said = Vec::new();
     let ended = client.stream().read_to_end(&mut said);
-    let _ = tokio::time::timeout(crate::scene::PATIENCE, ended)
+    let _ = tokio::time::timeout(crate::scene::TIMEOUT, ended)
         .await
         .expect("the connection ends");
     let resets = said.windows(5).filter(|window| window[..2] == [4, 3]);

@@ -434,7 +434,7 @@ async fn a_client_of_http_1_that_leaves_takes_its_request_from_the_member() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let gone = news.recv().await.unwrap();
     drop(client);
-    let gone = tokio::time::timeout(crate::scene::PATIENCE, gone).await;
+    let gone = tokio::time::timeout(crate::scene::TIMEOUT, gone).await;
     assert!(gone.expect("the request ends").is_err());
     until("the member is free", || {
         scene.state.pool().status()[0].open == 0

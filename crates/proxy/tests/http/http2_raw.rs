@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::scene::member::Puppet;
-use crate::scene::{PATIENCE, Scene, Server};
+use crate::scene::{Scene, Server, TIMEOUT};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -92,7 +92,7 @@ async fn begin(scene: &Scene, block: &[u8], flags: u8) -> Came {
             }
         }
     };
-    timeout(PATIENCE, answer).await.expect("something in time")
+    timeout(TIMEOUT, answer).await.expect("something in time")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,7 +113,7 @@ async fn a_fragment_in_the_path_of_an_http2_request_is_seen_by_neither_member_no
     let (came, head) = tokio::join!(ask(&scene, &request), answers);
     assert_eq!(came, Came::Answer(200));
     assert!(head.starts_with("GET /public HTTP/1.1\n"), "{head}");
-    let line = tokio::task::block_in_place(|| lines.recv_timeout(PATIENCE)).unwrap();
+    let line = tokio::task::block_in_place(|| lines.recv_timeout(TIMEOUT)).unwrap();
     let line = String::from_utf8(line).unwrap();
     assert!(line.contains("\"target\":\"/public\""), "{line}");
 }

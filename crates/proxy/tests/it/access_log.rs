@@ -14,7 +14,7 @@ use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-use crate::scene::{Manner, PATIENCE, Scene, Server, connect, in_time, loopback, nobody, until};
+use crate::scene::{Manner, Scene, Server, TIMEOUT, connect, in_time, loopback, nobody, until};
 
 /// A listener, and the lines about it.
 async fn logged(
@@ -34,7 +34,7 @@ async fn logged(
 }
 
 fn next(lines: &Receiver<Vec<u8>>) -> String {
-    let line = tokio::task::block_in_place(|| lines.recv_timeout(PATIENCE));
+    let line = tokio::task::block_in_place(|| lines.recv_timeout(TIMEOUT));
     String::from_utf8(line.unwrap()).unwrap()
 }
 

@@ -11,7 +11,7 @@ use landfall_proxy::monitor::check::{Question, Sign, check};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::scene::{Manner, PATIENCE, Scene, Server, echo, read_all};
+use crate::scene::{Manner, Scene, Server, TIMEOUT, echo, read_all};
 
 /// Set in the process that runs inside.
 const INSIDE: &str = "LANDFALL_TEST_FEW_PORTS";
@@ -76,7 +76,7 @@ async fn what_dials_for_itself_reaches_a_member_through_ports_in_time_wait() {
     }
     let server = Server::start(Manner::Echo).await;
     for number in 0..600 {
-        let mut member = dial::connect(server.address, PATIENCE).await.unwrap();
+        let mut member = dial::connect(server.address, TIMEOUT).await.unwrap();
         let port = member.local_addr().unwrap().port();
         assert!(PORTS.contains(&port) && port != 40_007, "{number}: {port}");
         member.shutdown().await.unwrap();
@@ -93,7 +93,7 @@ async fn without_any_port_the_shortage_is_told_and_not_a_timeout() {
     let server = Server::start(Manner::Listen).await;
     let mut open = Vec::new();
     let refused = loop {
-        match dial::connect(server.address, PATIENCE).await {
+        match dial::connect(server.address, TIMEOUT).await {
             Ok(member) => open.push(member),
             Err(refused) => break refused,
         }
@@ -107,7 +107,7 @@ async fn without_any_port_the_shortage_is_told_and_not_a_timeout() {
         member.shutdown().await.unwrap();
         assert_eq!(read_all(&mut member).await, b"");
     }
-    dial::connect(server.address, PATIENCE).await.unwrap();
+    dial::connect(server.address, TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_member_is_checked_while_every_port_toward_it_is_in_time_wait() {
     }
     let server = Server::start(Manner::Echo).await;
     for _ in 0..2 * PORTS.count() {
-        let mut member = dial::connect(server.address, PATIENCE).await.unwrap();
+        let mut member = dial::connect(server.address, TIMEOUT).await.unwrap();
         member.shutdown().await.unwrap();
         assert_eq!(read_all(&mut member).await, b"");
     }
@@ -133,7 +133,7 @@ async fn a_member_is_checked_while_every_port_toward_it_is_in_time_wait() {
         port: None,
     };
     for _ in 0..50 {
-        let seen = check(&question, server.address, PATIENCE).await;
+        let seen = check(&question, server.address, TIMEOUT).await;
         assert_eq!(seen, Ok(Sign::Connected));
     }
 }

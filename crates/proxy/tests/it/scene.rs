@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// Nothing on a loopback interface takes this long, however busy the machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The port of every listener; addresses tell them apart.
 const PORT: u16 = 8080;
@@ -306,14 +306,14 @@ pub async fn ended(stream: &mut TcpStream) -> bool {
 }
 
 pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TIMEOUT, future)
         .await
         .expect("not in time")
 }
 
 /// Looks at something until it is as wanted.
 pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !wanted() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -14,7 +14,7 @@ use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::scene::{PATIENCE, Scene, in_time, loopback, nobody, owner, until};
+use crate::scene::{Scene, TIMEOUT, in_time, loopback, nobody, owner, until};
 
 /// A server that answers each datagram with its name and what it got.
 struct Responder {
@@ -58,7 +58,7 @@ impl Client {
     }
 
     async fn ask(&self, question: &[u8]) -> Vec<u8> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         let mut room = vec![0; 65_536];
         while tokio::time::Instant::now() < deadline {
             self.0.send(question).await.unwrap();
@@ -161,7 +161,7 @@ async fn flows_of_a_member_that_leaves_are_cut_when_its_time_is_over() {
     swap.await.unwrap();
     until("cut", || scene.status().open == 0).await;
     // What was under way may still come first.
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while client.ask(b"b").await != b"new:b" {
         assert!(tokio::time::Instant::now() < deadline);
     }

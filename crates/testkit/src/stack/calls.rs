@@ -39,7 +39,7 @@ pub struct Call {
 }
 
 /// A log line comes right after its answer. Seconds only where a machine is very busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 static FENCES: AtomicU32 = AtomicU32::new(0);
@@ -151,7 +151,7 @@ async fn fence(place: &Path, session: &Session) -> Result<(), StackError> {
         let asked = Instant::now();
         let needle = format!("\"{user_agent}\"");
         while !read_from(&path, begin)?.contains(&needle) {
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > TIMEOUT {
                 let why = io::Error::other("a call that was answered is not in it");
                 return Err(unreadable(&path, why));
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use jiff::Timestamp;
-use landfall_model::intent::{AddressWish, LeftOut};
+use landfall_model::intent::{AddressSpec, LeftOut};
 use landfall_model::listener::{Algorithm, AllowedSources, Check, HttpMethod, StatusCodes};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::view::{Health, ListenerView, MemberView, ServiceView, TrafficView};
@@ -39,7 +39,7 @@ pub fn service(key: &str, address: &str, line: u32) -> ServiceView {
             ..ServiceStatus::default()
         },
         reasons: Vec::new(),
-        address: Some(wish()),
+        address: Some(spec()),
         listeners: Vec::new(),
         left_out: Vec::new(),
         pending: Vec::new(),
@@ -47,8 +47,8 @@ pub fn service(key: &str, address: &str, line: u32) -> ServiceView {
 }
 
 /// Any IPv4 address.
-pub fn wish() -> AddressWish {
-    AddressWish {
+pub fn spec() -> AddressSpec {
+    AddressSpec {
         namespace_labels: BTreeMap::new(),
         labels: BTreeMap::new(),
         families: vec![Family::V4],

@@ -18,7 +18,7 @@ use landfall_model::view::{
 use landfall_model::{Code, ConditionType, IngressAddress, PlannedStep, Protocol, Reason};
 
 use super::build::{
-    ago, http_monitor, left_out, listener, member, origin, refused, service, turned, wish, with,
+    ago, http_monitor, left_out, listener, member, origin, refused, service, spec, turned, with,
 };
 
 /// A scene by name.
@@ -345,10 +345,10 @@ fn dns() -> ServiceView {
         ip: Some("2001:db8:ed9e::1".parse().expect("an address")),
         ..IngressAddress::default()
     });
-    service.address = Some(landfall_model::AddressWish {
+    service.address = Some(landfall_model::AddressSpec {
         families: vec![Family::V4, Family::V6],
         pool: Some("edge".into()),
-        ..wish()
+        ..spec()
     });
     service.left_out.push(left_out(
         "10.244.3.42:5353",
@@ -386,9 +386,9 @@ fn mail() -> ServiceView {
         )
         .origin(Some(origin(96)));
     let mut service = service("shop/mail", "192.0.2.1", 91);
-    service.address = Some(landfall_model::AddressWish {
+    service.address = Some(landfall_model::AddressSpec {
         requested: vec!["192.0.2.1".parse().expect("an address")],
-        ..wish()
+        ..spec()
     });
     refused(service, ConditionType::Addressed, conflict)
 }

@@ -31,7 +31,7 @@ async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
         .await;
     assert_eq!(
         *lab.shelf.recalled.lock().unwrap(),
-        [("recall".to_owned(), 1)]
+        [("restore_claims".to_owned(), 1)]
     );
     let rows = lab.source.rows.lock().unwrap().clone();
     let address = |name| {

@@ -80,11 +80,11 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(row(&lab, "a"), before);
     assert_eq!(lab.writes(), [] as [&str; 0]);
-    let wish = lab
+    let spec = lab
         .handle
         .book
         .read(|pages| pages.records[&key("a")].address.clone());
-    assert!(wish.is_some(), "the last valid version is what is wanted");
+    assert!(spec.is_some(), "the last valid version is what is wanted");
     let truth = reason(&before, ConditionType::Programmed);
     assert_eq!(truth, (true, Code::Ready));
 
@@ -146,8 +146,8 @@ async fn an_accepted_service_is_served_on_by_a_process_with_stricter_rules() {
             assert!(reason(&row, ConditionType::Programmed).0);
             assert!(holds(&lab.shelf, "a"));
             assert!(lab.says("a", Code::ServingPreviousVersion));
-            let wish = |pages: &crate::book::Pages| pages.records[&key("a")].address.clone();
-            assert!(lab.handle.book.read(wish).is_some());
+            let spec = |pages: &crate::book::Snapshot| pages.records[&key("a")].address.clone();
+            assert!(lab.handle.book.read(spec).is_some());
             assert!(mark(&lab, "a", ACCEPTED_VERSION).is_some());
             lab = restart_under(lab, ports, &[named]).await;
         }

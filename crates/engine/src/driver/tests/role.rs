@@ -47,13 +47,13 @@ async fn a_standby_writes_nothing_until_it_leads() {
     lab.until_ready().await;
     settle().await;
     assert_eq!(lab.writes(), [] as [&str; 0]);
-    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
     role.send_replace(FIRST);
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
     lab.until_ready().await;
-    assert!(lab.handle.book.read(crate::book::Pages::serving));
-    assert_eq!(told(&lab), ["recall"]);
+    assert!(lab.handle.book.read(crate::book::Snapshot::serving));
+    assert_eq!(told(&lab), ["restore_claims"]);
     lab.stop().await;
 }
 
@@ -70,8 +70,11 @@ async fn a_leader_that_may_not_write_keeps_what_it_serves_and_writes_nothing() {
         .expect("the loop goes on");
     settle().await;
     assert_eq!(lab.writes(), writes);
-    assert_eq!((held(&lab), told(&lab)), (1, vec!["recall".to_owned()]));
-    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    assert_eq!(
+        (held(&lab), told(&lab)),
+        (1, vec!["restore_claims".to_owned()])
+    );
+    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
     lab.stop().await;
 }
 
@@ -87,7 +90,7 @@ async fn a_leader_that_leads_again_catches_up_and_moves_nothing() {
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;
     assert_eq!(lab.source.rows.lock().unwrap()[&key("a")], before);
-    assert_eq!(told(&lab), ["recall", "doubt false"]);
+    assert_eq!(told(&lab), ["restore_claims", "doubt false"]);
     lab.stop().await;
 }
 
@@ -121,7 +124,10 @@ async fn after_another_replica_led_only_what_is_on_record_counts() {
     settle().await;
     role.send_replace(SECOND);
     settle().await;
-    assert_eq!(told(&lab), ["recall", "doubt true", "recall"]);
+    assert_eq!(
+        told(&lab),
+        ["restore_claims", "doubt true", "restore_claims"]
+    );
     let held: Vec<u8> = lab.shelf.held.lock().unwrap().values().copied().collect();
     assert_eq!(held, [7]);
     let row = lab.source.rows.lock().unwrap()[&key("a")].clone();
@@ -138,7 +144,7 @@ async fn a_leader_stands_by_once_another_replica_serves_and_may_lead_again() {
     settle().await;
     assert_eq!(
         (held(&lab), told(&lab)),
-        (0, vec!["recall".into(), "retire".into()])
+        (0, vec!["restore_claims".into(), "retire".into()])
     );
     assert!(lab.handle.book.read(|pages| pages.records.is_empty()));
     let writes = lab.writes();
@@ -149,7 +155,7 @@ async fn a_leader_stands_by_once_another_replica_serves_and_may_lead_again() {
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;
     assert_eq!(held(&lab), 2);
-    assert_eq!(told(&lab), ["recall", "retire", "recall"]);
+    assert_eq!(told(&lab), ["restore_claims", "retire", "restore_claims"]);
     lab.stop().await;
 }
 
@@ -159,7 +165,10 @@ async fn a_role_that_changes_twice_before_the_loop_looks_is_not_missed() {
     // In between it carried, stood by, and another replica led.
     role.send_replace(SECOND);
     settle().await;
-    assert_eq!(told(&lab), ["recall", "doubt true", "recall"]);
+    assert_eq!(
+        told(&lab),
+        ["restore_claims", "doubt true", "restore_claims"]
+    );
     assert_eq!(held(&lab), 1);
     lab.stop().await;
 }
@@ -181,7 +190,7 @@ async fn what_was_open_before_the_start_is_looked_at_again_by_a_leader() {
     role.send_replace(FIRST);
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
-    assert_eq!(told(&lab), ["doubt true", "recall"]);
+    assert_eq!(told(&lab), ["doubt true", "restore_claims"]);
     lab.stop().await;
 }
 
@@ -195,7 +204,7 @@ async fn what_was_open_before_the_start_goes_where_another_replica_serves_by_the
 #[tokio::test(start_paused = true)]
 async fn what_was_open_before_the_start_is_doubted_by_one_that_leads_by_then() {
     let (_role, lab) = inheriting(FIRST).await;
-    assert_eq!(told(&lab), ["doubt true", "recall"]);
+    assert_eq!(told(&lab), ["doubt true", "restore_claims"]);
     assert_eq!(held(&lab), 1);
     lab.stop().await;
 }
@@ -235,7 +244,7 @@ async fn a_new_leader_writes_nothing_before_it_knows_what_the_leader_before_wrot
         .unwrap();
     settle().await;
     assert_eq!((held(&lab), lab.writes()), (0, Vec::new()));
-    assert!(!lab.handle.book.read(crate::book::Pages::serving));
+    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
     // The watch lagged: the leader before had given the first address away.
     lab.apply(claimed("b", 1)).await;
     lab.source

@@ -6,7 +6,7 @@ impl Lab {
     /// A provider that holds one open port and is busy with the next change.
     async fn serving(port: u16) -> Self {
         let before = Self::default();
-        before.run(wish(&[port])).await;
+        before.run(spec(&[port])).await;
         Self::over(before.outside())
     }
 
@@ -23,10 +23,10 @@ impl Lab {
 }
 
 /// What is left to tell of a Service that is as it is wanted.
-fn nothing_open() -> Telling {
-    Telling {
+fn nothing_open() -> EventState {
+    EventState {
         looked: true,
-        ..Telling::default()
+        ..EventState::default()
     }
 }
 
@@ -35,18 +35,18 @@ const BUSY: Outcome = Outcome::Busy(Duration::from_secs(3));
 #[tokio::test]
 async fn a_change_that_takes_several_passes_begins_once_and_ends_once() {
     let lab = Lab::default().busy();
-    let first = lab.run(wish(&[80])).await;
+    let first = lab.run(spec(&[80])).await;
     assert_eq!(first.outcome, BUSY);
     assert_eq!(lab.told(), [] as [&str; 0]);
     let lab = lab.busy();
-    let second = lab.run_told(wish(&[80]), first.telling).await;
+    let second = lab.run_told(spec(&[80]), first.telling).await;
     assert_eq!(second.outcome, BUSY);
     assert_eq!(lab.told(), [] as [&str; 0]);
-    let third = lab.run_told(wish(&[80]), second.telling).await;
+    let third = lab.run_told(spec(&[80]), second.telling).await;
     assert_eq!(third.outcome, Outcome::Settled);
     assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
     assert_eq!(third.telling, nothing_open());
-    lab.run_told(wish(&[80]), third.telling).await;
+    lab.run_told(spec(&[80]), third.telling).await;
     assert_eq!(lab.told(), [] as [&str; 0]);
 }
 
@@ -57,10 +57,10 @@ async fn members_that_follow_the_nodes_are_no_event() {
         ..Lab::serving(80).await
     };
     let lab = lab.busy();
-    let first = lab.run(wish(&[80, 443])).await;
+    let first = lab.run(spec(&[80, 443])).await;
     assert_eq!(first.outcome, BUSY);
     assert_eq!(lab.told(), [] as [&str; 0]);
-    let second = lab.run_told(wish(&[80, 443]), first.telling).await;
+    let second = lab.run_told(spec(&[80, 443]), first.telling).await;
     assert_eq!(second.outcome, Outcome::Settled);
     assert_eq!(lab.told(), [] as [&str; 0]);
     assert_eq!(second.telling, nothing_open());
@@ -73,12 +73,12 @@ async fn a_change_while_members_follow_the_nodes_is_told_as_one() {
         ..Lab::serving(80).await
     };
     let lab = lab.busy();
-    let members = lab.run(wish(&[80, 443])).await;
+    let members = lab.run(spec(&[80, 443])).await;
     let lab = Lab {
         members_only: false,
         ..lab
     };
-    let changed = lab.run_told(wish(&[80, 8443]), members.telling).await;
+    let changed = lab.run_told(spec(&[80, 8443]), members.telling).await;
     assert_eq!(changed.outcome, Outcome::Settled);
     assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
 }
@@ -86,19 +86,19 @@ async fn a_change_while_members_follow_the_nodes_is_told_as_one() {
 #[tokio::test]
 async fn members_that_follow_in_the_middle_of_a_change_belong_to_it() {
     let lab = Lab::serving(80).await.busy();
-    let change = lab.run(wish(&[80, 443])).await;
+    let change = lab.run(spec(&[80, 443])).await;
     let lab = Lab {
         members_only: true,
         ..lab
     };
-    lab.run_told(wish(&[80, 443]), change.telling).await;
+    lab.run_told(spec(&[80, 443]), change.telling).await;
     assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
 }
 
 #[tokio::test]
 async fn a_deletion_in_the_middle_of_a_change_is_told() {
     let lab = Lab::serving(80).await.busy();
-    let change = lab.run(wish(&[80, 443])).await;
+    let change = lab.run(spec(&[80, 443])).await;
     let lab = lab.busy();
     let leaving = lab.run_told(removal(), change.telling).await;
     assert_eq!(leaving.outcome, BUSY);
@@ -121,24 +121,24 @@ async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
         ..lab
     };
     let lab = noticing(Lab::serving(80).await);
-    let first = lab.run_told(wish(&[80]), nothing_open()).await;
+    let first = lab.run_told(spec(&[80]), nothing_open()).await;
     assert_eq!(lab.told(), ["LoadBalancerRebuilt"]);
     assert!(text(&first));
     // A process that has just been started takes it for told, and says it all the same.
-    let found = lab.run(wish(&[80])).await;
+    let found = lab.run(spec(&[80])).await;
     assert_eq!(lab.told(), [] as [&str; 0]);
     assert_eq!(found.telling, first.telling);
     assert!(text(&found));
-    let second = lab.run_told(wish(&[80]), first.telling).await;
+    let second = lab.run_told(spec(&[80]), first.telling).await;
     assert_eq!(lab.told(), [] as [&str; 0]);
     assert!(text(&second), "it still holds");
     let healed = Lab::over(lab.outside());
-    let third = healed.run_told(wish(&[80]), second.telling).await;
+    let third = healed.run_told(spec(&[80]), second.telling).await;
     assert_eq!(healed.told(), [] as [&str; 0]);
     assert!(!text(&third));
     assert_eq!(third.telling, nothing_open());
     let again = noticing(healed);
-    again.run_told(wish(&[80]), third.telling).await;
+    again.run_told(spec(&[80]), third.telling).await;
     assert_eq!(again.told(), ["LoadBalancerRebuilt"]);
 }
 
@@ -146,7 +146,7 @@ async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
 async fn a_busy_pass_does_not_write_the_status_of_a_service_that_has_an_address() {
     let lab = Lab::serving(80).await.busy();
     let status = lab.outside().status;
-    let end = lab.run(wish(&[80, 443])).await;
+    let end = lab.run(spec(&[80, 443])).await;
     assert_eq!(end.outcome, BUSY);
     assert_eq!(*lab.writes.lock().unwrap(), [] as [&str; 0]);
     assert_eq!(end.status, status);
@@ -159,7 +159,7 @@ async fn a_busy_pass_tells_a_service_without_an_address_that_one_is_made() {
         claims_outside: true,
         ..Lab::default().busy()
     };
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(*lab.writes.lock().unwrap(), ["finalize+status"]);
     assert_eq!(truths(&end.status), [true, false, false]);
     let addressed = end.status.condition(ConditionType::Addressed).unwrap();
@@ -176,10 +176,10 @@ async fn marks_are_written_with_the_status_and_once() {
         marks: marks.clone(),
         ..Lab::serving(80).await
     };
-    let end = lab.run(wish(&[80])).await;
+    let end = lab.run(spec(&[80])).await;
     assert_eq!(end.status.marks, marks);
     assert_eq!(*lab.writes.lock().unwrap(), ["status"]);
-    lab.run(wish(&[80])).await;
+    lab.run(spec(&[80])).await;
     assert_eq!(*lab.writes.lock().unwrap(), ["status"]);
 }
 
@@ -195,21 +195,21 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         errors: Vec::new(),
         status: lab.outside().status,
         last_failure,
-        telling: Telling::default(),
+        telling: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
     };
-    let failed = lab.run_job(job(&lab, wish(&[80, 443]), None)).await;
+    let failed = lab.run_job(job(&lab, spec(&[80, 443]), None)).await;
     assert!(lab.told().contains(&"SyncLoadBalancerFailed"));
     let lab = lab.busy();
     // The other port comes first, and with it the provider is busy.
     let busy = lab
-        .run_job(job(&lab, wish(&[80, 81, 443]), failed.failure))
+        .run_job(job(&lab, spec(&[80, 81, 443]), failed.failure))
         .await;
     assert_eq!(busy.outcome, BUSY);
     let again = lab
-        .run_job(job(&lab, wish(&[80, 81, 443]), busy.failure))
+        .run_job(job(&lab, spec(&[80, 81, 443]), busy.failure))
         .await;
     assert_eq!(again.outcome, Outcome::Failed);
     assert!(!lab.told().contains(&"SyncLoadBalancerFailed"));
@@ -218,7 +218,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         ..lab
     };
     let healed = lab
-        .run_job(job(&lab, wish(&[80, 81, 443]), again.failure))
+        .run_job(job(&lab, spec(&[80, 81, 443]), again.failure))
         .await;
     assert_eq!(healed.outcome, Outcome::Settled);
     assert_eq!(healed.failure, None);

@@ -3,8 +3,8 @@ use landfall_testkit::build::{ip, namespace};
 
 use super::*;
 
-fn address(service: ServiceBuilder) -> landfall_model::AddressWish {
-    wish(service).0.address
+fn address(service: ServiceBuilder) -> landfall_model::AddressSpec {
+    spec(service).0.address
 }
 
 #[test]
@@ -12,7 +12,7 @@ fn a_service_that_asks_for_nothing_takes_any_address_of_its_family() {
     let plain = address(web().labelled("app", "web").holding("192.0.2.7"));
     assert_eq!(
         plain,
-        landfall_model::AddressWish {
+        landfall_model::AddressSpec {
             namespace_labels: [(
                 "kubernetes.io/metadata.name".to_owned(),
                 "default".to_owned()
@@ -34,8 +34,8 @@ fn a_service_that_asks_for_nothing_takes_any_address_of_its_family() {
 #[test]
 fn labels_of_the_namespace_travel_with_the_wish() {
     let world = world([Fact::Namespace(namespace("shop", &[("team", "a")]))]);
-    let (wish, _) = wish_in(&world, web().in_namespace("shop"));
-    let labels = wish.address.namespace_labels;
+    let (spec, _) = wish_in(&world, web().in_namespace("shop"));
+    let labels = spec.address.namespace_labels;
     assert_eq!(labels.get("team").map(String::as_str), Some("a"));
     assert_eq!(
         labels
@@ -159,7 +159,7 @@ fn services_with_local_traffic_share_only_with_their_like() {
 
 #[test]
 fn a_host_name_is_published_in_place_of_the_address() {
-    let (wish, remarks) = wish(web().annotated("landfall.dev/hostname", "web.example.org"));
-    assert_eq!(wish.hostname.as_deref(), Some("web.example.org"));
+    let (spec, remarks) = spec(web().annotated("landfall.dev/hostname", "web.example.org"));
+    assert_eq!(spec.hostname.as_deref(), Some("web.example.org"));
     assert_eq!(remarks, []);
 }

@@ -1,7 +1,7 @@
 //! What a provider's configuration says beneath annotations, and what only a cloud can do.
 
 use landfall_model::dialect::{CloudOptions, DIALECTS, Effect, Given, MonitorChoice};
-use landfall_model::listener::{Algorithm, Check, Monitor, Said};
+use landfall_model::listener::{Algorithm, Check, ExplicitFields, Monitor};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
 use landfall_testkit::build::node;
@@ -45,8 +45,8 @@ fn listener_and_remarks(
     capabilities: &Capabilities,
 ) -> (Listener, Vec<Reason>) {
     let intent = judged(service, capabilities).unwrap();
-    let mut wish = intent.load_balancer.unwrap();
-    (wish.listeners.remove(0), intent.remarks)
+    let mut spec = intent.load_balancer.unwrap();
+    (spec.listeners.remove(0), intent.remarks)
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn one_address_is_enough_to_ask_for_where_the_cloud_has_one_of_the_other_family(
 #[test]
 fn what_was_said_outright_is_told_apart_from_defaults() {
     let said = |service: ServiceBuilder| listener_and_remarks(service, &in_cloud()).0.said;
-    assert_eq!(said(web()), Said::default());
+    assert_eq!(said(web()), ExplicitFields::default());
     let forwarded = "loadbalancer.openstack.org/x-forwarded-for";
     let by_reference = said(web().annotated(forwarded, "true"));
     assert_eq!((by_reference.mode, by_reference.headers), (true, false));
@@ -256,9 +256,9 @@ fn what_was_said_outright_is_told_apart_from_defaults() {
 fn nodes_are_there_though_the_selector_finds_none_of_them() {
     let has_nodes = |service: ServiceBuilder, world: &World| {
         let intent = resolve(&service.row(), world, &in_cloud()).unwrap();
-        let wish = intent.load_balancer.unwrap();
-        assert!(wish.nodes.is_empty());
-        wish.has_nodes
+        let spec = intent.load_balancer.unwrap();
+        assert!(spec.nodes.is_empty());
+        spec.has_nodes
     };
     let service = || web().annotated(SELECTOR, "pool=edge");
     assert!(has_nodes(service(), &one_node()));
@@ -318,7 +318,7 @@ fn a_node_selector_that_is_none_is_a_warning_and_selects_nobody_away() {
         about_it(&there.remarks),
         [(Code::InvalidAnnotation, Severity::Warning)]
     );
-    let nodes = |intent: Intent| intent.load_balancer.map(|wish| wish.nodes.len());
+    let nodes = |intent: Intent| intent.load_balancer.map(|spec| spec.nodes.len());
     let plain = judged(web(), &in_cloud()).unwrap();
     assert_eq!(nodes(there), nodes(plain));
 }

@@ -120,8 +120,8 @@ fn a_check_takes_a_minute_at_most_and_that_is_told() {
     };
     let world = World::default();
     let timeout = |intent: &Intent| {
-        let wish = intent.load_balancer.as_ref().unwrap();
-        wish.listeners[0].pool.monitor.as_ref().unwrap().timeout
+        let spec = intent.load_balancer.as_ref().unwrap();
+        spec.listeners[0].pool.monitor.as_ref().unwrap().timeout
     };
     let minute = Duration::from_secs(60);
     let intent = resolve(&service("60s"), &world, &one_machine()).unwrap();

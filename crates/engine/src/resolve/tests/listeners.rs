@@ -20,16 +20,16 @@ fn where_secrets_cant_be_read_only_the_ports_that_need_one_stay_closed() {
         .named_port("secure", 443)
         .annotated("landfall.dev/mode.secure", "https")
         .annotated("landfall.dev/tls-secret.secure", "web-tls");
-    let (wish, remarks) = wish_in(&world([Fact::SecretsUnavailable]), service.clone());
-    let ports: Vec<u16> = wish.listeners.iter().map(|it| it.key.port.get()).collect();
+    let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), service.clone());
+    let ports: Vec<u16> = spec.listeners.iter().map(|it| it.key.port.get()).collect();
     assert_eq!(ports, [80]);
     let told = remarks
         .iter()
         .find(|it| it.code == Code::CertificateNotFound);
     assert_eq!(told.map(|it| it.severity), Some(Severity::Warning));
     let known = [Fact::SecretsUnavailable, Fact::Secret(secret("web-tls"))];
-    let (wish, remarks) = wish_in(&world(known), service);
-    assert_eq!(wish.listeners.len(), 2);
+    let (spec, remarks) = wish_in(&world(known), service);
+    assert_eq!(spec.listeners.len(), 2);
     assert!(
         remarks
             .iter()
@@ -53,13 +53,13 @@ fn a_plain_port_is_a_listener_with_every_default() {
 
 #[test]
 fn listeners_are_sorted_by_protocol_and_port() {
-    let (wish, _) = wish(
+    let (spec, _) = spec(
         svc("web")
             .udp_port("u", 1)
             .named_port("b", 90)
             .named_port("a", 80),
     );
-    let keys: Vec<String> = wish
+    let keys: Vec<String> = spec
         .listeners
         .iter()
         .map(|listener| listener.key.to_string())
@@ -69,7 +69,7 @@ fn listeners_are_sorted_by_protocol_and_port() {
 
 #[test]
 fn options_of_a_port_win_over_those_of_the_service() {
-    let (wish, remarks) = wish(
+    let (spec, remarks) = spec(
         svc("web")
             .named_port("web", 80)
             .named_port("admin", 81)
@@ -78,8 +78,8 @@ fn options_of_a_port_win_over_those_of_the_service() {
             .annotated("landfall.dev/connection-limit.81", "5"),
     );
     assert_eq!(remarks, []);
-    let [web, admin] = &wish.listeners[..] else {
-        panic!("{wish:?}")
+    let [web, admin] = &spec.listeners[..] else {
+        panic!("{spec:?}")
     };
     assert_eq!(
         (web.drain, web.connection_limit),
@@ -183,7 +183,7 @@ fn members_that_expect_tls_behind_http_are_remarked() {
     let service = web()
         .app_protocol("https")
         .annotated("landfall.dev/mode", "http");
-    let (_, remarks) = wish(service);
+    let (_, remarks) = spec(service);
     assert_eq!(remarks.len(), 1);
     assert_eq!(
         remarks[0].field.as_deref(),
@@ -193,13 +193,13 @@ fn members_that_expect_tls_behind_http_are_remarked() {
 }
 
 fn wish_remarks(service: ServiceBuilder) -> Vec<Reason> {
-    wish(service).1
+    spec(service).1
 }
 
 #[test]
 fn certificates_keep_the_order_in_which_they_are_named() {
-    let (wish, _) = wish_in(&with_secrets(), https());
-    let certificates = wish.listeners[0].mode.certificates().unwrap();
+    let (spec, _) = wish_in(&with_secrets(), https());
+    let certificates = spec.listeners[0].mode.certificates().unwrap();
     let sources: Vec<&str> = certificates
         .0
         .iter()
@@ -235,8 +235,8 @@ fn missing_and_broken_certificates_are_all_named() {
 
 #[test]
 fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
-    let (wish, _) = wish_in(&with_secrets(), https());
-    let certificates = &wish.listeners[0].mode.certificates().unwrap().0;
+    let (spec, _) = wish_in(&with_secrets(), https());
+    let certificates = &spec.listeners[0].mode.certificates().unwrap().0;
     let broken = world([Fact::Secret(bad_secret("web-tls", "tls.key is missing"))]);
     let again = resolve_previous(
         &https().row(),
@@ -245,7 +245,7 @@ fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
         &Capabilities::default(),
     );
     let again = again.unwrap().load_balancer.unwrap();
-    assert_eq!(again.listeners, wish.listeners);
+    assert_eq!(again.listeners, spec.listeners);
     let some = resolve_previous(
         &https().row(),
         &certificates[..1],
@@ -276,8 +276,8 @@ fn one_certificate_for_the_service_serves_the_port_that_ends_tls() {
         .annotated("landfall.dev/tls-secret", "web-tls")
         .annotated("landfall.dev/mode.http", "http")
         .annotated("landfall.dev/mode.https", "https");
-    let (wish, remarks) = wish_in(&with_secrets(), service);
-    let modes: Vec<&str> = wish.listeners.iter().map(|one| one.mode.as_str()).collect();
+    let (spec, remarks) = wish_in(&with_secrets(), service);
+    let modes: Vec<&str> = spec.listeners.iter().map(|one| one.mode.as_str()).collect();
     assert_eq!(modes, ["http", "https"]);
     assert!(
         remarks
@@ -302,10 +302,10 @@ fn what_the_service_says_about_tcp_never_touches_its_udp_ports() {
         ("landfall.dev/timeout-tcp-inspect", "1s"),
         ("landfall.dev/timeout-member-connect", "1s"),
     ] {
-        let (wish, remarks) = wish(tcp_and_udp().annotated(key, value));
+        let (spec, remarks) = spec(tcp_and_udp().annotated(key, value));
         assert_eq!(remarks, [], "{key}");
-        let [tcp, udp] = &wish.listeners[..] else {
-            panic!("{wish:?}")
+        let [tcp, udp] = &spec.listeners[..] else {
+            panic!("{spec:?}")
         };
         let mut plain = Listener::new(Protocol::Udp, number(443));
         plain.name = "udp".to_owned();
@@ -353,9 +353,9 @@ fn what_is_written_for_a_udp_port_itself_and_can_not_be_is_an_error() {
 
 #[test]
 fn a_udp_port_carries_proxy_headers_where_that_was_asked_of_it() {
-    let (wish, remarks) = wish(tcp_and_udp().annotated("landfall.dev/proxy-protocol.udp", "v2"));
+    let (spec, remarks) = spec(tcp_and_udp().annotated("landfall.dev/proxy-protocol.udp", "v2"));
     assert_eq!(remarks, []);
-    let headers: Vec<_> = wish
+    let headers: Vec<_> = spec
         .listeners
         .iter()
         .map(|one| one.pool.proxy_protocol)
@@ -393,9 +393,9 @@ fn a_port_in_http_is_an_exception_from_proxy_headers_for_all() {
         .named_port("raw", 90)
         .annotated("landfall.dev/proxy-protocol", "v1")
         .annotated("landfall.dev/mode.http", "http");
-    let (wish, remarks) = wish(service);
+    let (spec, remarks) = spec(service);
     assert_eq!(remarks, []);
-    let headers: Vec<_> = wish
+    let headers: Vec<_> = spec
         .listeners
         .iter()
         .map(|one| one.pool.proxy_protocol)
@@ -449,9 +449,9 @@ fn a_monitor_is_what_was_asked_and_defaults_elsewhere() {
 fn a_monitor_that_is_just_on_fits_the_protocol_of_each_port() {
     let service =
         tcp_and_udp().annotated("loadbalancer.openstack.org/enable-health-monitor", "true");
-    let (wish, remarks) = wish(service);
+    let (spec, remarks) = spec(service);
     assert_eq!(remarks, []);
-    let checks: Vec<_> = wish
+    let checks: Vec<_> = spec
         .listeners
         .iter()
         .map(|one| one.pool.monitor.clone().unwrap().check)
@@ -507,12 +507,12 @@ fn source_ranges_of_the_spec_win_and_become_networks() {
     let everybody = web().source_range("0.0.0.0/0").source_range("::/0");
     assert_eq!(listener(everybody).allowed, AllowedSources::All);
 
-    let (wish, remarks) = wish(
+    let (spec, remarks) = spec(
         web()
             .source_range("192.0.2.0/24")
             .annotated(key, "10.0.0.0/8"),
     );
-    assert_eq!(wish.listeners[0].allowed, only(&["192.0.2.0/24"]));
+    assert_eq!(spec.listeners[0].allowed, only(&["192.0.2.0/24"]));
     assert_eq!(
         remarks,
         [Reason::warning(
@@ -532,9 +532,9 @@ fn source_ranges_of_a_port_win_over_all_others() {
         .named_port("admin", 81)
         .source_range("192.0.2.0/24")
         .annotated("landfall.dev/source-ranges.admin", "10.0.0.0/8");
-    let (wish, remarks) = wish(service);
+    let (spec, remarks) = spec(service);
     assert_eq!(remarks, []);
-    let allowed = |index: usize| format!("{:?}", wish.listeners[index].allowed);
+    let allowed = |index: usize| format!("{:?}", spec.listeners[index].allowed);
     assert!(allowed(0).contains("192.0.2.0/24"), "{}", allowed(0));
     assert!(allowed(1).contains("10.0.0.0/8"), "{}", allowed(1));
 }

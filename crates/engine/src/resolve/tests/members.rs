@@ -11,9 +11,9 @@ fn member(address: &str) -> Member {
 }
 
 fn members_in(world: &World, service: ServiceBuilder) -> Vec<Member> {
-    let (mut wish, remarks) = wish_in(world, service);
+    let (mut spec, remarks) = wish_in(world, service);
     assert_eq!(remarks, []);
-    wish.listeners.remove(0).pool.members
+    spec.listeners.remove(0).pool.members
 }
 
 fn left_out(endpoint: &str, reason: Reason) -> LeftOut {
@@ -72,8 +72,8 @@ fn what_becomes_of_an_endpoint_follows_its_conditions() {
             ..endpoint("10.0.0.1")
         })]);
         let service = web().with(|row| row.publish_not_ready = publish);
-        let (wish, _) = wish_in(&world, service);
-        match (&wish.listeners[0].pool.members[..], &wish.left_out[..]) {
+        let (spec, _) = wish_in(&world, service);
+        match (&spec.listeners[0].pool.members[..], &spec.left_out[..]) {
             ([member], []) if member.draining => "drains".to_owned(),
             ([_], []) => "serves".to_owned(),
             ([], [left]) => left.reason.message.clone(),
@@ -107,15 +107,15 @@ fn an_endpoint_in_several_slices_is_one_member_and_the_best_counts() {
             .pod("web-0", "10.0.0.1")
             .ready("10.0.0.2"),
     ]);
-    let (wish, remarks) = wish_in(&world, web());
+    let (spec, remarks) = wish_in(&world, web());
     assert_eq!(remarks, []);
-    assert_eq!(wish.left_out, []);
+    assert_eq!(spec.left_out, []);
     let first = Member {
         name: Some("web-0".into()),
         ..member("10.0.0.1:80")
     };
     assert_eq!(
-        wish.listeners[0].pool.members,
+        spec.listeners[0].pool.members,
         [first, member("10.0.0.2:80")]
     );
 }
@@ -144,11 +144,11 @@ fn slices_that_can_not_be_used_are_told_with_the_reason() {
             .ready("10.0.0.5"),
         slice("web").named("g").port("http", 80).ready("10.0.0.6"),
     ]);
-    let (wish, remarks) = wish_in(&world, svc("web").named_port("http", 80));
+    let (spec, remarks) = wish_in(&world, svc("web").named_port("http", 80));
     assert_eq!(remarks, []);
-    assert_eq!(wish.listeners[0].pool.members, [member("10.0.0.6:80")]);
+    assert_eq!(spec.listeners[0].pool.members, [member("10.0.0.6:80")]);
     assert_eq!(
-        wish.left_out,
+        spec.left_out,
         [
             left_out(
                 "slice a",
@@ -195,9 +195,9 @@ fn an_endpoint_that_no_port_can_use_is_told_once() {
         .port("a", 80)
         .port("b", 81)
         .not_ready("10.0.0.1")]);
-    let (wish, _) = wish_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
+    let (spec, _) = wish_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
     assert_eq!(
-        wish.left_out,
+        spec.left_out,
         [left_out(
             "10.0.0.1",
             Reason::info(Code::EndpointIgnored, "not ready")
@@ -259,10 +259,10 @@ fn endpoints_may_be_named_for_one_port_while_another_uses_slices() {
         .named_port("a", 80)
         .named_port("b", 81)
         .annotated("landfall.dev/endpoints.b", "127.0.0.1:9000");
-    let (wish, remarks) = wish_in(&world, service);
+    let (spec, remarks) = wish_in(&world, service);
     assert_eq!(remarks, []);
-    assert_eq!(wish.listeners[0].pool.members, [member("10.0.0.1:80")]);
-    assert_eq!(wish.listeners[1].pool.members, [member("127.0.0.1:9000")]);
+    assert_eq!(spec.listeners[0].pool.members, [member("10.0.0.1:80")]);
+    assert_eq!(spec.listeners[1].pool.members, [member("127.0.0.1:9000")]);
 }
 
 #[test]
@@ -334,8 +334,8 @@ fn a_flood_of_unknown_names_is_one_short_remark() {
 
 #[test]
 fn a_service_without_endpoints_is_valid_and_told_what_to_do() {
-    let (wish, remarks) = wish_in(&World::default(), web());
-    assert_eq!(wish.listeners[0].pool.members, []);
+    let (spec, remarks) = wish_in(&World::default(), web());
+    assert_eq!(spec.listeners[0].pool.members, []);
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].code, Code::NoEndpoints);
     assert!(

@@ -18,7 +18,7 @@ fn nodes(nodes: impl IntoIterator<Item = NodeBuilder>) -> World {
 fn to_nodes(
     facts: impl IntoIterator<Item = NodeBuilder>,
     service: ServiceBuilder,
-) -> LoadBalancerWish {
+) -> LoadBalancerSpec {
     let intent = resolve(&service.row(), &nodes(facts), &in_cloud());
     intent.unwrap().load_balancer.unwrap()
 }
@@ -54,9 +54,9 @@ fn chosen(configured: Option<&str>, own: Option<&str>) -> Vec<String> {
     let intent = resolve(&service.row(), &nodes(edge_and_inner()), &capabilities).unwrap();
     let about_it = |remark: &&Reason| remark.field == Some(annotation_field(SELECTOR));
     assert_eq!(intent.remarks.iter().find(about_it), None);
-    let wish = intent.load_balancer.unwrap();
-    let targets: Vec<String> = wish.nodes.iter().map(|it| it.name.to_string()).collect();
-    let members = wish.listeners[0].pool.members.iter();
+    let spec = intent.load_balancer.unwrap();
+    let targets: Vec<String> = spec.nodes.iter().map(|it| it.name.to_string()).collect();
+    let members = spec.listeners[0].pool.members.iter();
     let members: Vec<String> = members
         .filter_map(|it| it.name.as_deref())
         .map(str::to_owned)
@@ -68,7 +68,7 @@ fn chosen(configured: Option<&str>, own: Option<&str>) -> Vec<String> {
 #[test]
 fn eligible_nodes_are_members_where_the_target_is_nodes() {
     let excluded = "node.kubernetes.io/exclude-from-external-load-balancers";
-    let wish = to_nodes(
+    let spec = to_nodes(
         [
             node("a", "10.1.0.1").with(|row| row.ready = false),
             node("b", "10.1.0.2").labelled(excluded, ""),
@@ -80,13 +80,13 @@ fn eligible_nodes_are_members_where_the_target_is_nodes() {
         web().node_port(30080),
     );
     assert_eq!(
-        wish.listeners[0].pool.members,
+        spec.listeners[0].pool.members,
         [
             of_node("a", "10.1.0.1:30080"),
             of_node("c", "10.1.0.3:30080")
         ]
     );
-    let left: Vec<&str> = wish
+    let left: Vec<&str> = spec
         .left_out
         .iter()
         .map(|left| left.endpoint.as_str())
@@ -100,7 +100,7 @@ fn eligible_nodes_are_told_with_the_server_that_they_are() {
     let service = web()
         .node_port(30080)
         .families(&[Family::V6, Family::V4], FamilyPolicy::PreferDualStack);
-    let wish = to_nodes(
+    let spec = to_nodes(
         [
             node("a", "10.1.0.1").with(|row| {
                 row.addresses.push("2001:db8::1".parse().unwrap());
@@ -116,20 +116,20 @@ fn eligible_nodes_are_told_with_the_server_that_they_are() {
         provider_id: Some(server.into()),
         others: vec!["10.1.0.1".parse().unwrap()],
     };
-    assert_eq!(wish.nodes, [expected]);
+    assert_eq!(spec.nodes, [expected]);
 }
 
 #[test]
 fn a_provider_whose_members_are_pods_is_told_no_nodes() {
-    let (wish, _) = wish_in(&nodes(edge_and_inner()), web());
-    assert_eq!(wish.nodes, []);
+    let (spec, _) = wish_in(&nodes(edge_and_inner()), web());
+    assert_eq!(spec.nodes, []);
 }
 
 #[test]
 fn a_port_without_a_node_port_has_no_node_as_member() {
-    let wish = to_nodes([node("a", "10.1.0.1")], web());
-    assert_eq!(wish.listeners[0].pool.members, []);
-    assert_eq!(wish.left_out[0].reason.message, "the port has no NodePort");
+    let spec = to_nodes([node("a", "10.1.0.1")], web());
+    assert_eq!(spec.listeners[0].pool.members, []);
+    assert_eq!(spec.left_out[0].reason.message, "the port has no NodePort");
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn an_empty_selector_of_the_service_chooses_every_node() {
 #[test]
 fn a_node_that_the_selector_passes_over_is_told_why() {
     let service = web().node_port(30080).annotated(SELECTOR, "pool=edge");
-    let wish = to_nodes(edge_and_inner(), service);
-    let [left] = &wish.left_out[..] else {
-        panic!("{:?}", wish.left_out)
+    let spec = to_nodes(edge_and_inner(), service);
+    let [left] = &spec.left_out[..] else {
+        panic!("{:?}", spec.left_out)
     };
     assert_eq!(left.name.as_deref(), Some("b"));
     assert_eq!(
@@ -177,10 +177,10 @@ fn a_world_that_never_had_a_node_is_no_instruction_to_remove_all_members() {
     );
     let mut emptied = nodes([node("a", "10.1.0.1")]);
     emptied.apply(Fact::NodeGone("a".into()));
-    let wish = resolve(&service(), &emptied, &in_cloud()).unwrap();
-    let wish = wish.load_balancer.unwrap();
-    assert_eq!(wish.nodes, []);
-    assert_eq!(wish.listeners[0].pool.members, []);
+    let spec = resolve(&service(), &emptied, &in_cloud()).unwrap();
+    let spec = spec.load_balancer.unwrap();
+    assert_eq!(spec.nodes, []);
+    assert_eq!(spec.listeners[0].pool.members, []);
 }
 
 /// A Service whose nodes deliver only to their own endpoints.
@@ -197,8 +197,8 @@ fn monitor_and_remarks(
 ) -> (Option<Monitor>, Vec<Reason>) {
     let world = nodes([node("a", "10.1.0.1")]);
     let intent = resolve(&service.row(), &world, capabilities).unwrap();
-    let mut wish = intent.load_balancer.unwrap();
-    (wish.listeners.remove(0).pool.monitor, intent.remarks)
+    let mut spec = intent.load_balancer.unwrap();
+    (spec.listeners.remove(0).pool.monitor, intent.remarks)
 }
 
 #[test]

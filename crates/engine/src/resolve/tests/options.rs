@@ -91,7 +91,7 @@ fn garbage_in_a_portable_option_is_an_error_of_this_service_only() {
 
 #[test]
 fn options_that_only_a_cloud_has_are_a_warning_elsewhere() {
-    let (_, remarks) = wish(web().annotated("loadbalancer.openstack.org/flavor-id", "big"));
+    let (_, remarks) = spec(web().annotated("loadbalancer.openstack.org/flavor-id", "big"));
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].code, Code::OptionNotApplicable);
     assert_eq!(remarks[0].severity, Severity::Warning);
@@ -104,9 +104,9 @@ fn options_that_only_a_cloud_has_are_a_warning_elsewhere() {
 
 #[test]
 fn monitor_options_without_a_monitor_are_remarked() {
-    let (wish, remarks) =
-        wish(web().annotated("loadbalancer.openstack.org/health-monitor-delay", "9"));
-    assert_eq!(wish.listeners[0].pool.monitor, None);
+    let (spec, remarks) =
+        spec(web().annotated("loadbalancer.openstack.org/health-monitor-delay", "9"));
+    assert_eq!(spec.listeners[0].pool.monitor, None);
     assert_eq!(remarks.len(), 1);
     assert_eq!(
         remarks[0].remedy,
@@ -120,7 +120,7 @@ fn an_option_that_every_port_overrides_is_not_remarked() {
         .named_port("web", 80)
         .annotated("landfall.dev/monitor", "http")
         .annotated("landfall.dev/monitor.web", "tcp");
-    assert_eq!(wish(service).1, []);
+    assert_eq!(spec(service).1, []);
 }
 
 #[test]

@@ -109,11 +109,11 @@ proptest! {
         prop_assert_eq!(&outcome, &resolve(&row, &world, &Capabilities::default()));
         let reasons = match &outcome {
             Ok(intent) => {
-                let wish = intent.load_balancer.as_ref().unwrap();
-                let keys: Vec<_> = wish.listeners.iter().map(|listener| listener.key).collect();
+                let spec = intent.load_balancer.as_ref().unwrap();
+                let keys: Vec<_> = spec.listeners.iter().map(|listener| listener.key).collect();
                 prop_assert_eq!(keys.len(), row.ports.len());
                 prop_assert!(keys.is_sorted());
-                for listener in &wish.listeners {
+                for listener in &spec.listeners {
                     prop_assert!(listener.pool.members.is_sorted_by_key(|member| member.address));
                     prop_assert!(listener.pool.members.iter().all(|member| member.weight <= 256));
                     if let Some(monitor) = &listener.pool.monitor {
@@ -122,7 +122,7 @@ proptest! {
                     let encrypted = listener.mode.certificates();
                     prop_assert!(encrypted.is_none_or(|certificates| !certificates.0.is_empty()));
                 }
-                prop_assert!(!wish.address.families.is_empty());
+                prop_assert!(!spec.address.families.is_empty());
                 prop_assert!(intent.remarks.iter().all(|reason| reason.severity < Severity::Error));
                 &intent.remarks
             }

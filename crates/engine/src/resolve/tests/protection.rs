@@ -76,7 +76,7 @@ fn a_request_rate_of_a_port_that_reads_no_requests_is_an_error() {
 
 #[test]
 fn a_queue_where_nothing_waits_is_remarked() {
-    let (_, remarks) = wish(web().annotated("landfall.dev/member-queue", "5"));
+    let (_, remarks) = spec(web().annotated("landfall.dev/member-queue", "5"));
     assert_eq!(remarks.len(), 1, "{remarks:?}");
     assert_eq!(remarks[0].code, Code::OptionNotApplicable);
     assert_eq!(

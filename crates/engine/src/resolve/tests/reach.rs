@@ -40,8 +40,8 @@ fn with_pool(mut world: World) -> World {
 }
 
 fn members(intent: &Intent) -> Vec<String> {
-    let wish = intent.load_balancer.as_ref().unwrap();
-    let members = wish.listeners[0].pool.members.iter();
+    let spec = intent.load_balancer.as_ref().unwrap();
+    let members = spec.listeners[0].pool.members.iter();
     members
         .map(|member: &Member| member.address.to_string())
         .collect()
@@ -189,7 +189,7 @@ fn an_address_that_the_machine_gets_later_leads_no_member_to_the_admin_endpoint(
     let both = here(&["10.0.0.6/32", "10.0.0.7/32"]);
     assert_eq!(world.apply(both.clone()), Affected::All);
     assert_eq!(of(&world), ["10.0.0.1:9640"]);
-    assert_eq!(world.apply(both), Affected::Nobody);
+    assert_eq!(world.apply(both), Affected::None);
     world.apply(here(&[]));
     assert_eq!(of(&world), ["10.0.0.1:9640", "10.0.0.7:9640"]);
 }

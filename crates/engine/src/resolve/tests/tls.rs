@@ -22,10 +22,10 @@ fn verified() -> ServiceBuilder {
 }
 
 fn only(world: &World, service: ServiceBuilder) -> Listener {
-    let (mut wish, remarks) = wish_in(world, service);
+    let (mut spec, remarks) = wish_in(world, service);
     assert!(remarks.iter().all(|it| it.code == Code::NoEndpoints));
-    assert_eq!(wish.listeners.len(), 1);
-    wish.listeners.remove(0)
+    assert_eq!(spec.listeners.len(), 1);
+    spec.listeners.remove(0)
 }
 
 fn sources(tls: &MemberTls) -> [Option<&str>; 2] {
@@ -76,8 +76,8 @@ fn members_are_never_verified_by_nothing_unless_it_is_called_insecure() {
     assert_eq!(nothing.code, Code::ConflictingOptions);
     assert_eq!(nothing.field, Some(annotation_field(VERIFY)));
     assert!(nothing.remedy.contains(AUTHORITY), "{nothing:?}");
-    let (wish, remarks) = wish(web().annotated(VERIFY, "insecure"));
-    let tls = wish.listeners[0].pool.tls.as_ref().unwrap();
+    let (spec, remarks) = spec(web().annotated(VERIFY, "insecure"));
+    let tls = spec.listeners[0].pool.tls.as_ref().unwrap();
     assert_eq!(sources(tls), [None, None]);
     let told: Vec<_> = remarks.iter().map(|it| (it.code, it.severity)).collect();
     assert_eq!(told, [(Code::MembersNotVerified, Severity::Warning)]);
@@ -118,8 +118,8 @@ fn an_earlier_version_keeps_the_authority_that_it_had() {
 
 #[test]
 fn where_secrets_cant_be_read_a_port_with_verified_members_stays_closed() {
-    let (wish, remarks) = wish_in(&world([Fact::SecretsUnavailable]), verified());
-    assert_eq!(wish.listeners, []);
+    let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), verified());
+    assert_eq!(spec.listeners, []);
     let told = remarks.iter().map(|it| (it.code, it.severity));
     assert!(
         told.clone()
@@ -136,8 +136,8 @@ fn a_port_that_reads_plain_requests_may_send_them_to_https() {
         .annotated("landfall.dev/mode.https", "https")
         .annotated("landfall.dev/tls-secret", "web-tls")
         .annotated("landfall.dev/https-redirect", "301 port=8443");
-    let (wish, _) = wish_in(&with_secrets(), both);
-    let redirects: Vec<_> = wish.listeners.iter().map(|it| it.redirect).collect();
+    let (spec, _) = wish_in(&with_secrets(), both);
+    let redirects: Vec<_> = spec.listeners.iter().map(|it| it.redirect).collect();
     let expected = Redirect {
         status: RedirectStatus::Moved,
         port: number(8443),

@@ -73,7 +73,7 @@ struct Story {
     /// A floating IP that was made by hand, to be asked for.
     spare: Value,
     layout: &'static str,
-    wishes: Wishes,
+    specs: Wishes,
     dice: Dice,
     controller: Option<Replica>,
 }
@@ -128,7 +128,7 @@ impl Story {
             strangers,
             spare,
             layout: LAYOUTS[0],
-            wishes: Wishes::default(),
+            specs: Wishes::default(),
             dice,
             controller: None,
         }
@@ -153,28 +153,28 @@ impl Story {
     /// Does what people do, with kubectl.
     async fn act(&mut self, act: Act) {
         let bed = &self.scene.bed;
-        let wishes = &mut self.wishes;
+        let specs = &mut self.specs;
         match act {
             Act::Create => {
-                wishes.timeout = 50_000;
-                wishes.address = None;
-                wishes.ports.insert("web", vec![80, 443]);
+                specs.timeout = 50_000;
+                specs.address = None;
+                specs.ports.insert("web", vec![80, 443]);
                 bed.apply(&service("web", &[80, 443], "")).await;
             }
             Act::AddPort => {
-                wishes.ports.insert("web", vec![80, 443, 8443]);
+                specs.ports.insert("web", vec![80, 443, 8443]);
                 let port = r#"[{"op": "add", "path": "/spec/ports/-",
                     "value": {"name": "p8443", "port": 8443}}]"#;
                 bed.run(&["patch", "service", "web", "--type=json", "-p", port])
                     .await;
             }
             Act::Timeout => {
-                wishes.timeout = 300_000;
+                specs.timeout = 300_000;
                 let annotation = "loadbalancer.openstack.org/timeout-client-data=300000";
                 bed.run(&["annotate", "service", "web", annotation]).await;
             }
             Act::Share => {
-                wishes.ports.insert("second", vec![81]);
+                specs.ports.insert("second", vec![81]);
                 let picture = Picture::of(self.scene.project()).await;
                 let mut balancers = picture.balancers.iter();
                 let own = balancers.find(|it| it["id"] != self.strangers.balancer["id"]);
@@ -185,16 +185,16 @@ impl Story {
             Act::Address => {
                 let wanted = word(&self.spare, "floating_ip_address").to_owned();
                 let patch = json!({"spec": {"loadBalancerIP": wanted}}).to_string();
-                wishes.address = Some(wanted);
+                specs.address = Some(wanted);
                 bed.run(&["patch", "service", "web", "-p", &patch]).await;
             }
             Act::Unshare => {
-                wishes.ports.remove("second");
+                specs.ports.remove("second");
                 bed.run(&["delete", "service", "second", "--wait=false"])
                     .await;
             }
             Act::Delete => {
-                wishes.ports.remove("web");
+                specs.ports.remove("web");
                 bed.run(&["delete", "service", "web", "--wait=false"]).await;
             }
         }
@@ -281,7 +281,7 @@ impl Story {
             .iter()
             .map(|it| word(&it["metadata"], "name"))
             .collect();
-        if names != self.wishes.ports.keys().copied().collect() {
+        if names != self.specs.ports.keys().copied().collect() {
             problems.push(format!("there are the Services {names:?}"));
         }
         self.judge_balancers(&picture, &services, &mut problems);
@@ -297,14 +297,14 @@ impl Story {
             .iter()
             .filter(|it| it["id"] != self.strangers.balancer["id"]);
         let own: Vec<&Value> = own.collect();
-        let wanted = usize::from(!self.wishes.ports.is_empty());
+        let wanted = usize::from(!self.specs.ports.is_empty());
         if own.len() != wanted {
             problems.push(format!("{} load balancers", own.len()));
             return;
         }
         // One of each is the strangers'.
         let (listeners, pools) = (picture.listeners.len() - 1, picture.pools.len() - 1);
-        let wanted = self.wishes.ports.values().map(Vec::len).sum::<usize>();
+        let wanted = self.specs.ports.values().map(Vec::len).sum::<usize>();
         if listeners != wanted || pools != wanted {
             problems.push(format!(
                 "{listeners} listeners and {pools} pools for {wanted} ports"
@@ -325,7 +325,7 @@ impl Story {
             tags.contains(&json!(tag))
         };
         let users: Vec<&str> = ["web", "second"].into_iter().filter(tagged).collect();
-        if users.len() != self.wishes.ports.len() {
+        if users.len() != self.specs.ports.len() {
             problems.push(format!("it is marked for {users:?}"));
         }
         for service in services {
@@ -356,7 +356,7 @@ impl Story {
                 continue;
             };
             let timeout = if name == "web" {
-                self.wishes.timeout
+                self.specs.timeout
             } else {
                 50_000
             };
@@ -402,7 +402,7 @@ impl Story {
         if idle.iter().any(|it| it["id"] != *spare) {
             problems.push(format!("a floating IP leads nowhere: {idle:?}"));
         }
-        let wanted = usize::from(!self.wishes.ports.is_empty());
+        let wanted = usize::from(!self.specs.ports.is_empty());
         if used.len() != wanted {
             problems.push(format!("{} floating IPs are in use", used.len()));
         }
@@ -410,7 +410,7 @@ impl Story {
             return;
         };
         let held = word(floating_ip, "floating_ip_address");
-        if self.wishes.address.as_deref().is_some_and(|it| it != held) {
+        if self.specs.address.as_deref().is_some_and(|it| it != held) {
             problems.push(format!("{held} is in use"));
         }
         for service in services {

@@ -132,7 +132,7 @@ impl Victims {
         target: SocketAddr,
     ) -> Result<(), String> {
         let all = self.exchange_at_leisure(kind, source, target);
-        match tokio::time::timeout(client::PATIENCE, all).await {
+        match tokio::time::timeout(client::TIMEOUT, all).await {
             Ok(outcome) => outcome,
             Err(_) => Err("no answer in time".to_owned()),
         }

@@ -140,7 +140,7 @@ fn one_address_of_each_family_is_the_most_to_ask_for() {
 
 #[test]
 fn endpoints_carry_weights_and_backups() {
-    let wish = |address: &str, weight, backup| EndpointWish {
+    let spec = |address: &str, weight, backup| EndpointSpec {
         address: address.parse().unwrap(),
         weight,
         backup,
@@ -148,9 +148,9 @@ fn endpoints_carry_weights_and_backups() {
     assert_eq!(
         endpoints("10.0.0.1:80 weight=3, [2001:db8::1]:8080 backup,localhost:9 backup weight=0"),
         Ok(vec![
-            wish("10.0.0.1:80", Some(3), false),
-            wish("[2001:db8::1]:8080", None, true),
-            wish("127.0.0.1:9", Some(0), true),
+            spec("10.0.0.1:80", Some(3), false),
+            spec("[2001:db8::1]:8080", None, true),
+            spec("127.0.0.1:9", Some(0), true),
         ])
     );
 }

@@ -467,13 +467,19 @@ impl<S: ClientStream> Connection<S> {
             }
             Answered::Switched { member, early } => {
                 let counters = self.front.listener().counters().mine();
-                let patience = settings
+                let time_limit = settings
                     .timeouts
                     .client_data
                     .max(settings.timeouts.member_data);
                 let sides = (&mut self.client, &mut self.input);
-                let passed =
-                    tunnel::run(sides, (member, early), &mut self.watchdog, lease, patience).await;
+                let passed = tunnel::run(
+                    sides,
+                    (member, early),
+                    &mut self.watchdog,
+                    lease,
+                    time_limit,
+                )
+                .await;
                 counters.passed(passed.upward, passed.downward);
                 lease
                     .member()

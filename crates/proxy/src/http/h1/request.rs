@@ -83,7 +83,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             expects_permission: version == Version::Http11
                 && !framing.is_empty()
                 && fields.of(Field::Expect).any(|field| {
-                    list(field.value).any(|wish| wish.eq_ignore_ascii_case(b"100-continue"))
+                    list(field.value).any(|value| value.eq_ignore_ascii_case(b"100-continue"))
                 }),
             // Where a body comes first, the switch could not be told from the body's end.
             upgrade: connection.upgrade

@@ -40,7 +40,7 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     (mut member, mut from_member): (MemberStream, Buffer),
     watchdog: &mut Watchdog,
     lease: &Lease,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Passed {
     let (mut up, mut down) = (Way::new(), Way::new());
     let mut cut = pin!(lease.cut());
@@ -60,7 +60,7 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
                     moved = (total, Instant::now());
                 }
                 watchdog
-                    .poll(moved.1 + patience, context)
+                    .poll(moved.1 + time_limit, context)
                     .is_ready()
                     .then_some(false)
             }

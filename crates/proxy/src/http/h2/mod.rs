@@ -135,7 +135,7 @@ pub(super) async fn run<S: ClientStream>(
     early: Buffer,
 ) {
     let settings = front.settings();
-    let patience = settings.timeouts.client_data;
+    let time_limit = settings.timeouts.client_data;
     let most_errors = match settings.http.trusted_hops {
         Some(1..) => MAX_ERROR_RESETS_IN_FRONT,
         _ => MAX_ERROR_RESETS,
@@ -169,7 +169,7 @@ pub(super) async fn run<S: ClientStream>(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(MAX_HEAD as u32)
-        .keep_alive_interval(patience.max(LEAST_PING_INTERVAL))
+        .keep_alive_interval(time_limit.max(LEAST_PING_INTERVAL))
         .keep_alive_timeout(PING_WITHIN);
     let wire = Wire {
         client,

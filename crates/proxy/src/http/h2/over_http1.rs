@@ -53,7 +53,7 @@ pub(super) struct OverHttp1 {
     interims: Interims,
     timeouts: Timeouts,
     watchdog: Watchdog,
-    patience: (Side, Side),
+    time_limit: (Side, Side),
     started: Instant,
     read: u64,
     counted: (u64, u64),
@@ -127,7 +127,7 @@ impl OverHttp1 {
             interims: Interims::default(),
             timeouts,
             watchdog: Watchdog::default(),
-            patience: (Side::new(now), Side::new(now)),
+            time_limit: (Side::new(now), Side::new(now)),
             started: now,
             read: 0,
             counted: (0, 0),
@@ -290,7 +290,7 @@ impl OverHttp1 {
         let now = Instant::now();
         let sending = !self.upload.is_done() && !self.upload.refused;
         let client_waits = sending && self.upload.waits_for_client;
-        let (client, member) = &mut self.patience;
+        let (client, member) = &mut self.time_limit;
         client.note(self.upload.written, client_waits, now);
         member.note(self.upload.written + self.read, !client_waits, now);
         let client = client.deadline(self.timeouts.client_data);

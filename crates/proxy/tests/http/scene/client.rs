@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::member::Request;
 
 /// A connection to the listener (or, with [`Client::over`], to anything).
@@ -152,7 +152,7 @@ impl Client {
     /// Everything up to the end of the connection.
     pub async fn rest(&mut self) -> Vec<u8> {
         let read = self.stream.read_to_end(&mut self.read);
-        timeout(PATIENCE, read)
+        timeout(TIMEOUT, read)
             .await
             .expect("the connection ends")
             .expect("it ends in order");
@@ -163,7 +163,7 @@ impl Client {
     /// before.
     pub async fn is_reset(&mut self) -> bool {
         let read = self.stream.read_to_end(&mut self.read);
-        timeout(PATIENCE, read)
+        timeout(TIMEOUT, read)
             .await
             .expect("the connection ends")
             .is_err()
@@ -193,7 +193,7 @@ impl Client {
 
     async fn more(&mut self) {
         let read = self.stream.read_buf(&mut self.read);
-        let count = timeout(PATIENCE, read)
+        let count = timeout(TIMEOUT, read)
             .await
             .expect("an answer in time")
             .unwrap();

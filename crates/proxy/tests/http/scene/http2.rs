@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A body made by a test.
 pub type TestBody = BoxBody<Bytes, Infallible>;
@@ -104,7 +104,7 @@ impl Http2Client {
     /// Sends a request and waits for the head of the response.
     pub async fn begin(&self, request: Request<TestBody>) -> hyper::Result<Response<Incoming>> {
         let mut sender = self.sender.clone();
-        timeout(PATIENCE, sender.send_request(request))
+        timeout(TIMEOUT, sender.send_request(request))
             .await
             .expect("an answer in time")
     }
@@ -117,7 +117,7 @@ impl Http2Client {
     /// Waits for the end of the connection.
     pub async fn ended(self) {
         drop(self.sender);
-        timeout(PATIENCE, self.connection)
+        timeout(TIMEOUT, self.connection)
             .await
             .expect("the connection ends")
             .unwrap();
@@ -127,7 +127,7 @@ impl Http2Client {
 /// Reads a response to its end.
 pub async fn whole(response: Response<Incoming>) -> hyper::Result<Whole> {
     let (parts, body) = response.into_parts();
-    let collected = timeout(PATIENCE, body.collect())
+    let collected = timeout(TIMEOUT, body.collect())
         .await
         .expect("a body in time")?;
     let trailers = collected.trailers().cloned().unwrap_or_default();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Client, PATIENCE};
+use super::{Client, TIMEOUT};
 
 /// A server whose connections are served by a function.
 pub struct Server {
@@ -131,7 +131,7 @@ impl Puppet {
 
     /// The next connection that is made to it.
     pub async fn accept(&mut self) -> Client {
-        let next = timeout(PATIENCE, self.connections.recv());
+        let next = timeout(TIMEOUT, self.connections.recv());
         Client::over(next.await.expect("a connection in time").unwrap())
     }
 }

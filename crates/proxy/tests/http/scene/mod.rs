@@ -20,7 +20,7 @@ pub use self::client::{Client, Response};
 pub use self::member::Server;
 
 /// Nothing on a loopback interface takes this long, however busy the machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A listener that serves, on one worker.
 pub struct Scene {
@@ -161,7 +161,7 @@ pub fn nobody() -> SocketAddr {
 
 /// Looks at something until it is as wanted.
 pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !wanted() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
