@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -588,29 +589,26 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let running = Running::new(key, instances, self.waiting.calls(first), &job);
         let task = self.passes.spawn(async move {
             let started = clock();
-            let passes = async {
-                let mut end = PassEnd::nothing(&job);
-                for (position, provider) in providers.iter().enumerate() {
-                    let pass = Pass {
-                        provider: &**provider,
-                        reporter: &*reporter,
-                        metrics: &metrics,
-                        now,
-                    };
-                    let last_of_row = position + 1 == providers.len();
-                    end = pass
-                        .run(Job {
-                            last_of_row,
-                            ..job.clone()
-                        })
-                        .await;
-                    if end.outcome != Outcome::Removed {
-                        break;
+            let end = {
+                let passes = pin!(async {
+                    let mut end = None;
+                    for (position, provider) in providers.iter().enumerate() {
+                        let pass = Pass {
+                            provider: &**provider,
+                            reporter: &*reporter,
+                            metrics: &metrics,
+                            now,
+                        };
+                        job.last_of_row = position + 1 == providers.len();
+                        let ended = end.insert(pass.run(&job).await);
+                        if ended.outcome != Outcome::Removed {
+                            break;
+                        }
                     }
-                }
-                end
+                    end.unwrap_or_else(|| PassEnd::nothing(&job))
+                });
+                tokio::time::timeout(PASS_LIMIT, passes).await
             };
-            let end = tokio::time::timeout(PASS_LIMIT, passes).await;
             let end = end.unwrap_or_else(|_| PassEnd::broken_off(&job, PASS_LIMIT));
             (started.elapsed(), end)
         });

@@ -329,9 +329,9 @@ impl Outcome {
 
 impl<P: Provider, R: Report> Pass<'_, P, R> {
     /// Runs the job to its end.
-    pub(crate) async fn run(&self, job: Job) -> PassEnd {
-        let mut end = PassEnd::nothing(&job);
-        if let Err(error) = self.converge(&job, &mut end).await {
+    pub(crate) async fn run(&self, job: &Job) -> PassEnd {
+        let mut end = PassEnd::nothing(job);
+        if let Err(error) = self.converge(job, &mut end).await {
             let reason = match error {
                 // No failure yet, and none to tell people of.
                 ReportError::Conflict { .. } => {
@@ -348,7 +348,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             };
             end.reasons.push(reason);
         }
-        self.tell_of_failure(&job, &end).await;
+        self.tell_of_failure(job, &end).await;
         end.telling.looked = true;
         // A failure is told once, however often the provider is busy with mending it in between.
         let goes_on = matches!(end.outcome, Outcome::Busy(_) | Outcome::Outdated);

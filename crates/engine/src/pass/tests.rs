@@ -124,7 +124,7 @@ impl Lab {
             metrics: &metrics,
             now,
         }
-        .run(job)
+        .run(&job)
         .await
     }
 }
