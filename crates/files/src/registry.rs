@@ -472,13 +472,11 @@ fn is_remembered_alike(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<Service
     match (one, other) {
         (Some(one), Some(other)) if one.source == other.source => one == other,
         (Some(one), Some(other)) => {
-            ServiceRow {
-                source: None,
+            let moved = ServiceRow {
+                source: other.source.clone(),
                 ..ServiceRow::clone(one)
-            } == ServiceRow {
-                source: None,
-                ..ServiceRow::clone(other)
-            }
+            };
+            moved == **other
         }
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
