@@ -486,7 +486,7 @@ impl Controller {
     /// ready before that.
     async fn serves(&mut self, count: u32) -> anyhow::Result<()> {
         let began = Instant::now();
-        while listeners(&std::fs::read_to_string("/proc/net/tcp")?) < count as usize {
+        while listening([127, 192], 8080)? < count as usize {
             if began.elapsed() > TIMEOUT {
                 bail!("not all is served after {TIMEOUT:?}");
             }
@@ -514,13 +514,20 @@ impl Controller {
     }
 }
 
-/// How many addresses of the pool are listened on at port 8080, by what `/proc/net/tcp` says.
-fn listeners(text: &str) -> usize {
+/// How many addresses of a network (its first two octets) are listened on at a port.
+pub fn listening(network: [u8; 2], port: u16) -> std::io::Result<usize> {
+    let text = std::fs::read_to_string("/proc/net/tcp")?;
+    Ok(listeners(&text, network, port))
+}
+
+/// The same by what `/proc/net/tcp` says, where the octets of addresses stand in reverse order.
+fn listeners(text: &str, [first, second]: [u8; 2], port: u16) -> usize {
+    let (network, port) = (format!("{second:02X}{first:02X}"), format!("{port:04X}"));
     let sockets = text.lines().filter_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (local, state) = (fields.next()?, fields.nth(1)?);
-        let (address, port) = local.split_once(':')?;
-        let is_ours = state == "0A" && port == "1F90" && address.ends_with("C07F");
+        let (address, at) = local.split_once(':')?;
+        let is_ours = state == "0A" && at == port && address.ends_with(&network);
         is_ours.then_some(address)
     });
     // Each worker has a socket.
@@ -552,6 +559,7 @@ mod tests {
                    3: 0300C07F:1F90 0100007F:9999 01 0:0\n   \
                    4: 0100007F:1F90 00000000:0000 0A 0:0\n   \
                    5: 0400C07F:0050 00000000:0000 0A 0:0\n";
-        assert_eq!(listeners(text), 2);
+        assert_eq!(listeners(text, [127, 192], 8080), 2);
+        assert_eq!(listeners(text, [127, 192], 80), 1);
     }
 }
