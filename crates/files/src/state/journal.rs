@@ -251,7 +251,7 @@ impl Journal {
     }
 
     /// Writes the journal anew as soon as it is worth it, however small it is.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "memory"))]
     pub(super) fn compact_soon(&mut self) {
         self.compact_from = 0;
     }
