@@ -53,6 +53,7 @@ struct Kind {
     schedules: u64,
 }
 
+#[expect(clippy::print_stdout, reason = "for the reader of a test's output")]
 fn hold(kind: &Kind) {
     if let Some(seed) = number("LANDFALL_MODEL_SEED") {
         let played = (kind.play)(seed);

@@ -92,7 +92,7 @@ pub fn play(seed: u64) -> Played {
             played: Played::default(),
         };
         schedule.write_pools(POOLS[0]);
-        schedule.start().await;
+        schedule.start();
         schedule.run().await
     })
 }
@@ -183,7 +183,7 @@ impl Schedule {
         if off.is_ok() {
             self.note("the process ends at an operation");
             self.die().await;
-            self.start().await;
+            self.start();
             tokio::time::sleep(pause).await;
         }
     }
@@ -326,7 +326,7 @@ impl Schedule {
             let pause = Duration::from_millis(self.random.u64(..3_000));
             tokio::time::sleep(pause).await;
         }
-        self.start().await;
+        self.start();
     }
 
     /// The process stops in good order, and another one begins.
@@ -334,11 +334,11 @@ impl Schedule {
         self.note("SIGTERM");
         self.process.stop().await;
         self.disk.kill();
-        self.start().await;
+        self.start();
     }
 
     /// Starts a process that knows nothing but what the disk says.
-    async fn start(&mut self) {
+    fn start(&mut self) {
         for _ in 0..ATTEMPTS {
             self.disk = self.disk.next_life();
             let random = Mutex::new(self.random.fork());
