@@ -318,6 +318,15 @@ impl Disk {
 // === impl Look ===
 
 impl Look {
+    /// A look that found this, and has nothing left to read.
+    #[cfg(feature = "memory")]
+    pub(crate) fn of(survey: Survey) -> Self {
+        Self {
+            survey,
+            ..Self::default()
+        }
+    }
+
     /// Notes that something else is where a file is to be, so that what was in the file stays.
     fn not_a_file(&mut self, path: &Path, metadata: &Metadata) {
         let name = name_of(path);
@@ -458,7 +467,7 @@ fn read_all(source: &mut dyn Read, name: &Arc<str>) -> Finding {
 }
 
 /// What the bytes of a file say; never panics, whatever they are.
-fn decode(name: &Arc<str>, bytes: &[u8]) -> Finding {
+pub(crate) fn decode(name: &Arc<str>, bytes: &[u8]) -> Finding {
     match std::str::from_utf8(bytes) {
         Ok(text) => Finding::Read(manifest::read(name, text)),
         Err(error) => {

@@ -17,11 +17,14 @@
 //! its finalizer is on it is told as being deleted until the finalizer is taken off, also across a
 //! restart. What else differs, and why, is told in `registry`.
 
+mod blocking;
 mod catalog;
 mod disk;
 mod identity;
 mod load;
 mod manifest;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod parallel;
 mod pools;
 mod registry;

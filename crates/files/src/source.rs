@@ -13,8 +13,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocking::Blocking;
 use crate::catalog::{Catalog, Changes, Survey};
-use crate::disk::Disk;
+use crate::disk::{Disk, Look};
 use crate::manifest::{Object, ObjectKey};
 use crate::pools;
 use crate::registry::{Pools, Registry, Wanted};
@@ -116,8 +117,16 @@ pub struct Manifests {
 /// What blocks: handed to a blocking thread for each look.
 #[derive(Debug)]
 struct Eyes {
-    disk: Disk,
+    sight: Sight,
     watcher: Option<Watcher>,
+}
+
+/// What is looked at.
+#[derive(Debug)]
+enum Sight {
+    Disk(Disk),
+    #[cfg(feature = "memory")]
+    Memory(crate::memory::Sight),
 }
 
 /// What one or more looks found, and why changes may go unnoticed.
@@ -177,11 +186,32 @@ impl Manifests {
             Ok((watcher, hints)) => (Some(watcher), Some(hints), None),
             Err(error) => (None, None, Some(unwatched(&error))),
         };
-        let store = ManifestStore::new(Registry::new(remembered), state);
-        let mut manifests = Self {
-            eyes: Eyes { disk, watcher },
-            hints,
-            store: store.clone(),
+        let store = ManifestStore::new(Registry::new(remembered), state, Blocking::Threads);
+        let sight = Sight::Disk(disk);
+        let mut manifests = Self::new(Eyes { sight, watcher }, store.clone());
+        manifests.hints = hints;
+        manifests.unwatched = unwatched;
+        let seen = manifests.eyes.look(stdin);
+        manifests.take_in(seen);
+        Ok((manifests, store))
+    }
+
+    /// Looks at files in memory for the first time, and remembers in a journal there.
+    #[cfg(feature = "memory")]
+    pub(crate) fn open_in_memory(sight: crate::memory::Sight, store: ManifestStore) -> Self {
+        let sight = Sight::Memory(sight);
+        let watcher = None;
+        let mut manifests = Self::new(Eyes { sight, watcher }, store);
+        let seen = manifests.eyes.look(&mut io::empty());
+        manifests.take_in(seen);
+        manifests
+    }
+
+    fn new(eyes: Eyes, store: ManifestStore) -> Self {
+        Self {
+            eyes,
+            hints: None,
+            store,
             catalog: Catalog::default(),
             pools: Pools::new(),
             told: FactDiff::default(),
@@ -194,13 +224,10 @@ impl Manifests {
             is_brisk: false,
             is_untold: false,
             routine: Instant::now(),
-            unwatched,
+            unwatched: None,
             hold_check: Instant::now() + HOLD,
             not_held: None,
-        };
-        let seen = manifests.eyes.look(stdin);
-        manifests.take_in(seen);
-        Ok((manifests, store))
+        }
     }
 
     /// Looks also when this is raised, whatever stirred.
@@ -286,7 +313,7 @@ impl Manifests {
         // Before the look, so that what stirs meanwhile leads to the next one.
         self.settle.looked();
         let mut eyes = std::mem::take(&mut self.eyes);
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = self.store.blocking().run(move || {
             let seen = eyes.look(&mut io::empty());
             (eyes, seen)
         });
@@ -481,7 +508,7 @@ fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
 impl Default for Eyes {
     fn default() -> Self {
         Self {
-            disk: Disk::new(Vec::new(), false, None),
+            sight: Sight::Disk(Disk::new(Vec::new(), false, None)),
             watcher: None,
         }
     }
@@ -496,7 +523,7 @@ impl Eyes {
             took: Duration::ZERO,
         };
         for _ in 0..LOOKS {
-            let look = self.disk.look(stdin);
+            let look = self.sight.look(stdin);
             seen.surveys.push(look.survey);
             let Some(watcher) = &mut self.watcher else {
                 break;
@@ -509,6 +536,18 @@ impl Eyes {
         }
         seen.took = began.elapsed();
         seen
+    }
+}
+
+// === impl Sight ===
+
+impl Sight {
+    fn look(&mut self, stdin: &mut dyn Read) -> Look {
+        match self {
+            Self::Disk(disk) => disk.look(stdin),
+            #[cfg(feature = "memory")]
+            Self::Memory(files) => files.look(),
+        }
     }
 }
 

@@ -261,6 +261,12 @@ impl StateDir {
         Ok((state, Remembered::of(entries)))
     }
 
+    /// Writes the journal anew with the next commit.
+    #[cfg(feature = "memory")]
+    pub(crate) fn compact_soon(&mut self) {
+        self.journal.compact_soon();
+    }
+
     /// The directory.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -420,7 +426,7 @@ impl Remembered {
 
 #[cfg(test)]
 mod crashes;
-#[cfg(test)]
+#[cfg(any(test, feature = "memory"))]
 pub(crate) mod sim;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
+use crate::blocking::Blocking;
 use crate::registry::{Outdated, Registry, Request, Write};
 use crate::state::{StateDir, StateError};
 
@@ -45,6 +46,7 @@ struct Shared {
     /// `None`: nothing is remembered beyond this process.
     disk: Arc<tokio::sync::Mutex<Option<StateDir>>>,
     state_file: Option<PathBuf>,
+    blocking: Blocking,
 }
 
 /// What writers and the disk share.
@@ -72,7 +74,7 @@ type Answer = Result<(), StoreError>;
 
 impl ManifestStore {
     /// Remembers in `state`, or not at all.
-    pub(crate) fn new(registry: Registry, state: Option<StateDir>) -> Self {
+    pub(crate) fn new(registry: Registry, state: Option<StateDir>, blocking: Blocking) -> Self {
         Self {
             shared: Arc::new(Shared {
                 room: Mutex::new(Room {
@@ -84,6 +86,7 @@ impl ManifestStore {
                 changed: Notify::new(),
                 state_file: state.as_ref().map(StateDir::path),
                 disk: Arc::new(tokio::sync::Mutex::new(state)),
+                blocking,
             }),
         }
     }
@@ -141,7 +144,7 @@ impl ManifestStore {
     /// Makes sure that the state directory is still held, and is there. Returns why not.
     pub(crate) async fn keep_hold(&self) -> Option<String> {
         let mut disk = self.shared.disk.clone().lock_owned().await;
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = self.blocking().run(move || {
             let kept = disk.as_mut().map(StateDir::keep_hold)?;
             kept.err().map(|error| error.to_string())
         });
@@ -159,6 +162,11 @@ impl ManifestStore {
     /// Looks at the registry.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Registry) -> R) -> R {
         self.shared.with(|room| look(&mut room.registry))
+    }
+
+    /// Where work that blocks is done.
+    pub(crate) fn blocking(&self) -> &Blocking {
+        &self.shared.blocking
     }
 
     /// Keeps everybody else from the disk.
@@ -204,7 +212,7 @@ impl ManifestStore {
         // The guard goes along: were this future dropped now, nobody else may write before this
         // write has ended.
         let shared = self.shared.clone();
-        let written = tokio::task::spawn_blocking(move || shared.write_batch(disk, now));
+        let written = self.blocking().run(move || shared.write_batch(disk, now));
         if written.await.is_err() {
             return Err(StoreError::Stopping);
         }

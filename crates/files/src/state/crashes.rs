@@ -95,6 +95,32 @@ fn operations() -> usize {
 }
 
 #[test]
+fn what_a_start_finds_survives_a_power_cut_although_its_writer_died_before_it_was_synced() {
+    for at in 0..operations() {
+        for trouble in [Trouble::CutBefore, Trouble::CutAfter] {
+            let sim = Sim::default();
+            sim.plan(at, trouble);
+            if let Ok((mut state, _)) = sim.open() {
+                for changes in script() {
+                    state.journal.compact_soon();
+                    if state.commit(&changes).is_err() {
+                        break;
+                    }
+                }
+            }
+            // The process died, and the power stays.
+            let sim = sim.next_life();
+            let (mut state, found) = opened(&sim);
+            let what = format!("{trouble:?} operation {at}");
+            assert_survives(&sim, &[&found], &what);
+            let more = batch(&[("more", Some("9"))]);
+            state.commit(&more).unwrap();
+            assert_survives(&sim, &[&with(found, &more)], &what);
+        }
+    }
+}
+
+#[test]
 fn a_power_cut_at_any_operation_loses_nothing_that_was_acknowledged() {
     let count = operations();
     assert!(count > 25, "the journal was never rewritten: {count}");

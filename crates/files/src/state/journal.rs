@@ -186,9 +186,15 @@ impl Journal {
         entries: BTreeMap<Key, (Entry, u64)>,
         reading: &Reading<'_>,
     ) -> Result<Self, Fault> {
-        let medium = folder
+        let mut medium = folder
             .open(JOURNAL)
             .map_err(fault(JOURNAL, "can't be opened"))?;
+        // The process that wrote it may have died before it was synced, or before its name was.
+        let synced = medium.sync().and_then(|()| folder.sync());
+        let tail = match synced {
+            Ok(()) => Tail::Uncut(medium),
+            Err(_) => Tail::Lost,
+        };
         let entries: BTreeMap<Key, Kept> = entries
             .into_iter()
             .map(|(key, (entry, size))| (key, Kept { entry, size }))
@@ -198,7 +204,7 @@ impl Journal {
             size: entries.values().map(|kept| kept.size).sum(),
             entries,
             end: reading.end,
-            tail: Tail::Uncut(medium),
+            tail,
             placed: None,
             compact_from: COMPACT_FROM,
         };
@@ -251,7 +257,7 @@ impl Journal {
     }
 
     /// Writes the journal anew as soon as it is worth it, however small it is.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "memory"))]
     pub(super) fn compact_soon(&mut self) {
         self.compact_from = 0;
     }

@@ -1,18 +1,26 @@
 //! A disk that fails as disks do: it fills up, errs, writes less than it was asked to, and forgets
 //! at a power cut what was not synced, or part of it.
 
+#![expect(clippy::unwrap_used, reason = "for tests alone")]
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "for tests alone, here and elsewhere")
+)]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::sync::Notify;
+
 use super::folder::{Folder, Medium, Print};
 use super::{Remembered, StateDir, StateError};
 
 /// What happens at one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// The power is cut just before it.
     CutBefore,
     /// The power is cut just after it.
@@ -27,7 +35,13 @@ pub(crate) enum Trouble {
 
 /// A disk with one folder. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sim(Arc<Mutex<Disk>>);
+pub(crate) struct Sim {
+    disk: Arc<Mutex<Disk>>,
+    /// Which of the processes that use the disk one after another this one belongs to.
+    life: u64,
+    /// The power was cut.
+    off: Arc<Notify>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Disk {
@@ -39,6 +53,8 @@ struct Disk {
     done: usize,
     is_full: bool,
     is_off: bool,
+    /// The process that may use it.
+    life: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -163,11 +179,34 @@ impl Sim {
             found.extend(sims);
         }
         let found = found.into_iter();
-        found.map(|disk| Self(Arc::new(Mutex::new(disk)))).collect()
+        found.map(Self::of).collect()
+    }
+
+    /// The disk for the next process. The one before has no effect on it any more, and what a sync
+    /// that failed has forgotten is not read again.
+    pub(crate) fn next_life(&self) -> Self {
+        let mut disk = self.disk();
+        disk.is_off = false;
+        disk.life += 1;
+        for file in &mut disk.files {
+            file.pending.retain(|operation| !operation.is_forgotten);
+        }
+        Self {
+            disk: self.disk.clone(),
+            life: disk.life,
+            off: Arc::default(),
+        }
+    }
+
+    fn of(disk: Disk) -> Self {
+        Self {
+            disk: Arc::new(Mutex::new(disk)),
+            ..Self::default()
+        }
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.0.lock().unwrap()
+        self.disk.lock().unwrap()
     }
 
     /// One operation. `act` does it, all or half.
@@ -176,7 +215,7 @@ impl Sim {
         act: impl FnOnce(&mut Disk, Option<Trouble>) -> io::Result<R>,
     ) -> io::Result<R> {
         let mut disk = self.disk();
-        if disk.is_off {
+        if disk.is_off || disk.life != self.life {
             return Err(io::Error::other("the power is cut"));
         }
         let number = disk.done;
@@ -187,6 +226,7 @@ impl Sim {
         };
         if trouble == Some(Trouble::CutBefore) {
             disk.is_off = true;
+            self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
         }
         if trouble == Some(Trouble::Full) {
@@ -195,9 +235,74 @@ impl Sim {
         let result = act(&mut disk, trouble);
         if trouble == Some(Trouble::CutAfter) {
             disk.is_off = true;
+            self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
         }
         result
+    }
+}
+
+/// What a model test does with the disk of one process after the other.
+#[cfg(feature = "memory")]
+impl Sim {
+    /// A disk as a power cut may leave this one now: with nothing of what was not synced, or with
+    /// all of it.
+    pub(crate) fn survivor(&self, keeps_all: bool) -> Self {
+        let disk = self.disk();
+        let left = |file: &Content| {
+            if keeps_all {
+                file.pending.clone()
+            } else {
+                Vec::new()
+            }
+        };
+        Self::of(disk.after(keeps_all, left))
+    }
+
+    /// Loses power, and with it what was not synced or part of that: `choose` returns a number
+    /// below the one it is given.
+    pub(crate) fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) {
+        let mut disk = self.disk();
+        let keeps_names = choose(2) == 0;
+        let way = choose(5);
+        let part = choose(17);
+        let share = move |length: usize| length * part / 16;
+        let after = disk.after(keeps_names, |file| match way {
+            0 => Vec::new(),
+            1 => file.pending.clone(),
+            2 => file.with_last(|bytes| bytes.truncate(share(bytes.len()))),
+            3 => file.with_last(|bytes| {
+                let start = share(bytes.len());
+                let hole = bytes.iter_mut().skip(start).take(32);
+                hole.for_each(|byte| *byte = 0);
+            }),
+            _ => {
+                let count = share(file.pending.len());
+                file.pending.iter().take(count).cloned().collect()
+            }
+        });
+        *disk = Disk {
+            done: disk.done,
+            is_full: disk.is_full,
+            is_off: true,
+            life: disk.life,
+            ..after
+        };
+    }
+
+    /// Lets nothing happen any more.
+    pub(crate) fn kill(&self) {
+        self.disk().is_off = true;
+    }
+
+    /// There is no room from now on.
+    pub(crate) fn fill(&self) {
+        self.disk().is_full = true;
+    }
+
+    /// Returns when the power was cut by an operation.
+    pub(crate) async fn went_off(&self) {
+        self.off.notified().await;
     }
 }
 

@@ -47,7 +47,7 @@ fn store_in(state: Option<StateDir>, names: impl IntoIterator<Item = String>) ->
         .unwrap();
         rows.insert(key(&name), Arc::new(shape.into_row().unwrap()));
     }
-    let store = ManifestStore::new(Registry::default(), state);
+    let store = ManifestStore::new(Registry::default(), state, Blocking::Threads);
     store.change(|registry| registry.want_all(rows, |_| false, |_| Vec::new(), Timestamp::now()));
     store
 }

@@ -250,7 +250,7 @@ pub fn on_record(row: &ServiceRow) -> Vec<IpAddr> {
     parts.filter_map(|part| part.trim().parse().ok()).collect()
 }
 
-fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
+pub fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
     row.status = status.clone();
     for mark in MANAGED_ANNOTATIONS {
         match status.marks.get(mark) {

@@ -210,7 +210,7 @@ impl Judge {
         self.notes().story.push(format!("{at:>8} ms  {line}"));
     }
 
-    fn violation(&self, what: String) {
+    pub fn violation(&self, what: String) {
         self.note(&format!("VIOLATION {what}"));
         self.notes().violations.push(what);
     }
@@ -296,6 +296,11 @@ impl Judge {
         notes.pooled = pooled;
     }
 
+    /// The pools can't be read, and stay as they were.
+    pub fn pools_unreadable(&self) {
+        self.notes().pooled = None;
+    }
+
     /// A process writes a Service, of which it knows `known`: no address may be published that
     /// another one publishes, unless they share it.
     pub fn written(
@@ -340,6 +345,14 @@ impl Judge {
             }
             Some(_) => {}
         }
+    }
+
+    /// Everything of a Service may have been removed, or be removed yet.
+    pub fn may_be_removed(&self, uid: &Uid) {
+        let mut notes = self.notes();
+        let past = notes.pasts.entry(uid.clone()).or_default();
+        past.accepted = None;
+        past.removals += 1;
     }
 
     fn may_share(&self, one: &Uid, other: &Uid) -> bool {

@@ -16,6 +16,8 @@
 
 mod api;
 mod judge;
+mod ledger;
+mod manifests;
 mod schedule;
 
 use std::fmt::Write as _;
@@ -38,31 +40,67 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|error| panic!("{name}={text:?}: {error}")))
 }
 
-#[test]
-fn no_address_is_lost_or_taken_twice_whatever_happens() {
+/// Schedules with a journal that are played in every run of the tests.
+const JOURNAL_SCHEDULES: u64 = 40;
+
+/// The same for schedules with a journal, as far as `manifests` draws what it draws.
+const JOURNAL_RECORDED: &[u64] = &[23, 33, 57, 154, 161];
+
+/// The schedules of one kind.
+struct Kind {
+    play: fn(u64) -> schedule::Played,
+    recorded: &'static [u64],
+    schedules: u64,
+}
+
+#[expect(clippy::print_stdout, reason = "for the reader of a test's output")]
+fn hold(kind: &Kind) {
     if let Some(seed) = number("LANDFALL_MODEL_SEED") {
-        let played = schedule::play(seed);
+        let played = (kind.play)(seed);
         println!("{}", played.story);
         assert_eq!(played.violations, [] as [String; 0], "seed {seed}");
         return;
     }
     let first = number("LANDFALL_MODEL_FIRST").unwrap_or(FIRST);
-    let count = number("LANDFALL_MODEL_SCHEDULES").unwrap_or(SCHEDULES);
-    let seeds = RECORDED.iter().copied().chain(first..first + count);
-    let (mut failed, mut settled, mut writes, mut crashes) = (String::new(), 0, 0, 0);
+    let count = number("LANDFALL_MODEL_SCHEDULES").unwrap_or(kind.schedules);
+    let seeds = kind.recorded.iter().copied().chain(first..first + count);
+    let (mut failed, mut total) = (String::new(), schedule::Played::default());
     for seed in seeds {
-        let played = schedule::play(seed);
-        settled += played.settled;
-        writes += played.writes;
-        crashes += played.crashes;
+        let played = (kind.play)(seed);
+        total.settled += played.settled;
+        total.writes += played.writes;
+        total.crashes += played.crashes;
+        total.refused += played.refused;
+        total.opened += played.opened;
+        total.faults += played.faults;
         if !played.violations.is_empty() {
             let _ = writeln!(failed, "seed {seed}: {}", played.violations.join("\n  "));
         }
     }
     println!(
-        "{count} schedules from seed {first}: {settled} times settled, {writes} writes, {crashes} \
-         crashes and changes of leader"
+        "{count} schedules from seed {first}: {} times settled, {} writes, {} refused, {} crashes \
+         and changes of leader, {} faults of the disk, {} listeners opened",
+        total.settled, total.writes, total.refused, total.crashes, total.faults, total.opened
     );
-    assert!(settled >= count && crashes > 0, "the schedules do nothing");
+    let plays = total.settled >= count && total.crashes > 0;
+    assert!(plays, "the schedules do nothing");
     assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn no_address_is_lost_or_taken_twice_whatever_happens() {
+    hold(&Kind {
+        play: schedule::play,
+        recorded: RECORDED,
+        schedules: SCHEDULES,
+    });
+}
+
+#[test]
+fn no_address_is_lost_or_taken_twice_whatever_happens_to_the_journal() {
+    hold(&Kind {
+        play: manifests::play,
+        recorded: JOURNAL_RECORDED,
+        schedules: JOURNAL_SCHEDULES,
+    });
 }

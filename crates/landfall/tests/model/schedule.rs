@@ -24,6 +24,12 @@ pub struct Played {
     pub settled: u64,
     pub writes: u64,
     pub crashes: u64,
+    /// Writes that came back with an error.
+    pub refused: u64,
+    /// Listeners that were opened.
+    pub opened: u64,
+    /// Troubles of the disk that were planned.
+    pub faults: u64,
     pub story: String,
 }
 
@@ -44,15 +50,15 @@ struct Schedule {
 }
 
 /// How many Services there may be.
-const SERVICES: u8 = 5;
+pub const SERVICES: u8 = 5;
 
 /// Longer than any pause after a failure.
-const LONG: Duration = Duration::from_secs(400);
+pub const LONG: Duration = Duration::from_secs(400);
 
 /// How long nothing may be written once everything has settled.
-const QUIET: Duration = Duration::from_secs(200);
+pub const QUIET: Duration = Duration::from_secs(200);
 
-const POOLS: [&[(&str, &str)]; 7] = [
+pub const POOLS: [&[(&str, &str)]; 7] = [
     &[("one", "127.77.9.0-127.77.9.2")],
     &[("one", "127.77.9.0-127.77.9.1")],
     &[
@@ -103,7 +109,7 @@ fn pools(of: &[(&str, &str)]) -> Vec<PoolRow> {
 }
 
 /// The addresses of pools; `None`: one of them can't be read.
-fn pooled(of: &[(&str, &str)]) -> Option<Vec<IpAddr>> {
+pub fn pooled(of: &[(&str, &str)]) -> Option<Vec<IpAddr>> {
     let mut all = Vec::new();
     for (_, range) in of {
         let (first, last) = range.split_once('-')?;
@@ -111,6 +117,57 @@ fn pooled(of: &[(&str, &str)]) -> Option<Vec<IpAddr>> {
         all.extend((first.to_bits()..=last.to_bits()).map(|it| IpAddr::V4(it.into())));
     }
     Some(all)
+}
+
+/// What a user writes of a Service.
+pub fn draw(random: &mut fastrand::Rng, key: &ServiceKey, version: u64, valid: bool) -> ServiceRow {
+    let mut service = svc(key.name());
+    for port in [80, 81, 82] {
+        if random.bool() {
+            service = service.named_port(&format!("p{port}"), port);
+        }
+    }
+    if random.u8(..3) == 0 {
+        service = service.annotated(SHARING_KEY, "k");
+    }
+    if random.u8(..5) == 0 {
+        let address = IpAddr::from([127, 77, 9, random.u8(..4)]);
+        service = service.annotated(ADDRESSES, &address.to_string());
+    }
+    if random.u8(..6) == 0 {
+        service = service.annotated("landfall.dev/hostname", "web.example.org");
+    }
+    if !valid {
+        service = service.annotated("landfall.dev/drain", "soon");
+    }
+    let mut row = ServiceRow::clone(&service.row());
+    if row.ports.is_empty() {
+        row.ports = ServiceRow::clone(&svc(key.name()).named_port("p80", 80).row()).ports;
+    }
+    row.annotations.insert(
+        "landfall.dev/endpoints".to_owned(),
+        "10.0.0.1:80".to_owned(),
+    );
+    row.wants_load_balancer = random.u8(..12) > 0;
+    row.annotations
+        .insert(VERSION.to_owned(), version.to_string());
+    row
+}
+
+/// What a user is said to write.
+pub fn told_of(row: &ServiceRow, valid: bool) -> String {
+    let ports: Vec<_> = row.ports.iter().map(|port| port.port).collect();
+    format!(
+        "user writes {}{}{}: ports {ports:?}, {:?}",
+        row.key,
+        if valid { "" } else { " (invalid)" },
+        if row.wants_load_balancer {
+            ""
+        } else {
+            " as ClusterIP"
+        },
+        row.annotations
+    )
 }
 
 // === impl Process ===
@@ -257,53 +314,14 @@ impl Schedule {
         }
         let valid = self.random.u8(..5) > 0;
         let row = self.draw(&key, existing.as_ref(), valid);
-        self.api.judge.note(&format!(
-            "user writes {key}{}{}: ports {:?}, {:?}",
-            if valid { "" } else { " (invalid)" },
-            if row.wants_load_balancer {
-                ""
-            } else {
-                " as ClusterIP"
-            },
-            row.ports.iter().map(|port| port.port).collect::<Vec<_>>(),
-            row.annotations
-        ));
+        self.api.judge.note(&told_of(&row, valid));
         self.api.judge.edited(&row, valid);
         self.api.apply(row);
     }
 
     fn draw(&mut self, key: &ServiceKey, existing: Option<&ServiceRow>, valid: bool) -> ServiceRow {
-        let mut service = svc(key.name());
-        for port in [80, 81, 82] {
-            if self.random.bool() {
-                service = service.named_port(&format!("p{port}"), port);
-            }
-        }
-        if self.random.u8(..3) == 0 {
-            service = service.annotated(SHARING_KEY, "k");
-        }
-        if self.random.u8(..5) == 0 {
-            let address = IpAddr::from([127, 77, 9, self.random.u8(..4)]);
-            service = service.annotated(ADDRESSES, &address.to_string());
-        }
-        if self.random.u8(..6) == 0 {
-            service = service.annotated("landfall.dev/hostname", "web.example.org");
-        }
-        if !valid {
-            service = service.annotated("landfall.dev/drain", "soon");
-        }
-        let mut row = ServiceRow::clone(&service.row());
-        if row.ports.is_empty() {
-            row.ports = ServiceRow::clone(&svc(key.name()).named_port("p80", 80).row()).ports;
-        }
-        row.annotations.insert(
-            "landfall.dev/endpoints".to_owned(),
-            "10.0.0.1:80".to_owned(),
-        );
-        row.wants_load_balancer = self.random.u8(..12) > 0;
         self.versions += 1;
-        let version = self.versions.to_string();
-        row.annotations.insert(VERSION.to_owned(), version);
+        let mut row = draw(&mut self.random, key, self.versions, valid);
         row.generation = Some(1);
         row.uid = if let Some(existing) = existing {
             existing.uid.clone()

@@ -1,0 +1,189 @@
+//! Manifests and a state directory in memory. For model tests of the whole controller, which play
+//! thousands of lives of it: the source, the store and the journal are those of every process, and
+//! only the files and the disk below them are not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_model::rows::ServiceRow;
+use landfall_model::{ServiceKey, Uid};
+
+use crate::blocking::Blocking;
+use crate::catalog::{File, Finding, Survey};
+use crate::disk::{self, Look};
+use crate::identity;
+use crate::registry::Registry;
+use crate::source::Manifests;
+use crate::state::StateError;
+use crate::state::sim::Sim;
+pub use crate::state::sim::Trouble;
+use crate::store::ManifestStore;
+
+/// The files of a folder. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Arc<Mutex<Texts>>);
+
+/// Every file by name: how often it was written, and what it says.
+type Texts = BTreeMap<Arc<str>, (u64, String)>;
+
+/// The disk of a state directory. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct StateDisk(Sim);
+
+/// How long work that blocks takes.
+#[derive(Clone)]
+pub struct Pace(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+/// One process's look at files.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    files: Files,
+    seen: HashMap<Arc<str>, u64>,
+}
+
+/// Starts serving files, and remembers on a disk.
+///
+/// # Errors
+/// The state on the disk can't be used.
+pub fn open(
+    files: &Files,
+    disk: &StateDisk,
+    pace: Pace,
+) -> Result<(Manifests, ManifestStore), StateError> {
+    let (mut state, remembered) = disk.0.open()?;
+    // Small as it is, the journal is written anew once in every life.
+    state.compact_soon();
+    let registry = Registry::new(remembered);
+    let store = ManifestStore::new(registry, Some(state), Blocking::Paced(pace));
+    let sight = Sight {
+        files: files.clone(),
+        seen: HashMap::new(),
+    };
+    Ok((Manifests::open_in_memory(sight, store.clone()), store))
+}
+
+/// Returns the identity of a Service whose manifest has none.
+pub fn uid_of(key: &ServiceKey) -> Uid {
+    identity::uid_of(key)
+}
+
+// === impl Files ===
+
+impl Files {
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a file.
+    pub fn put(&self, name: &str, text: String) {
+        let mut texts = self.texts();
+        let (count, old) = texts.entry(name.into()).or_default();
+        *count += 1;
+        *old = text;
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &str) {
+        self.texts().remove(name);
+    }
+}
+
+// === impl Sight ===
+
+impl Sight {
+    pub(crate) fn look(&mut self) -> Look {
+        let mut survey = Survey::default();
+        let texts = self.files.texts();
+        self.seen.retain(|name, _| texts.contains_key(name));
+        for (name, (count, text)) in texts.iter() {
+            let before = self.seen.insert(name.clone(), *count);
+            let finding = if before == Some(*count) {
+                Finding::Same
+            } else {
+                disk::decode(name, text.as_bytes())
+            };
+            let name = name.clone();
+            survey.files.push(File { name, finding });
+        }
+        Look::of(survey)
+    }
+}
+
+// === impl StateDisk ===
+
+impl StateDisk {
+    /// Returns the disk for the next process. The one before has no effect on it any more.
+    #[must_use]
+    pub fn next_life(&self) -> Self {
+        Self(self.0.next_life())
+    }
+
+    /// The process that uses it dies, in the middle of whatever it does. Nothing works before
+    /// [`Self::next_life`], and all that was written is there.
+    pub fn kill(&self) {
+        self.0.kill();
+    }
+
+    /// Loses power, and with it what was not synced or part of that. `choose` returns a number
+    /// below the one that it is given. Nothing works before [`Self::next_life`].
+    pub fn cut_power(&self, choose: impl FnMut(usize) -> usize) {
+        self.0.cut_power(choose);
+    }
+
+    /// Lets something happen at the operation that is so many away.
+    pub fn plan(&self, away: usize, trouble: Trouble) {
+        self.0.plan(away, trouble);
+    }
+
+    /// There is no room from now on.
+    pub fn fill(&self) {
+        self.0.fill();
+    }
+
+    /// Everything works again, and nothing is planned.
+    pub fn mend(&self) {
+        self.0.mend();
+    }
+
+    /// Returns when an operation came to a [`Trouble::CutBefore`] or [`Trouble::CutAfter`].
+    pub async fn went_off(&self) {
+        self.0.went_off().await;
+    }
+
+    /// Returns how many operations there were.
+    pub fn operations(&self) -> usize {
+        self.0.operations()
+    }
+
+    /// Returns the Services that a process would find after a power cut now, of which all of what
+    /// was not synced is left, or nothing.
+    ///
+    /// # Errors
+    /// It would not understand what it finds.
+    pub fn survivors(&self, keeps_all: bool) -> Result<Vec<Arc<ServiceRow>>, StateError> {
+        let (_, remembered) = self.0.survivor(keeps_all).open()?;
+        let found = Registry::new(remembered).take_changed();
+        Ok(found.into_iter().filter_map(|(_, row)| row).collect())
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// Takes each time as long as `draw` says.
+    pub fn new(draw: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(draw))
+    }
+
+    pub(crate) fn draw(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pace")
+    }
+}
