@@ -19,6 +19,7 @@
 
 mod catalog;
 mod disk;
+mod hash_secret;
 mod identity;
 mod load;
 mod manifest;
@@ -34,6 +35,7 @@ mod store;
 mod told;
 mod watch;
 
+pub use hash_secret::{hash_secret, random_secret};
 pub use load::{Loaded, load, load_text};
 pub use snapshot::{About, Snapshot, SnapshotFile};
 pub use source::{Manifests, OpenError, Options};
