@@ -11,7 +11,9 @@ use landfall_model::rows::{Family, PoolAllocation, PoolRow, Selector};
 use crate::entry::{Entry, is_buggy};
 use crate::pool_error::PoolError;
 use crate::request::Request;
+
 use crate::selector::{ExpressionSpec, LabelSelector, SelectorSpec};
+use crate::shares::Limit;
 use crate::verdict::Verdict;
 
 /// Name of a pool. Never empty in a [`Pool`].
@@ -31,6 +33,9 @@ pub struct PoolSpec {
     pub avoid_buggy_ips: bool,
     /// Whether Services of different namespaces may share an address.
     pub share_across_namespaces: bool,
+    /// How many addresses of each family the Services of one namespace may hold; `None`: what the
+    /// allocator leaves them.
+    pub addresses_per_namespace: Option<u32>,
     /// Whom the pool is for; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
 }
@@ -56,6 +61,7 @@ pub struct Pool {
     auto_assign: bool,
     avoid_buggy_ips: bool,
     share_across_namespaces: bool,
+    addresses_per_namespace: Option<u32>,
     allocation: Option<Allocation>,
 }
 
@@ -109,6 +115,7 @@ impl PoolSpec {
             auto_assign: true,
             avoid_buggy_ips: false,
             share_across_namespaces: false,
+            addresses_per_namespace: None,
             allocation: None,
         }
     }
@@ -122,6 +129,7 @@ impl From<&PoolRow> for PoolSpec {
             auto_assign: row.auto_assign,
             avoid_buggy_ips: row.avoid_buggy,
             share_across_namespaces: row.share_across_namespaces,
+            addresses_per_namespace: row.addresses_per_namespace,
             allocation: row.allocation.as_ref().map(AllocationSpec::from),
         }
     }
@@ -199,6 +207,7 @@ impl Pool {
                 auto_assign: spec.auto_assign,
                 avoid_buggy_ips: spec.avoid_buggy_ips,
                 share_across_namespaces: spec.share_across_namespaces,
+                addresses_per_namespace: spec.addresses_per_namespace,
                 allocation,
             })
         } else {
@@ -229,6 +238,21 @@ impl Pool {
     /// Whether Services of different namespaces may share an address.
     pub fn shares_across_namespaces(&self) -> bool {
         self.share_across_namespaces
+    }
+
+    /// How many addresses of each family one namespace may hold. `spare`: where nothing is written,
+    /// some stay for others, unless the pool is for one namespace.
+    pub(crate) fn limit(&self, spare: bool) -> Limit {
+        match self.addresses_per_namespace {
+            Some(most) => Limit::Most(most),
+            None if spare && !self.is_for_one_namespace() => Limit::LeavesSome,
+            None => Limit::None,
+        }
+    }
+
+    fn is_for_one_namespace(&self) -> bool {
+        let allocation = self.allocation.as_ref();
+        allocation.is_some_and(|it| it.namespaces.len() == 1 && it.namespace_selectors.is_empty())
     }
 
     /// Whom the pool is for, if that was written.

@@ -185,6 +185,13 @@ impl Local {
         self
     }
 
+    /// The same; `spare`: of a pool that says nothing of it, one namespace may not hold all.
+    #[must_use]
+    pub fn keeping_for_others(self, spare: bool) -> Self {
+        self.state().allocator.keep_for_others(spare);
+        self
+    }
+
     fn quota(&self) -> MutexGuard<'_, Quota> {
         locked(&self.quota)
     }
@@ -714,6 +721,10 @@ impl Provider for Local {
                 available_ipv4: count(counters.available_ipv4),
                 assigned_ipv6: count(counters.assigned_ipv6),
                 available_ipv6: count(counters.available_ipv6),
+                limit_ipv4: counters.limit_ipv4.map(count),
+                limit_ipv6: counters.limit_ipv6.map(count),
+                largest_ipv4: count(counters.largest_ipv4),
+                largest_ipv6: count(counters.largest_ipv6),
                 name,
             }
         };

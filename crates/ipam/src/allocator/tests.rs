@@ -2,6 +2,7 @@ mod claiming;
 mod families;
 mod pools;
 mod restoring;
+mod shares;
 mod sharing;
 mod size;
 mod wishes;

@@ -134,6 +134,10 @@ metrics! {
         "Addresses of the address pool that Services hold.";
     POOL_AVAILABLE = Gauge "landfall_pool_available_addresses" ["pool", "family"]
         "Addresses of the address pool that are left; counts no further than 2^63.";
+    POOL_LARGEST = Gauge "landfall_pool_largest_namespace_addresses" ["pool", "family"]
+        "Addresses of the address pool that the namespace with the most of them holds.";
+    POOL_LIMIT = Gauge "landfall_pool_namespace_limit_addresses" ["pool", "family"]
+        "Addresses of the address pool that one namespace may hold, where that is limited.";
     RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
         "How long passes over one Service took.";
     PASSES = Counter "landfall_reconcile_passes" ["outcome"]
@@ -177,6 +181,12 @@ metrics! {
         "Memory of connections' buffers, beyond what each connection has anyway.";
     BUFFER_MEMORY_LIMIT = Gauge "landfall_buffer_memory_limit" unit "bytes" []
         "How much that may be: half of what the control group or the machine has.";
+    CHECKS = Counter "landfall_checks" []
+        "Health checks of members that began.";
+    CHECKS_DELAYED = Counter "landfall_checks_delayed" []
+        "Health checks that had to wait for their turn: more were due than may run, or begin, at once.";
+    CHECKS_WAITING = Gauge "landfall_checks_waiting" []
+        "Health checks that wait for their turn now.";
     SHORTAGES = Counter "landfall_shortages" []
         "Refusals and failures for want of descriptors, ports or memory.";
     OVERLOADED = Gauge "landfall_overloaded" []
