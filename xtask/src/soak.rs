@@ -12,7 +12,8 @@ use crate::stage::Stages;
 /// Help of `soak`.
 pub const HELP: &str = "\
 One process with 4,096 descriptors serves 200 Services (TCP, HTTP/1, HTTP/2, TLS, UDP) under load and
-edits, while clients misuse another Service in every way that is known, by turns. Of the requests of
+edits, while clients misuse another Service in every way that is known, by turns. Those that are to
+reach a limit (of descriptors, sources, rates, members, flows, checks) have to. Of the requests of
 those within their limits none may fail, and the last quarter may hold no more descriptors and
 memory than the first. It is a test of `landfall`, optimized here, so that a machine with two cores
 can do other things meanwhile; `cargo test` runs it for 30 s.";
