@@ -1,5 +1,5 @@
-//! A secret beside the state, for hashes of clients: identities of Services that come from manifests
-//! are made of their names, so that a client could guess them.
+//! A secret beside the state, for hashes of clients: identities of Services that come from
+//! manifests are made of their names, so that a client could guess them.
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};

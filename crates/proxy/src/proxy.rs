@@ -56,8 +56,8 @@ pub struct ProxyConfig {
     /// Where requests, connections and flows are noted; `None`: nowhere.
     pub access_log: Option<Arc<AccessLog>>,
     /// What clients must not know, so that they can't tell which member their address or port leads
-    /// to. Only where identities of Services can be guessed: all processes that serve a Service after
-    /// or beside each other need the same one.
+    /// to; zeros where identities of Services can't be guessed. All processes that serve a Service
+    /// after or beside each other need the same one.
     pub hash_secret: [u8; 16],
 }
 

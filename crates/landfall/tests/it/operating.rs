@@ -108,8 +108,8 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::LimitReached,
-        "Ask for less, or raise the limit that the remedy names: in `limits` of landfall.yaml, or of \
-         the pool. Watch `landfall_reasons{code=\"LimitReached\"}` to know of it.",
+        "Ask for less, or raise the limit that the remedy names: in `limits` of landfall.yaml, or \
+         of the pool. Watch `landfall_reasons{code=\"LimitReached\"}` to know of it.",
     ),
     (
         Code::PoolExhausted,

@@ -184,7 +184,7 @@ metrics! {
     CHECKS = Counter "landfall_checks" []
         "Health checks of members that began.";
     CHECKS_DELAYED = Counter "landfall_checks_delayed" []
-        "Health checks that had to wait for their turn: more were due than may run, or begin, at once.";
+        "Health checks that had to wait for their turn, because too many were due.";
     CHECKS_WAITING = Gauge "landfall_checks_waiting" []
         "Health checks that wait for their turn now.";
     SHORTAGES = Counter "landfall_shortages" []
