@@ -132,9 +132,8 @@ pub struct PoolConfig {
     #[serde(default)]
     pub share_across_namespaces: bool,
     /// How many addresses of each family the Services of one namespace may hold; what they hold
-    /// from before stays. Unless given: with manifests all, and in a cluster seven eighths (rounded
-    /// up), but of a pool whose `serviceAllocation` names a single namespace all. On an
-    /// `IPAddressPool` the annotation `landfall.dev/addresses-per-namespace` says the same.
+    /// from before stays. Unless given, all. On an `IPAddressPool` the annotation
+    /// `landfall.dev/addresses-per-namespace` says the same.
     #[schemars(range(min = 1))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses_per_namespace: Option<NonZeroU32>,

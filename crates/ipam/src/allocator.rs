@@ -38,8 +38,6 @@ pub struct Allocator {
     pools: PoolSet,
     /// Whether there may be pools that are not known.
     in_doubt: bool,
-    /// Whether pools keep something for other namespaces where nothing else is written.
-    spare: bool,
     /// One per pool, in the same order.
     states: Vec<PoolState>,
     occupied: HashMap<IpAddr, Occupancy>,
@@ -86,8 +84,7 @@ impl Allocator {
     /// Replaces the pools. Every claim stays; what must move is told by the next
     /// [`propose`](Self::propose) of its Service. Linear in the number of claims.
     pub fn set_pools(&mut self, pools: PoolSet) {
-        let states = pools.iter().map(|pool| PoolState::new(pool, self.spare));
-        self.states = states.collect();
+        self.states = pools.iter().map(PoolState::new).collect();
         self.pools = pools;
         for (address, occupancy) in &self.occupied {
             let Some((pool, entry)) = self.pools.locate(*address) else {
@@ -109,21 +106,9 @@ impl Allocator {
 
     /// Forgets who holds what. The pools stay, and whether there may be others.
     pub fn forget_claims(&mut self) {
-        let pools = std::mem::take(&mut self.pools);
-        *self = Self {
-            in_doubt: self.in_doubt,
-            spare: self.spare,
-            ..Self::default()
-        };
-        self.set_pools(pools);
-    }
-
-    /// Says whether of pools that say nothing of it, one namespace may not hold all. What it holds
-    /// stays.
-    pub fn keep_for_others(&mut self, spare: bool) {
-        self.spare = spare;
-        let pools = std::mem::take(&mut self.pools);
-        self.set_pools(pools);
+        let in_doubt = self.in_doubt;
+        *self = Self::new(std::mem::take(&mut self.pools));
+        self.in_doubt = in_doubt;
     }
 
     /// Says whether there may be pools beside the known ones. As long as there may be, no Service

@@ -11,9 +11,7 @@ use landfall_model::rows::{Family, PoolAllocation, PoolRow, Selector};
 use crate::entry::{Entry, is_buggy};
 use crate::pool_error::PoolError;
 use crate::request::Request;
-
 use crate::selector::{ExpressionSpec, LabelSelector, SelectorSpec};
-use crate::shares::Limit;
 use crate::verdict::Verdict;
 
 /// Name of a pool. Never empty in a [`Pool`].
@@ -33,8 +31,7 @@ pub struct PoolSpec {
     pub avoid_buggy_ips: bool,
     /// Whether Services of different namespaces may share an address.
     pub share_across_namespaces: bool,
-    /// How many addresses of each family the Services of one namespace may hold; `None`: what the
-    /// allocator leaves them.
+    /// How many addresses of each family the Services of one namespace may hold; `None`: all.
     pub addresses_per_namespace: Option<u32>,
     /// Whom the pool is for; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
@@ -240,19 +237,9 @@ impl Pool {
         self.share_across_namespaces
     }
 
-    /// How many addresses of each family one namespace may hold. `spare`: where nothing is written,
-    /// some stay for others, unless the pool is for one namespace.
-    pub(crate) fn limit(&self, spare: bool) -> Limit {
-        match self.addresses_per_namespace {
-            Some(most) => Limit::Most(most),
-            None if spare && !self.is_for_one_namespace() => Limit::LeavesSome,
-            None => Limit::None,
-        }
-    }
-
-    fn is_for_one_namespace(&self) -> bool {
-        let allocation = self.allocation.as_ref();
-        allocation.is_some_and(|it| it.namespaces.len() == 1 && it.namespace_selectors.is_empty())
+    /// How many addresses of each family one namespace may hold; `None`: all.
+    pub(crate) fn addresses_per_namespace(&self) -> Option<u32> {
+        self.addresses_per_namespace
     }
 
     /// Whom the pool is for, if that was written.

@@ -13,7 +13,7 @@ use crate::entry::{Range, from_bits, to_bits};
 use crate::pool::Pool;
 use crate::port_index::PortIndex;
 use crate::request::Claimant;
-use crate::shares::{Limit, Shares};
+use crate::shares::Shares;
 use crate::sharing::Group;
 use crate::slots::Slots;
 
@@ -70,9 +70,8 @@ struct Block {
 // === impl PoolState ===
 
 impl PoolState {
-    /// Nothing is held yet. `spare`: as in [`Pool::limit`].
-    pub(crate) fn new(pool: &Pool, spare: bool) -> Self {
-        let limit = pool.limit(spare);
+    pub(crate) fn new(pool: &Pool) -> Self {
+        let limit = pool.addresses_per_namespace();
         let avoid_buggy = pool.avoid_buggy_ips();
         let mut blocks = (Vec::new(), Vec::new());
         let mut places = Vec::with_capacity(pool.entries().len());
@@ -265,7 +264,7 @@ impl PoolState {
 // === impl FamilyState ===
 
 impl FamilyState {
-    fn new(blocks: Vec<Block>, avoid_buggy: bool, limit: Limit) -> Self {
+    fn new(blocks: Vec<Block>, avoid_buggy: bool, limit: Option<u32>) -> Self {
         let mut full = Bitmap::new(blocks.len());
         for (index, block) in blocks.iter().enumerate() {
             if block.slots.is_full() {
@@ -287,7 +286,7 @@ impl FamilyState {
             taken: 0,
             assigned: 0,
             groups: HashMap::new(),
-            shares: Shares::new(limit, capacity),
+            shares: Shares::new(limit),
         }
     }
 

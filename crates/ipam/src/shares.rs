@@ -3,20 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of a pool whose limit is not written, this part stays for other namespaces, rounded down.
-const KEPT_FOR_OTHERS: u128 = 8;
-
-/// How many addresses of each family of a pool one namespace may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// All that there are.
-    None,
-    /// So many.
-    Most(u32),
-    /// All but a part that stays for others.
-    LeavesSome,
-}
-
 /// Addresses of one family of a pool, counted by namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
@@ -25,26 +11,13 @@ pub(crate) struct Shares {
     counts: HashMap<Arc<str>, u64>,
 }
 
-// === impl Limit ===
-
-impl Limit {
-    /// The number itself, of so many addresses in all.
-    fn of(self, capacity: u128) -> Option<u128> {
-        match self {
-            Self::None => None,
-            Self::Most(most) => Some(most.into()),
-            Self::LeavesSome => Some(capacity - capacity / KEPT_FOR_OTHERS),
-        }
-    }
-}
-
 // === impl Shares ===
 
 impl Shares {
-    /// Nothing is held yet, of so many addresses.
-    pub(crate) fn new(limit: Limit, capacity: u128) -> Self {
+    /// Nothing is held yet; each namespace may hold so many.
+    pub(crate) fn new(most: Option<u32>) -> Self {
         Self {
-            most: limit.of(capacity),
+            most: most.map(u128::from),
             counts: HashMap::new(),
         }
     }

@@ -264,11 +264,7 @@ impl Fleet {
         instances.map(move |(instance, account)| {
             let rules = instance.member_rules(self.setting);
             let rules = rules.beside(self.admin);
-            let several = self.setting == Setting::Cluster;
-            let guarded = move |local: Local| {
-                let local = local.allowing(rules).within(limits);
-                local.keeping_for_others(several)
-            };
+            let guarded = move |local: Local| local.allowing(rules).within(limits);
             (guarded, account.as_ref())
         })
     }

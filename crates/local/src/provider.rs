@@ -185,13 +185,6 @@ impl Local {
         self
     }
 
-    /// The same; `spare`: of a pool that says nothing of it, one namespace may not hold all.
-    #[must_use]
-    pub fn keeping_for_others(self, spare: bool) -> Self {
-        self.state().allocator.keep_for_others(spare);
-        self
-    }
-
     fn quota(&self) -> MutexGuard<'_, Quota> {
         locked(&self.quota)
     }

@@ -43,6 +43,7 @@ impl Stage {
     }
 
     /// How often all there is to show was asked for.
+    #[allow(dead_code, reason = "only tests ask")]
     pub fn views(&self) -> usize {
         self.views.load(Ordering::Relaxed)
     }

@@ -144,37 +144,16 @@ fn what_a_service_gave_up_counts_until_no_record_names_it() {
 }
 
 #[test]
-fn where_several_namespaces_share_a_cluster_none_gets_the_last_eighth_of_a_pool() {
-    for (entries, most) in [
-        ("10.0.0.0/28", 14),
-        ("10.0.0.0/29", 7),
-        ("10.0.0.0/30", 4),
-        ("10.0.0.1/32", 1),
-    ] {
-        let mut allocator = allocator([pool("a", entries)]);
-        allocator.keep_for_others(true);
-        assert_eq!(fill(&mut allocator, "greedy"), most, "{entries}");
-        // The rule outlives what is held and the pools.
-        allocator.forget_claims();
-        allocator.set_pools(pool_set([pool("b", entries)]));
-        assert_eq!(fill(&mut allocator, "greedy"), most, "{entries}");
-    }
-}
-
-#[test]
-fn a_pool_for_one_namespace_or_with_a_limit_of_its_own_keeps_nothing_back() {
+fn without_a_limit_one_namespace_may_hold_all_addresses_of_a_pool() {
     for spec in [
-        pool("a", "10.0.0.0/28").namespace("greedy"),
+        pool("a", "10.0.0.0/28"),
         pool("a", "10.0.0.0/28").per_namespace(20),
     ] {
         let mut allocator = allocator([spec]);
-        allocator.keep_for_others(true);
         assert_eq!(fill(&mut allocator, "greedy"), 16);
+        assert_eq!(
+            refused(&allocator, &svc("greedy/more")).code(),
+            Code::PoolExhausted
+        );
     }
-    let spec = pool("a", "10.0.0.0/28")
-        .namespace("greedy")
-        .namespace("other");
-    let mut allocator = allocator([spec]);
-    allocator.keep_for_others(true);
-    assert_eq!(fill(&mut allocator, "greedy"), 14);
 }
