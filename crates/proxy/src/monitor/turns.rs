@@ -277,12 +277,11 @@ impl Turns {
         let namespace = owner.service.namespace();
         self.queue().wait(namespace, &owner.uid, sender);
         self.call();
-        let taken = match turn.try_recv() {
-            Ok(taken) => Some(taken),
-            Err(_) => {
-                let _waits = Waits::new(self);
-                turn.await.ok()
-            }
+        let taken = if let Ok(taken) = turn.try_recv() {
+            Some(taken)
+        } else {
+            let _waits = Waits::new(self);
+            turn.await.ok()
         };
         self.counted().begun += 1;
         taken
@@ -461,15 +460,12 @@ mod tests {
             }
             while let Some((namespace, service, number)) = queue.next(now) {
                 queue.leave(&namespace, &service);
-                match begun.get_mut(number) {
-                    Some(count) => {
-                        *count += 1;
-                        queue.wait(&namespace, &service, number);
-                    }
-                    None => {
-                        let waited = asked.take().map(|at| now - at);
-                        longest = longest.max(waited.unwrap_or_default());
-                    }
+                if let Some(count) = begun.get_mut(number) {
+                    *count += 1;
+                    queue.wait(&namespace, &service, number);
+                } else {
+                    let waited = asked.take().map(|at| now - at);
+                    longest = longest.max(waited.unwrap_or_default());
                 }
             }
         }

@@ -109,21 +109,11 @@ pub enum Abuse {
     Few,
 }
 
-/// The ports of a Service that is misused.
+/// Where a Service that is misused is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Targets {
-    stream: SocketAddr,
-    http: SocketAddr,
-    tunnel: SocketAddr,
-    tls: SocketAddr,
-    datagrams: SocketAddr,
-    trusting: SocketAddr,
-    source: SocketAddr,
-    hasty: SocketAddr,
-    requests: SocketAddr,
-    queued: SocketAddr,
-    few: SocketAddr,
-    /// Whom others are taken for.
+    address: IpAddr,
+    /// A client for which others claim to speak.
     claimed: IpAddr,
 }
 
@@ -199,17 +189,7 @@ impl Misused {
     pub async fn targets(&self, lab: &Lab, name: &str) -> Targets {
         let service = lab.ready(&format!("rude/{name}")).await;
         Targets {
-            stream: at(&service, STREAM),
-            http: at(&service, HTTP),
-            tunnel: at(&service, TUNNEL),
-            tls: at(&service, TLS),
-            trusting: at(&service, TRUSTING),
-            datagrams: at(&service, DATAGRAMS),
-            source: at(&service, SOURCE),
-            hasty: at(&service, HASTY),
-            requests: at(&service, REQUESTS),
-            queued: at(&service, QUEUED),
-            few: at(&service, FEW),
+            address: at(&service, STREAM).ip(),
             claimed: lab.ranges.client(1),
         }
     }
@@ -218,6 +198,14 @@ impl Misused {
 impl Drop for Misused {
     fn drop(&mut self) {
         self.switching.abort();
+    }
+}
+
+// === impl Targets ===
+
+impl Targets {
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address, port)
     }
 }
 
@@ -324,10 +312,10 @@ impl Abuse {
 
     async fn once(self, targets: &Targets, source: IpAddr, number: u64) -> io::Result<()> {
         match self {
-            Self::Silence => hold(connect(source, targets.stream).await?).await,
-            Self::SilentHttp => hold(connect(source, targets.http).await?).await,
+            Self::Silence => hold(connect(source, targets.at(STREAM)).await?).await,
+            Self::SilentHttp => hold(connect(source, targets.at(HTTP)).await?).await,
             Self::SlowHeads => {
-                let mut stream = connect(source, targets.http).await?;
+                let mut stream = connect(source, targets.at(HTTP)).await?;
                 for byte in b"GET / HTTP/1.1\r\nX: ".iter().chain([b'x'].iter().cycle()) {
                     stream.write_all(&[*byte]).await?;
                     tokio::time::sleep(DROP).await;
@@ -335,70 +323,69 @@ impl Abuse {
                 Ok(())
             }
             Self::LongHeads => {
-                let mut stream = connect(source, targets.http).await?;
+                let mut stream = connect(source, targets.at(HTTP)).await?;
                 let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(16 * 1024));
                 stream.write_all(head.as_bytes()).await?;
                 hold(stream).await
             }
             Self::Pipelines => {
                 let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-                pour(connect(source, targets.http).await?, "", request).await
+                pour(connect(source, targets.at(HTTP)).await?, "", request).await
             }
             Self::Extensions => {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;";
-                pour(connect(source, targets.http).await?, head, "x").await
+                pour(connect(source, targets.at(HTTP)).await?, head, "x").await
             }
             Self::Trailers => {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
-                pour(connect(source, targets.http).await?, head, "X: x\r\n").await
+                pour(connect(source, targets.at(HTTP)).await?, head, "X: x\r\n").await
             }
             Self::Tunnels => {
-                let mut stream = connect(source, targets.tunnel).await?;
+                let mut stream = connect(source, targets.at(TUNNEL)).await?;
                 let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
                                Upgrade: silence\r\n\r\n";
                 stream.write_all(request.as_bytes()).await?;
                 hold(stream).await
             }
             Self::HalfHellos => {
-                let mut stream = connect(source, targets.tls).await?;
+                let mut stream = connect(source, targets.at(TLS)).await?;
                 stream.write_all(&[22, 3, 1, 2, 0, 1]).await?;
                 hold(stream).await
             }
             Self::Names => {
                 let name = format!("n{number}.example");
-                let stream = connect(source, targets.tls).await?;
+                let stream = connect(source, targets.at(TLS)).await?;
                 tls_over(stream, &name, &[], &["h2"]).await.map(drop)
             }
-            Self::ClosedWindows => self.windows(connect(source, targets.http).await?).await,
+            Self::ClosedWindows => self.windows(connect(source, targets.at(HTTP)).await?).await,
             Self::Settings
             | Self::Priorities
             | Self::Continuations
             | Self::Resets
-            | Self::Pings => self.frames(connect(source, targets.http).await?).await,
-            Self::Datagrams => datagrams(source, targets.datagrams).await,
-            Self::Few => datagrams(source, targets.few).await,
-            Self::Crowd => crowd(source, targets.stream).await,
-            Self::SourceCrowd => crowd(source, targets.source).await,
-            Self::Queue => crowd(source, targets.queued).await,
-            Self::Hasty => connect(source, targets.hasty).await.map(drop),
+            | Self::Pings => self.frames(connect(source, targets.at(HTTP)).await?).await,
+            Self::Datagrams => datagrams(source, targets.at(DATAGRAMS)).await,
+            Self::Few => datagrams(source, targets.at(FEW)).await,
+            Self::Crowd => crowd(source, targets.at(STREAM)).await,
+            Self::SourceCrowd => crowd(source, targets.at(SOURCE)).await,
+            Self::Queue => crowd(source, targets.at(QUEUED)).await,
+            Self::Hasty => connect(source, targets.at(HASTY)).await.map(drop),
             Self::Requests => {
                 let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-                let mut stream = connect(source, targets.requests).await?;
+                let mut stream = connect(source, targets.at(REQUESTS)).await?;
                 stream.write_all(request.repeat(10).as_bytes()).await?;
                 hold(stream).await
             }
             Self::Claims => {
-                let mut stream = connect(source, targets.trusting).await?;
+                let mut stream = connect(source, targets.at(TRUSTING)).await?;
                 let header = format!(
                     "PROXY TCP4 {} {} 1000 9005\r\n",
-                    targets.claimed,
-                    targets.trusting.ip()
+                    targets.claimed, targets.address
                 );
                 stream.write_all(header.as_bytes()).await?;
                 hold(stream).await
             }
             Self::EndlessClaims => {
-                let mut stream = connect(source, targets.trusting).await?;
+                let mut stream = connect(source, targets.at(TRUSTING)).await?;
                 let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff";
                 stream.write_all(header).await?;
                 pour(stream, "", "x").await
