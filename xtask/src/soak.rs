@@ -12,10 +12,11 @@ use crate::stage::Stages;
 /// Help of `soak`.
 pub const HELP: &str = "\
 One process with 4,096 descriptors serves 200 Services (TCP, HTTP/1, HTTP/2, TLS, UDP) under load
-and edits, while clients misuse another Service in all known ways, by turns. No request within the
-limits may fail, and the last quarter may hold no more descriptors and memory than the first. It is
-a test of `landfall`, optimized here, so that a machine with two cores can do other things
-meanwhile; `cargo test` runs it for 30 s.";
+and edits, while clients misuse another Service in all known ways, by turns. Those that are meant to
+reach a limit (of descriptors, sources, rates, members, flows, checks) must reach it. No request
+within the limits may fail, and the last quarter may hold no more descriptors and memory than the
+first. It is a test of `landfall`, optimized here, so that a machine with two cores can do other
+things meanwhile; `cargo test` runs it for 30 s.";
 
 /// The test that it is.
 const TEST: &str = "attacks::soak::a_soak_fails_no_request_within_limits_and_leaks_nothing";

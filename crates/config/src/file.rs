@@ -5,6 +5,7 @@
 //! found by [`parse`].
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use landfall_model::dialect::cidr;
 use landfall_model::limits::Limits;
@@ -133,6 +134,12 @@ pub struct PoolConfig {
     /// `IPAddressPool`: the annotation `landfall.dev/share-across-namespaces: "true"`.
     #[serde(default)]
     pub share_across_namespaces: bool,
+    /// The addresses of each family that the Services of one namespace may hold; existing claims
+    /// stay. Default: all. On an `IPAddressPool` use the annotation
+    /// `landfall.dev/addresses-per-namespace`.
+    #[schemars(range(min = 1))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addresses_per_namespace: Option<NonZeroU32>,
     /// The Services that it serves, and its priority.
     #[serde(default)]
     pub service_allocation: Option<AllocationConfig>,
@@ -423,6 +430,7 @@ impl PoolConfig {
             auto_assign: self.auto_assign,
             avoid_buggy: self.avoid_buggy_ips,
             share_across_namespaces: self.share_across_namespaces,
+            addresses_per_namespace: self.addresses_per_namespace.map(NonZeroU32::get),
             allocation: self.service_allocation.as_ref().map(AllocationConfig::row),
             origin: PoolOrigin::Configured,
             ..PoolRow::default()
@@ -529,6 +537,16 @@ instances:
         assert_eq!(pools[0].instance.as_deref(), Some("edge"));
         assert!(pools[0].auto_assign && pools[0].avoid_buggy);
         assert_eq!(pools[0].allocation.as_ref().unwrap().priority, 10);
+    }
+
+    #[test]
+    fn how_much_of_a_pool_one_namespace_may_hold_is_read_and_nothing_is_no_number() {
+        let of = |most: &str| GOOD.replace("avoidBuggyIPs: true", most);
+        let config = parse("landfall.yaml", &of("addressesPerNamespace: 4")).unwrap();
+        assert_eq!(config.pools()[0].addresses_per_namespace, Some(4));
+        let config = parse("landfall.yaml", GOOD).unwrap();
+        assert_eq!(config.pools()[0].addresses_per_namespace, None);
+        assert!(refused(&of("addressesPerNamespace: 0")).contains("nonzero"));
     }
 
     #[test]

@@ -20,6 +20,7 @@
 mod blocking;
 mod catalog;
 mod disk;
+mod hash_secret;
 mod identity;
 mod load;
 mod manifest;
@@ -37,6 +38,7 @@ mod store;
 mod told;
 mod watch;
 
+pub use hash_secret::{hash_secret, random_secret};
 pub use load::{Loaded, load, load_text};
 pub use snapshot::{About, Snapshot, SnapshotFile};
 pub use source::{Manifests, OpenError, Options};

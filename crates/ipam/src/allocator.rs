@@ -10,22 +10,24 @@
 //!   long as a record may name it, it is given to no other Service.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::Uid;
+use landfall_model::rows::Family;
 
 use crate::counters::Counters;
 use crate::family::Addresses;
 use crate::occupancy::Occupancy;
 use crate::pool::{Pool, PoolName};
 use crate::pool_set::PoolSet;
-use crate::pool_state::PoolState;
+use crate::pool_state::{Alone, PoolState};
 use crate::proposal::Proposal;
 use crate::propose;
 use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
+use crate::shares::Shares;
 use crate::verdict::Verdict;
 
 /// Address pools and the claims on them.
@@ -91,8 +93,13 @@ impl Allocator {
             let Some(state) = self.states.get_mut(pool) else {
                 continue;
             };
+            let mut namespaces = HashSet::new();
             for (number, holder) in occupancy.holders().into_iter().enumerate() {
-                state.enter(entry, *address, number == 0, holder);
+                let alone = Alone {
+                    of_all: number == 0,
+                    in_namespace: namespaces.insert(holder.service.namespace()),
+                };
+                state.enter(entry, *address, alone, holder);
             }
         }
     }
@@ -309,7 +316,47 @@ impl Allocator {
                 });
             }
         }
-        self.judge_sharing(&request.claimant, address)
+        self.judge_sharing(&request.claimant, address)?;
+        self.judge_share(&request.claimant, pool, address)
+    }
+
+    /// Whether the namespace of the Service may hold this address beside those that it holds. One
+    /// that takes the place of another is none more.
+    pub(crate) fn judge_share(
+        &self,
+        claimant: &Claimant,
+        pool: usize,
+        address: IpAddr,
+    ) -> Result<(), Refusal> {
+        let (namespace, family) = (claimant.service.namespace(), Family::of(address));
+        let Some(shares) = self.state(pool).map(|state| state.shares(family)) else {
+            return Ok(());
+        };
+        let occupancy = self.occupied.get(&address);
+        let holds = occupancy.is_some_and(|it| it.has_of(namespace));
+        let gives_up = |held: IpAddr| {
+            let occupancy = self.occupied.get(&held);
+            let in_pool = self.pools.locate(held).is_some_and(|(of, _)| of == pool);
+            in_pool && !occupancy.is_some_and(|it| it.has_beside(claimant))
+        };
+        let held = self.held_addresses(&claimant.uid).get(family);
+        if !shares.is_used_up(namespace) || holds || held.is_some_and(gives_up) {
+            return Ok(());
+        }
+        Err(self.used_up(pool, family, namespace))
+    }
+
+    /// What a namespace is told that holds as many addresses as it may.
+    pub(crate) fn used_up(&self, pool: usize, family: Family, namespace: &str) -> Refusal {
+        let shares = self.state(pool).map(|state| state.shares(family));
+        let name = self.pools.at(pool).map(|pool| pool.name().clone());
+        Refusal::NamespaceFull {
+            pool: name.unwrap_or_else(|| PoolName::new("")),
+            family,
+            namespace: namespace.to_owned(),
+            held: shares.map_or(0, |it| it.held(namespace)),
+            most: shares.and_then(Shares::most).unwrap_or(u128::MAX),
+        }
     }
 
     /// Whether the Service may hold this address with all others that do.
@@ -416,7 +463,9 @@ impl Allocator {
     }
 
     fn enter(&mut self, address: IpAddr, claimant: &Arc<Claimant>) {
-        let first = match self.occupied.entry(address) {
+        let occupancy = self.occupied.get(&address);
+        let in_namespace = !occupancy.is_some_and(|it| it.has_of(claimant.service.namespace()));
+        let of_all = match self.occupied.entry(address) {
             Entry::Occupied(mut occupancy) => {
                 occupancy.get_mut().join(Arc::clone(claimant));
                 false
@@ -429,7 +478,11 @@ impl Allocator {
         if let Some((pool, entry)) = self.pools.locate(address)
             && let Some(state) = self.states.get_mut(pool)
         {
-            state.enter(entry, address, first, claimant);
+            let alone = Alone {
+                of_all,
+                in_namespace,
+            };
+            state.enter(entry, address, alone, claimant);
         }
     }
 
@@ -437,14 +490,19 @@ impl Allocator {
         let Some(occupancy) = self.occupied.get_mut(&address) else {
             return;
         };
-        let last = occupancy.leave(&claimant.uid);
-        if last {
+        let in_namespace = !occupancy.has_beside(claimant);
+        let of_all = occupancy.leave(&claimant.uid);
+        if of_all {
             self.occupied.remove(&address);
         }
         if let Some((pool, entry)) = self.pools.locate(address)
             && let Some(state) = self.states.get_mut(pool)
         {
-            state.leave(entry, address, last, claimant);
+            let alone = Alone {
+                of_all,
+                in_namespace,
+            };
+            state.leave(entry, address, alone, claimant);
         }
     }
 }
@@ -459,6 +517,7 @@ pub(crate) fn judge_admission(pool: &Pool, request: &Request) -> Result<(), Refu
         Verdict::NotForNamespace
         | Verdict::NotAutomatic
         | Verdict::LacksFamily(_)
+        | Verdict::NamespaceFull(_)
         | Verdict::Full(_) => Refusal::PoolNotForNamespace {
             pool: pool.name().clone(),
             namespace: request.claimant.service.namespace().to_owned(),

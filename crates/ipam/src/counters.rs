@@ -1,4 +1,4 @@
-//! The four counters of a pool, as its status shows them.
+//! The counters of a pool, as its status shows them.
 
 use crate::pool::PoolName;
 
@@ -15,4 +15,12 @@ pub struct Counters {
     pub available_ipv4: i64,
     /// IPv6 addresses that could be given out now.
     pub available_ipv6: i64,
+    /// IPv4 addresses that one namespace may hold; `None`: all.
+    pub limit_ipv4: Option<i64>,
+    /// IPv6 addresses that one namespace may hold; `None`: all.
+    pub limit_ipv6: Option<i64>,
+    /// IPv4 addresses held by the namespace that holds the most.
+    pub largest_ipv4: i64,
+    /// IPv6 addresses held by the namespace that holds the most.
+    pub largest_ipv6: i64,
 }

@@ -37,6 +37,7 @@ mod ranges;
 mod refusal;
 mod request;
 mod selector;
+mod shares;
 mod sharing;
 mod slots;
 mod verdict;

@@ -151,6 +151,26 @@ impl Occupancy {
         }
     }
 
+    /// Whether a Service of this namespace is a holder.
+    pub(crate) fn has_of(&self, namespace: &str) -> bool {
+        let of = |holder: &Arc<Claimant>| holder.service.namespace() == namespace;
+        match self {
+            Self::Sole(holder) => of(holder),
+            Self::Shared(shared) => shared.holders.values().any(of),
+        }
+    }
+
+    /// Whether another Service of the holder's namespace is a holder, too.
+    pub(crate) fn has_beside(&self, holder: &Claimant) -> bool {
+        let namespace = holder.service.namespace();
+        let beside =
+            |it: &Arc<Claimant>| it.uid != holder.uid && it.service.namespace() == namespace;
+        match self {
+            Self::Sole(sole) => beside(sole),
+            Self::Shared(shared) => shared.holders.values().any(beside),
+        }
+    }
+
     /// A holder of another namespace than the claimant's.
     pub(crate) fn foreigner_to(&self, claimant: &Claimant) -> Option<&Claimant> {
         let namespace = claimant.service.namespace();

@@ -31,6 +31,8 @@ pub struct PoolSpec {
     pub avoid_buggy_ips: bool,
     /// Whether Services of different namespaces may share an address.
     pub share_across_namespaces: bool,
+    /// How many addresses of each family the Services of one namespace may hold; `None`: all.
+    pub addresses_per_namespace: Option<u32>,
     /// Whom the pool is for; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
 }
@@ -56,6 +58,7 @@ pub struct Pool {
     auto_assign: bool,
     avoid_buggy_ips: bool,
     share_across_namespaces: bool,
+    addresses_per_namespace: Option<u32>,
     allocation: Option<Allocation>,
 }
 
@@ -109,6 +112,7 @@ impl PoolSpec {
             auto_assign: true,
             avoid_buggy_ips: false,
             share_across_namespaces: false,
+            addresses_per_namespace: None,
             allocation: None,
         }
     }
@@ -122,6 +126,7 @@ impl From<&PoolRow> for PoolSpec {
             auto_assign: row.auto_assign,
             avoid_buggy_ips: row.avoid_buggy,
             share_across_namespaces: row.share_across_namespaces,
+            addresses_per_namespace: row.addresses_per_namespace,
             allocation: row.allocation.as_ref().map(AllocationSpec::from),
         }
     }
@@ -199,6 +204,7 @@ impl Pool {
                 auto_assign: spec.auto_assign,
                 avoid_buggy_ips: spec.avoid_buggy_ips,
                 share_across_namespaces: spec.share_across_namespaces,
+                addresses_per_namespace: spec.addresses_per_namespace,
                 allocation,
             })
         } else {
@@ -229,6 +235,11 @@ impl Pool {
     /// Whether Services of different namespaces may share an address.
     pub fn shares_across_namespaces(&self) -> bool {
         self.share_across_namespaces
+    }
+
+    /// How many addresses of each family one namespace may hold; `None`: all.
+    pub(crate) fn addresses_per_namespace(&self) -> Option<u32> {
+        self.addresses_per_namespace
     }
 
     /// Whom the pool is for, if that was written.

@@ -13,6 +13,7 @@ use crate::entry::{Range, from_bits, to_bits};
 use crate::pool::Pool;
 use crate::port_index::PortIndex;
 use crate::request::Claimant;
+use crate::shares::Shares;
 use crate::sharing::Group;
 use crate::slots::Slots;
 
@@ -44,6 +45,17 @@ struct FamilyState {
     saturated: bool,
     /// Addresses whose holders share, by group.
     groups: HashMap<Group, PortIndex>,
+    /// What each namespace holds of those that are held.
+    shares: Shares,
+}
+
+/// How a holder stands to the others of an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    /// There is no other one.
+    pub(crate) of_all: bool,
+    /// There is no other one of its namespace.
+    pub(crate) in_namespace: bool,
 }
 
 /// The addresses of one entry.
@@ -59,6 +71,7 @@ struct Block {
 
 impl PoolState {
     pub(crate) fn new(pool: &Pool) -> Self {
+        let limit = pool.addresses_per_namespace();
         let avoid_buggy = pool.avoid_buggy_ips();
         let mut blocks = (Vec::new(), Vec::new());
         let mut places = Vec::with_capacity(pool.entries().len());
@@ -85,8 +98,8 @@ impl PoolState {
             avoid_buggy,
             across: pool.shares_across_namespaces(),
             places,
-            v4: FamilyState::new(blocks.0, avoid_buggy),
-            v6: FamilyState::new(blocks.1, avoid_buggy),
+            v4: FamilyState::new(blocks.0, avoid_buggy, limit),
+            v6: FamilyState::new(blocks.1, avoid_buggy, limit),
         }
     }
 
@@ -104,14 +117,18 @@ impl PoolState {
         }
     }
 
-    /// A holder comes to an address of the entry; `first`: there was none.
-    pub(crate) fn enter(&mut self, entry: usize, address: IpAddr, first: bool, holder: &Claimant) {
+    /// A holder comes to an address of the entry.
+    pub(crate) fn enter(&mut self, entry: usize, address: IpAddr, alone: Alone, holder: &Claimant) {
+        let first = alone.of_all;
         let Some(&block) = self.places.get(entry) else {
             return;
         };
         let (avoid_buggy, across) = (self.avoid_buggy, self.across);
         let state = self.family_mut(Family::of(address));
         state.assigned += u64::from(first);
+        if alone.in_namespace {
+            state.shares.enter(holder.service.shared_namespace());
+        }
         let Some(Block {
             range,
             slots,
@@ -139,14 +156,18 @@ impl PoolState {
         }
     }
 
-    /// A holder leaves an address of the entry; `last`: nobody else is left.
-    pub(crate) fn leave(&mut self, entry: usize, address: IpAddr, last: bool, holder: &Claimant) {
+    /// A holder leaves an address of the entry.
+    pub(crate) fn leave(&mut self, entry: usize, address: IpAddr, alone: Alone, holder: &Claimant) {
+        let last = alone.of_all;
         let Some(&block) = self.places.get(entry) else {
             return;
         };
         let (avoid_buggy, across) = (self.avoid_buggy, self.across);
         let state = self.family_mut(Family::of(address));
         state.assigned -= u64::from(last);
+        if alone.in_namespace {
+            state.shares.leave(holder.service.namespace());
+        }
         let Some(Block {
             range,
             slots,
@@ -199,8 +220,23 @@ impl PoolState {
         self.family(family).capacity == 0
     }
 
+    /// What each namespace holds of the addresses of this family.
+    pub(crate) fn shares(&self, family: Family) -> &Shares {
+        &self.family(family).shares
+    }
+
     pub(crate) fn counters(&self, pool: &Pool) -> Counters {
+        let limit = |state: &FamilyState| {
+            let most = state.shares.most()?;
+            Some(i64::try_from(most).unwrap_or(i64::MAX))
+        };
+        let largest =
+            |state: &FamilyState| i64::try_from(state.shares.largest()).unwrap_or(i64::MAX);
         Counters {
+            limit_ipv4: limit(&self.v4),
+            limit_ipv6: limit(&self.v6),
+            largest_ipv4: largest(&self.v4),
+            largest_ipv6: largest(&self.v6),
             pool: pool.name().clone(),
             assigned_ipv4: self.v4.assigned_count(),
             assigned_ipv6: self.v6.assigned_count(),
@@ -228,7 +264,7 @@ impl PoolState {
 // === impl FamilyState ===
 
 impl FamilyState {
-    fn new(blocks: Vec<Block>, avoid_buggy: bool) -> Self {
+    fn new(blocks: Vec<Block>, avoid_buggy: bool, limit: Option<u32>) -> Self {
         let mut full = Bitmap::new(blocks.len());
         for (index, block) in blocks.iter().enumerate() {
             if block.slots.is_full() {
@@ -250,6 +286,7 @@ impl FamilyState {
             taken: 0,
             assigned: 0,
             groups: HashMap::new(),
+            shares: Shares::new(limit),
         }
     }
 

@@ -3,7 +3,7 @@
 mod naive;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -228,6 +228,15 @@ impl Run {
             let count = |family| {
                 i64::try_from(taken.iter().filter(|a| Family::of(**a) == family).count()).unwrap()
             };
+            let mut of_namespaces: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+            for (name, (_, addresses)) in &held {
+                let namespace = name.split_once('/').unwrap().0;
+                let v4 = addresses.get(Family::V4).filter(|it| taken.contains(it));
+                of_namespaces.entry(namespace).or_default().extend(v4);
+            }
+            let largest = of_namespaces.values().map(BTreeSet::len).max();
+            let largest = i64::try_from(largest.unwrap_or_default()).unwrap();
+            assert_eq!(counters.largest_ipv4, largest);
             assert_eq!(counters.assigned_ipv4, count(Family::V4));
             assert_eq!(counters.assigned_ipv6, count(Family::V6));
             let free = Naive::scan(pool, Family::V4);

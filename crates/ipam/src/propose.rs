@@ -293,19 +293,9 @@ impl<'a> Case<'a> {
                 why: why(),
             }
         };
-        let unmet = request.families.missing(addresses).map(|missing| {
-            let pool = self.name(offer.pool);
-            match self.allocator.state(offer.pool) {
-                Some(state) if !state.lacks(missing) => Refusal::PoolFull {
-                    pool,
-                    family: missing,
-                },
-                _ => Refusal::PoolLacksFamily {
-                    pool,
-                    family: missing,
-                },
-            }
-        });
+        let unmet = request.families.missing(addresses);
+        let unmet =
+            unmet.map(|missing| self.refusal(offer.pool, self.shortage_of(offer.pool, missing)));
         Proposal {
             addresses,
             pool: Some(self.name(offer.pool)),

@@ -174,6 +174,23 @@ pub enum Refusal {
         /// The family.
         family: Family,
     },
+    /// The namespace of the Service holds as many addresses of the one pool in question as it may.
+    #[error(
+        "the Services of namespace {namespace} hold {held} {family} addresses of pool {pool}, and \
+         one namespace may hold {most}"
+    )]
+    NamespaceFull {
+        /// The pool.
+        pool: PoolName,
+        /// The family.
+        family: Family,
+        /// The namespace.
+        namespace: String,
+        /// How many it holds.
+        held: u64,
+        /// How many it may hold.
+        most: u128,
+    },
     /// The one pool in question has no address of a family.
     #[error("pool {pool} has no {family}")]
     PoolLacksFamily {
@@ -275,11 +292,16 @@ impl Refusal {
             | Self::SharingPortsClash { .. }
             | Self::SharingWithOthersClashes { .. } => Code::AddressNotShareable,
             Self::PoolFull { .. } => Code::PoolExhausted,
+            Self::NamespaceFull { .. } => Code::LimitReached,
             Self::PoolsExhausted { passed_over, .. } => {
-                if passed_over
-                    .iter()
-                    .any(|pool| matches!(pool.verdict, Verdict::Full(_)))
-                {
+                let has = |short: fn(Family) -> Verdict| {
+                    let families = [Family::V4, Family::V6];
+                    let mut verdicts = passed_over.iter().map(|pool| pool.verdict);
+                    verdicts.any(|it| families.into_iter().any(|family| it == short(family)))
+                };
+                if has(Verdict::NamespaceFull) {
+                    Code::LimitReached
+                } else if has(Verdict::Full) {
                     Code::PoolExhausted
                 } else {
                     Code::NoAddressOfFamily
@@ -371,6 +393,12 @@ impl Refusal {
             Self::PoolFull { pool, family } => {
                 format!("add {family} addresses to pool {pool}, or delete a Service that holds one")
             }
+            Self::NamespaceFull {
+                pool, namespace, ..
+            } => format!(
+                "delete a Service of namespace {namespace} that holds one, let several share an \
+                 address, or ask the operator for a higher addressesPerNamespace in pool {pool}"
+            ),
             Self::PoolLacksFamily { pool, family } => {
                 format!("add {family} addresses to pool {pool}, or use another pool")
             }

@@ -72,6 +72,11 @@ impl PoolSpec {
         self
     }
 
+    pub(crate) fn per_namespace(mut self, most: u32) -> Self {
+        self.addresses_per_namespace = Some(most);
+        self
+    }
+
     pub(crate) fn allocation(&mut self) -> &mut AllocationSpec {
         self.allocation.get_or_insert_default()
     }

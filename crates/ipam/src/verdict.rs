@@ -26,6 +26,8 @@ pub enum Verdict {
     NotForLabels,
     /// It has no address of this family.
     LacksFamily(Family),
+    /// The namespace holds as many of its addresses of this family as it may.
+    NamespaceFull(Family),
     /// All its addresses of this family are held.
     Full(Family),
 }
@@ -38,6 +40,9 @@ impl fmt::Display for PassedOver {
             Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
             Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
             Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),
+            Verdict::NamespaceFull(family) => {
+                write!(f, "{pool} gives the namespace no more {}", family.as_str())
+            }
             Verdict::Full(family) => write!(f, "{pool} has no free {}", family.as_str()),
         }
     }

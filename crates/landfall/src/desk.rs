@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_engine::{Classes, EngineHandle};
-use landfall_model::view::{CloudCallsView, InstanceView, MetricsView, ResourcesView};
+use landfall_model::ServiceKey;
+use landfall_model::view::{CloudCallsView, InstanceView, MetricsView, ResourcesView, ServiceView};
 use landfall_model::wire::service_list;
 use landfall_proxy::Proxy;
-use landfall_web::{Heartbeat, PlanError};
+use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +18,9 @@ use crate::{logging, planning, view};
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
 /// waits for anything outside.
 const STUCK: Duration = Duration::from_secs(15);
+
+/// Why an instance that works is not ready.
+const LEAVING: &str = "it is stopping, or another process takes over";
 
 /// Answers for a running instance.
 #[derive(Debug)]
@@ -48,8 +52,11 @@ impl AdminApi {
 }
 
 fn resources(proxy: &Proxy) -> ResourcesView {
-    let pressure = proxy.pressure();
+    let (pressure, checks) = (proxy.pressure(), proxy.checks());
     ResourcesView {
+        checks: checks.begun,
+        delayed_checks: checks.delayed,
+        waiting_checks: checks.waiting,
         workers: proxy.workers() as u64,
         descriptors: pressure.used.into(),
         descriptor_limit: pressure.limit.into(),
@@ -70,10 +77,27 @@ impl landfall_web::Instance for AdminApi {
         let mut view = view::instance(&self.handle, &self.started);
         if self.leaving.is_cancelled() {
             view.ready = false;
-            view.waiting
-                .push("it is stopping, or another process takes over".to_owned());
+            view.waiting.push(LEAVING.to_owned());
         }
         Arc::new(view)
+    }
+
+    fn readiness(&self) -> Readiness {
+        let mut readiness = view::readiness(&self.handle);
+        if self.leaving.is_cancelled() {
+            readiness.ready = false;
+            readiness.waiting.push(LEAVING.to_owned());
+        }
+        readiness
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        view::one(&self.handle, key)
+    }
+
+    fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey> {
+        let book = &self.handle.book;
+        book.read(|pages| landfall_web::similar(key, pages.records.keys()))
     }
 
     fn metrics(&self) -> MetricsView {

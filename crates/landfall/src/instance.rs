@@ -81,6 +81,8 @@ pub struct Ground {
     pub estate: Estate,
     /// A data plane that runs already.
     pub proxy: Option<Arc<Proxy>>,
+    /// What clients must not know: [`ProxyConfig::hash_secret`].
+    pub hash_secret: [u8; 16],
     /// What the control plane that ended says of itself.
     pub last_words: Option<LastWords>,
 }
@@ -160,7 +162,10 @@ impl Instance {
         let mut pools = options.fleet.pools();
         pools.extend(planning::flag_pools(&options.pools));
         let Ground {
-            estate, mut proxy, ..
+            estate,
+            mut proxy,
+            hash_secret,
+            ..
         } = ground;
         let inherits = proxy.is_some();
         let admin = admin_socket(options.admin, estate.admin).await?;
@@ -183,7 +188,12 @@ impl Instance {
             if proxy.is_none() {
                 let files = fleet.files_for_traffic(descriptors());
                 let log = log.clone();
-                proxy = Some(data_plane(options.workers, files, log, lead.is_some())?);
+                proxy = Some(data_plane(
+                    options.workers,
+                    files,
+                    log,
+                    (lead.is_some(), hash_secret),
+                )?);
             }
             if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
                 proxy.adopt(sockets);
@@ -329,6 +339,7 @@ impl Instance {
             estate,
             proxy: self.proxy,
             last_words: Some(self.words),
+            ..Ground::default()
         }
     }
 
@@ -470,6 +481,7 @@ impl Ground {
         Ok(Self {
             estate,
             proxy: self.proxy.clone(),
+            hash_secret: self.hash_secret,
             last_words: None,
         })
     }
@@ -521,7 +533,7 @@ fn data_plane(
     workers: Option<NonZeroUsize>,
     files: u64,
     log: Option<AccessLogConfig>,
-    beside: bool,
+    (beside, hash_secret): (bool, [u8; 16]),
 ) -> anyhow::Result<Arc<Proxy>> {
     let files = usize::try_from(files).unwrap_or(usize::MAX);
     let config = ProxyConfig {
@@ -530,6 +542,7 @@ fn data_plane(
         memory: None,
         beside,
         access_log: access_log::start(log)?,
+        hash_secret,
     };
     let proxy = Proxy::start(config).context("starting the data plane")?;
     Ok(Arc::new(proxy))

@@ -111,11 +111,11 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Demo(args) => {
             // The member that fails its check does so on purpose.
             logging::start(args.log_format, "error")?;
-            demo::run(args).await.map(|()| true)
+            Box::pin(demo::run(args)).await.map(|()| true)
         }
         Command::Up(args) => {
             logging::start(args.log_format, "info")?;
-            up::run(args).await.map(|()| true)
+            Box::pin(up::run(args)).await.map(|()| true)
         }
         Command::Controller(args) => {
             logging::start(args.log_format, "info")?;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,10 @@ impl Serving {
             recursive: args.recursive,
             state: Some(state.clone()),
         };
-        let mut ground = Ground::default();
+        let mut ground = Ground {
+            hash_secret: hash_secret(&state),
+            ..Ground::default()
+        };
         let mut taking = None;
         if args.take_over {
             // What can be wrong is found before the running process stops anything.
@@ -398,6 +401,16 @@ fn hint(error: anyhow::Error) -> anyhow::Error {
         }
         _ => error,
     }
+}
+
+/// The secret beside the state. Nothing waits for one that can't be had.
+fn hash_secret(state: &Path) -> [u8; 16] {
+    landfall_files::hash_secret(state).unwrap_or_else(|error| {
+        let place = state.display();
+        tracing::warn!(%error, "clients come to other members after the next start: the secret \
+             for their hashes can't be kept in {place}");
+        landfall_files::random_secret()
+    })
 }
 
 fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {

@@ -1,27 +1,22 @@
 //! One picture of a running instance, drawn from the engine's book and the provider.
 
 use landfall_engine::EngineHandle;
-use landfall_engine::book::Record;
+use landfall_engine::book::{Record, Snapshot};
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{InstanceView, ServiceView};
+use landfall_web::Readiness;
 
 use crate::platform::Platform;
+
+/// So many Services that were not handled yet are told to a probe by name.
+const NAMED: usize = 10;
 
 /// Everything the instance knows, with traffic counted up to now.
 pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView {
     handle.book.read(|pages| {
-        let unhandled: Vec<String> = pages
-            .records
-            .iter()
-            .filter(|(_, record)| !record.handled)
-            .map(|(key, _)| format!("{key} has not been reconciled yet"))
-            .collect();
-        let mut waiting = unhandled;
-        if !pages.synced {
-            waiting.insert(0, "the manifests are still being read".to_owned());
-        }
+        let waiting = waiting(pages, usize::MAX);
         InstanceView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: started.to_owned(),
@@ -42,16 +37,47 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
             services: pages
                 .records
                 .values()
-                .map(|record| {
-                    let provider = handle.providers.get(record.instance);
-                    let mut view = service(provider.map(AsRef::as_ref), record);
-                    view.reasons
-                        .extend(duplicates(&pages.problems, &record.row.key));
-                    view
-                })
+                .map(|record| drawn(handle, pages, record))
                 .collect(),
         }
     })
+}
+
+/// One Service of them.
+pub fn one(handle: &EngineHandle<Platform>, key: &ServiceKey) -> Option<ServiceView> {
+    let find = |pages: &Snapshot| Some(drawn(handle, pages, pages.records.get(key)?));
+    handle.book.read(find)
+}
+
+/// Whether each Service was handled once, and some of those that were not.
+pub fn readiness(handle: &EngineHandle<Platform>) -> Readiness {
+    let waiting = handle.book.read(|pages| waiting(pages, NAMED));
+    Readiness {
+        ready: waiting.is_empty(),
+        waiting,
+    }
+}
+
+/// What is waited for; of Services at most so many by name.
+fn waiting(pages: &Snapshot, most: usize) -> Vec<String> {
+    let reading = (!pages.synced).then(|| "the manifests are still being read".to_owned());
+    let mut waiting: Vec<String> = reading.into_iter().collect();
+    let mut unhandled = pages.records.iter().filter(|(_, record)| !record.handled);
+    let named = unhandled.by_ref().take(most);
+    waiting.extend(named.map(|(key, _)| format!("{key} has not been handled yet")));
+    let others = unhandled.count();
+    if others > 0 {
+        waiting.push(format!("{others} others have not been handled yet"));
+    }
+    waiting
+}
+
+fn drawn(handle: &EngineHandle<Platform>, pages: &Snapshot, record: &Record) -> ServiceView {
+    let provider = handle.providers.get(record.instance);
+    let mut view = service(provider.map(AsRef::as_ref), record);
+    view.reasons
+        .extend(duplicates(&pages.problems, &record.row.key));
+    view
 }
 
 /// Returns where a Service stands once more, which the files tell as their own problem. What is
@@ -156,6 +182,41 @@ mod tests {
         );
         let conf = cloud_conf::parse("cloud.conf", &conf).unwrap();
         Platform::OpenStack(Box::new(OpenStack::new(cloud, Settings::new(&conf, "c1"))))
+    }
+
+    fn unhandled(name: &str) -> (ServiceKey, Record) {
+        let row = svc(name).port(80).row();
+        let record = Record {
+            instance: 0,
+            status: ServiceStatus::default(),
+            reasons: Vec::new(),
+            address: None,
+            left_out: Vec::new(),
+            pending: Vec::new(),
+            handled: false,
+            row,
+        };
+        (record.row.key.clone(), record)
+    }
+
+    #[test]
+    fn of_ten_thousand_services_that_wait_a_probe_is_told_some() {
+        let mut pages = Snapshot::default();
+        assert_eq!(
+            waiting(&pages, NAMED),
+            ["the manifests are still being read"]
+        );
+        pages.synced = true;
+        assert_eq!(waiting(&pages, NAMED), [] as [&str; 0]);
+        let names = (0..10_000).map(|number| format!("web-{number:04}"));
+        pages.records = names.map(|name| unhandled(&name)).collect();
+        let told = waiting(&pages, NAMED);
+        assert_eq!(told[0], "default/web-0000 has not been handled yet");
+        assert_eq!(told[NAMED..], ["9990 others have not been handled yet"]);
+        for record in pages.records.values_mut().skip(1) {
+            record.handled = true;
+        }
+        assert_eq!(waiting(&pages, NAMED), told[..1]);
     }
 
     #[tokio::test]

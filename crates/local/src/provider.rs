@@ -713,6 +713,10 @@ impl Provider for Local {
                 available_ipv4: count(counters.available_ipv4),
                 assigned_ipv6: count(counters.assigned_ipv6),
                 available_ipv6: count(counters.available_ipv6),
+                limit_ipv4: counters.limit_ipv4.map(count),
+                limit_ipv6: counters.limit_ipv6.map(count),
+                largest_ipv4: count(counters.largest_ipv4),
+                largest_ipv6: count(counters.largest_ipv6),
                 name,
             }
         };

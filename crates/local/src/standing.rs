@@ -82,7 +82,9 @@ fn severity(spec: &LoadBalancerSpec, have: &Observed, refusal: &Refusal) -> Seve
         return Severity::Warning;
     }
     let lacking = match refusal {
-        Refusal::PoolFull { family, .. } | Refusal::PoolLacksFamily { family, .. } => Some(*family),
+        Refusal::PoolFull { family, .. }
+        | Refusal::NamespaceFull { family, .. }
+        | Refusal::PoolLacksFamily { family, .. } => Some(*family),
         _ => None,
     };
     let held = have.held.iter().map(|address| Family::of(*address));

@@ -266,6 +266,8 @@ pub struct PoolRow {
     pub avoid_buggy: bool,
     /// Whether Services of different namespaces may share an address.
     pub share_across_namespaces: bool,
+    /// How many addresses of each family the Services of one namespace may hold.
+    pub addresses_per_namespace: Option<u32>,
     /// `spec.serviceAllocation`.
     pub allocation: Option<PoolAllocation>,
     /// Whose word it is.

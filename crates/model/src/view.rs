@@ -52,6 +52,18 @@ pub struct PoolView {
     pub assigned_ipv6: u64,
     /// IPv6 addresses left (saturating).
     pub available_ipv6: u64,
+    /// IPv4 addresses that one namespace may hold, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_ipv4: Option<u64>,
+    /// IPv6 addresses that one namespace may hold, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_ipv6: Option<u64>,
+    /// IPv4 addresses in use by the namespace that has the most.
+    #[serde(default)]
+    pub largest_ipv4: u64,
+    /// IPv6 addresses in use by the namespace that has the most.
+    #[serde(default)]
+    pub largest_ipv6: u64,
 }
 
 /// One Service: spec, address, listeners, members, and why each is as it is.
@@ -240,6 +252,15 @@ pub struct ResourcesView {
     pub memory: u64,
     /// How many there may be.
     pub memory_limit: u64,
+    /// Health checks that began.
+    #[serde(default)]
+    pub checks: u64,
+    /// Health checks that had to wait for their turn.
+    #[serde(default)]
+    pub delayed_checks: u64,
+    /// Health checks that wait for their turn now.
+    #[serde(default)]
+    pub waiting_checks: u64,
     /// Refusals and failures for want of descriptors, ports or memory.
     pub shortages: u64,
     /// Whether some of them run short, or did lately.

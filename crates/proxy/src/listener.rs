@@ -20,7 +20,7 @@ use crate::budget::{self, Account, Cost, Share, Source};
 use crate::clients::{Clients, Hold, TooMuch};
 use crate::counters::{ListenerCounters, Refusal, Shards};
 use crate::inbound::Inbound;
-use crate::pool::{Leaving, PoolState};
+use crate::pool::{HashKey, Leaving, PoolState};
 use crate::sources::SourceSet;
 use crate::tls::{CertificateError, Termination, TowardMembers};
 
@@ -310,10 +310,19 @@ impl ListenerState {
         workers: usize,
         changes: watch::Sender<u64>,
     ) -> Self {
-        Self::with_account(id, owner, config, workers, changes, Account::unlimited())
+        let key = HashKey::new([0; 16], &owner.uid);
+        Self::with_account(
+            id,
+            owner,
+            config,
+            workers,
+            changes,
+            Account::unlimited(),
+            key,
+        )
     }
 
-    /// As [`Self::new`], drawing on the account of its Service.
+    /// As [`Self::new`], drawing on the account of its Service, and with a key for clients' hashes.
     pub(crate) fn with_account(
         id: ListenerId,
         owner: Owner,
@@ -321,9 +330,10 @@ impl ListenerState {
         workers: usize,
         changes: watch::Sender<u64>,
         account: Arc<Account>,
+        key: HashKey,
     ) -> Self {
         let cut = CancellationToken::new();
-        let pool = PoolState::new(workers, changes);
+        let pool = PoolState::new(workers, key, changes);
         let _nobody_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,

@@ -27,6 +27,7 @@ use tokio::sync::watch;
 
 use self::line::Line;
 pub use self::member::{Health, MemberState};
+pub use self::rendezvous::HashKey;
 use self::snapshot::{Entry, Snapshot, serving};
 use crate::counters::MemberTotals;
 use crate::recency::Recency;
@@ -152,9 +153,9 @@ struct Remembered {
 impl PoolState {
     /// A pool without members, counting for this many workers. `changes` is raised whenever health
     /// or membership changes.
-    pub fn new(workers: usize, changes: watch::Sender<u64>) -> Self {
+    pub fn new(workers: usize, key: HashKey, changes: watch::Sender<u64>) -> Self {
         Self {
-            snapshot: ArcSwap::from_pointee(Snapshot::empty()),
+            snapshot: ArcSwap::from_pointee(Snapshot::empty(key)),
             gone: Mutex::default(),
             affinity: Arc::new(Mutex::new(Recency::new(AFFINITY_CLIENTS))),
             shared: Arc::new(Shared::new(changes)),
@@ -479,6 +480,7 @@ impl PoolState {
         }
         self.snapshot.store(Arc::new(Snapshot {
             algorithm,
+            key: before.key,
             affinity,
             monitored,
             protection,

@@ -31,9 +31,9 @@ use crate::counters::ListenerTotals;
 use crate::engine::{Command, Room};
 use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
 use crate::memory;
-use crate::monitor::Monitors;
+use crate::monitor::{Counts, Monitors};
 use crate::overload;
-use crate::pool::{Leaving, MemberStatus};
+use crate::pool::{HashKey, Leaving, MemberStatus};
 use crate::pulse;
 use crate::worker::Worker;
 
@@ -55,6 +55,10 @@ pub struct ProxyConfig {
     pub beside: bool,
     /// Where requests, connections and flows are noted; `None`: nowhere.
     pub access_log: Option<Arc<AccessLog>>,
+    /// What clients must not know, so that they can't tell which member their address or port leads
+    /// to; zeros where identities of Services can't be guessed. All processes that serve a Service
+    /// after or beside each other need the same one.
+    pub hash_secret: [u8; 16],
 }
 
 /// A running data plane. Dropping it ends all traffic at once; see [`Self::shutdown`].
@@ -64,6 +68,7 @@ pub struct Proxy {
     budget: Arc<Budget>,
     beside: bool,
     access_log: Option<Arc<AccessLog>>,
+    hash_secret: [u8; 16],
     turns: Turns,
     listeners: Mutex<BTreeMap<ListenerId, Arc<ListenerState>>>,
     /// Closed, but connections go on until they end or the drain time passes.
@@ -170,6 +175,7 @@ impl Proxy {
             budget,
             beside: config.beside,
             access_log: config.access_log,
+            hash_secret: config.hash_secret,
             turns: Turns::default(),
             listeners: Mutex::default(),
             draining: Arc::default(),
@@ -214,8 +220,10 @@ impl Proxy {
             return Err(ListenError::Descriptors { id });
         };
         let (service, changes) = (owner.clone(), self.changes.clone());
-        let state = ListenerState::with_account(id, service, config, workers, changes, account)
-            .logging_to(self.access_log.clone());
+        let key = HashKey::new(self.hash_secret, &owner.uid);
+        let state =
+            ListenerState::with_account(id, service, config, workers, changes, account, key)
+                .logging_to(self.access_log.clone());
         state.hold_sockets(Some(sockets));
         let state = Arc::new(state);
         self.open(&state, adopted).await?;
@@ -303,6 +311,11 @@ impl Proxy {
     /// How scarce descriptors and ports are.
     pub fn pressure(&self) -> Pressure {
         self.budget.pressure()
+    }
+
+    /// What the monitors of all listeners did until now.
+    pub fn checks(&self) -> Counts {
+        self.monitors.counts()
     }
 
     /// How many threads carry traffic.

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::view::{InstanceView, MetricsView};
+use landfall_model::ServiceKey;
+use landfall_model::view::{InstanceView, MetricsView, ServiceView};
 use tokio::sync::watch;
 
 /// A running instance as the admin endpoint sees it. Every method but [`Instance::plan`] answers
@@ -12,6 +13,16 @@ use tokio::sync::watch;
 pub trait Instance: Send + Sync + 'static {
     /// Everything there is to show, with traffic counted up to this moment.
     fn view(&self) -> Arc<InstanceView>;
+
+    /// Whether each Service was handled once. Asked by each probe: not by way of all there is to
+    /// show.
+    fn readiness(&self) -> Readiness;
+
+    /// One Service, as in [`Self::view`], and not by way of it.
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView>;
+
+    /// Some Services that may have been meant by a name that none has: see [`similar`].
+    fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey>;
 
     /// What the engine counts about its own work.
     fn metrics(&self) -> MetricsView;
@@ -32,6 +43,31 @@ pub trait Instance: Send + Sync + 'static {
         manifests: Vec<u8>,
         prune: bool,
     ) -> impl Future<Output = Result<serde_json::Value, PlanError>> + Send;
+}
+
+/// Whether an instance is ready, and what it waits for otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether it is.
+    pub ready: bool,
+    /// What it waits for; of many things some, and how many there are.
+    pub waiting: Vec<String>,
+}
+
+/// So many names are told in place of one that is not there.
+const NAMED: usize = 3;
+
+/// Returns some of these names: those of the same Service elsewhere, else the first of all.
+pub fn similar<'a>(
+    key: &ServiceKey,
+    keys: impl Iterator<Item = &'a ServiceKey> + Clone,
+) -> Vec<ServiceKey> {
+    let same_name = keys.clone().filter(|other| other.name() == key.name());
+    let named: Vec<ServiceKey> = same_name.take(NAMED).cloned().collect();
+    if named.is_empty() {
+        return keys.take(NAMED).cloned().collect();
+    }
+    named
 }
 
 /// A sign of life of the control loop.

@@ -26,5 +26,5 @@ mod stall;
 mod texts;
 pub mod token;
 
-pub use instance::{Heartbeat, Instance, PlanError};
+pub use instance::{Heartbeat, Instance, PlanError, Readiness, similar};
 pub use server::{Options, serve};

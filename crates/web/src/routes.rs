@@ -31,9 +31,6 @@ const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// How long a body of that size may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// So many Services are named in place of one that is not there.
-const NAMED: usize = 3;
-
 /// A plan is work for the processor: one at a time, and a few may wait.
 const MOST_PLANS: usize = 4;
 
@@ -198,14 +195,14 @@ async fn healthz<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> (StatusCo
 }
 
 async fn readyz<I: Instance>(State(shared): State<Arc<Shared<I>>>) -> (StatusCode, String) {
-    let view = shared.instance.view();
-    if view.ready {
+    let readiness = shared.instance.readiness();
+    if readiness.ready {
         return (StatusCode::OK, "ready\n".to_owned());
     }
-    let waiting = if view.waiting.is_empty() {
+    let waiting = if readiness.waiting.is_empty() {
         "starting".to_owned()
     } else {
-        view.waiting.join("; ")
+        readiness.waiting.join("; ")
     };
     (
         StatusCode::SERVICE_UNAVAILABLE,
@@ -266,26 +263,20 @@ async fn service<I: Instance>(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let key = ServiceKey::new(&namespace, &name);
-    let view = shared.instance.view();
-    let found = view.services.iter().find(|service| service.key == key);
+    let found = shared.instance.service(&key);
     found
         .map(|service| Json(service).into_response())
         .ok_or_else(|| {
-            let keys = view.services.iter().map(|service| &service.key);
             ApiError::not_found(format!(
                 "no Service {key} of type LoadBalancer is served by this instance{}",
-                others(&key, keys)
+                others(&shared.instance.similar(&key))
             ))
         })
 }
 
-/// Names Services that may have been meant: those of the same name, else the first of all.
-fn others<'a>(key: &ServiceKey, keys: impl Iterator<Item = &'a ServiceKey> + Clone) -> String {
-    let same_name = keys.clone().filter(|other| other.name() == key.name());
-    let mut named: Vec<String> = same_name.take(NAMED).map(ToString::to_string).collect();
-    if named.is_empty() {
-        named = keys.take(NAMED).map(ToString::to_string).collect();
-    }
+/// Names Services that may have been meant.
+fn others(similar: &[ServiceKey]) -> String {
+    let named: Vec<String> = similar.iter().map(ToString::to_string).collect();
     if named.is_empty() {
         "; it serves none".to_owned()
     } else {

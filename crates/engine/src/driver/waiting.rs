@@ -72,6 +72,7 @@ pub(super) fn waits(reasons: &[Reason]) -> bool {
             Code::AddressInUse
                 | Code::AddressNotShareable
                 | Code::NoAddressOfFamily
+                | Code::LimitReached
                 | Code::PoolExhausted
                 | Code::PortInUse
                 | Code::QuotaExceeded

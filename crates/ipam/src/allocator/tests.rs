@@ -3,6 +3,7 @@ mod families;
 mod pools;
 mod requests;
 mod restoring;
+mod shares;
 mod sharing;
 mod size;
 

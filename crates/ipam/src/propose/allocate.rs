@@ -82,8 +82,13 @@ impl Case<'_> {
         let state = allocator.state(pool)?;
         let shareable =
             |address: &IpAddr| allocator.judge_sharing(&request.claimant, *address).is_ok();
-        own.or_else(|| state.shared(family, &request.claimant).filter(shareable))
-            .or_else(|| state.free(family))
+        let within = |address: &IpAddr| {
+            let claimant = &request.claimant;
+            allocator.judge_share(claimant, pool, *address).is_ok()
+        };
+        let shared = || state.shared(family, &request.claimant).filter(shareable);
+        own.or_else(|| shared().filter(within))
+            .or_else(|| state.free(family).filter(within))
     }
 
     /// What a pool that admits the Service can't give.
@@ -96,26 +101,43 @@ impl Case<'_> {
         let family = families
             .into_iter()
             .find(|family| self.offer(pool, *family).is_none())?;
-        let lacks = self
-            .allocator
-            .state(pool)
-            .is_none_or(|state| state.lacks(family));
-        Some(if lacks {
-            Verdict::LacksFamily(family)
-        } else {
-            Verdict::Full(family)
-        })
+        Some(self.shortage_of(pool, family))
+    }
+
+    /// Why the pool has no address of this family for the Service.
+    pub(super) fn shortage_of(&self, pool: usize, family: Family) -> Verdict {
+        let namespace = self.request.claimant.service.namespace();
+        match self.allocator.state(pool) {
+            Some(state) if state.lacks(family) => Verdict::LacksFamily(family),
+            Some(state) if state.shares(family).is_used_up(namespace) => {
+                Verdict::NamespaceFull(family)
+            }
+            Some(_) => Verdict::Full(family),
+            None => Verdict::LacksFamily(family),
+        }
     }
 
     fn why_not_from(&self, index: usize) -> Refusal {
+        let lead = Verdict::Full(self.request.families.lead());
+        self.refusal(index, self.shortage(index).unwrap_or(lead))
+    }
+
+    /// A verdict on one pool, told to a Service that could only be served from there.
+    pub(super) fn refusal(&self, index: usize, verdict: Verdict) -> Refusal {
         let pool = self.name(index);
-        match self.shortage(index) {
-            Some(Verdict::LacksFamily(family)) => Refusal::PoolLacksFamily { pool, family },
-            Some(Verdict::Full(family)) => Refusal::PoolFull { pool, family },
-            _ => Refusal::PoolFull {
-                pool,
-                family: self.request.families.lead(),
-            },
+        match verdict {
+            Verdict::LacksFamily(family) => Refusal::PoolLacksFamily { pool, family },
+            Verdict::NamespaceFull(family) => {
+                let namespace = self.request.claimant.service.namespace();
+                self.allocator.used_up(index, family, namespace)
+            }
+            Verdict::Full(family) => Refusal::PoolFull { pool, family },
+            Verdict::NotAutomatic | Verdict::NotForNamespace | Verdict::NotForLabels => {
+                Refusal::PoolFull {
+                    pool,
+                    family: self.request.families.lead(),
+                }
+            }
         }
     }
 
@@ -134,8 +156,12 @@ impl Case<'_> {
                 verdict,
             }));
         }
-        let short =
-            |pool: &PassedOver| matches!(pool.verdict, Verdict::Full(_) | Verdict::LacksFamily(_));
+        let short = |pool: &PassedOver| {
+            matches!(
+                pool.verdict,
+                Verdict::Full(_) | Verdict::NamespaceFull(_) | Verdict::LacksFamily(_)
+            )
+        };
         if passed_over.iter().any(short) {
             Refusal::PoolsExhausted {
                 families: self.request.families,

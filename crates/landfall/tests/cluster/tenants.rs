@@ -4,10 +4,12 @@
 mod attacks;
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use self::attacks::{HOST, service, slice};
+use tokio::net::TcpListener;
+
+use self::attacks::{HOST, LIMITS, Limit, TARPIT, limit, service, slice};
 use crate::bed::{Bed, DEADLINE, LOOK, address, condition, only, without_annotations};
 use crate::certificates::Certificate;
 use crate::network::{Range, inside};
@@ -58,7 +60,11 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
     let _one = Backend::start("one", at("10.77.0.11", 8000)).await;
     let _own = Backend::start("own", at("10.77.0.13", 8000)).await;
     let admin = Range::claim().admin(1);
-    let config = without_annotations("10.77.200.0/28");
+    let config = without_annotations("10.77.200.0/28") + LIMITS;
+    // What connects is never accepted.
+    let _tarpit = TcpListener::bind((Ipv4Addr::UNSPECIFIED, TARPIT))
+        .await
+        .unwrap();
     let replica = Replica::alone(&bed, admin, &config).await;
     let in_victim = async |arguments: &[&str], input: &str| {
         let all = [&["-n", victim.as_str()], arguments].concat();
@@ -112,9 +118,17 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
 
     for (what, manifest) in attacks::all(&held, &secure, admin) {
         // What the API server refuses does no harm either.
+        let before = counted(admin, &what).await;
         let arguments = ["-n", bed.namespace.as_str(), "apply", "-f", "-"];
         let _ = bed.kubectl().run_with(&arguments, &manifest).await;
         settled(&bed, &what).await;
+        reached(&bed, admin, &what, before).await;
+        // A new Service gets an address.
+        in_victim(&["apply", "-f", "-"], &service("later", &[], &[8080], "")).await;
+        let addressed = "--for=jsonpath={.status.loadBalancer.ingress[0].ip}";
+        let wait = ["wait", "--timeout=60s", addressed, "service/later"];
+        in_victim(&wait, "").await;
+        in_victim(&["delete", "service", "later", "--timeout=60s"], "").await;
         // Traffic, also while the attacker's clients are at work.
         let ((), attacker) = tokio::join!(answered_by(at(&held, port), &["one"]), clients(&bed));
         for answer in attacker {
@@ -313,6 +327,33 @@ async fn a_version_that_was_accepted_is_served_after_a_restart_as_the_status_vou
     assert!(vouched(&after), "{after:#}");
     assert_eq!(address(&after), Some(held.as_str()));
     replica.stop().await;
+}
+
+/// What the metric stands at whose rise shows that an attack reached its limit.
+async fn counted(admin: SocketAddr, what: &str) -> f64 {
+    let Some(Limit::Counted(metric)) = limit(what) else {
+        return 0.0;
+    };
+    let (_, metrics) = http(admin, "/metrics?members=false").await.unwrap();
+    let series = |line: &str| line.strip_prefix(metric)?.trim().parse().ok();
+    metrics.lines().find_map(series).unwrap()
+}
+
+/// Waits until an attack has reached its limit.
+async fn reached(bed: &Bed, admin: SocketAddr, what: &str, before: f64) {
+    let began = Instant::now();
+    loop {
+        let is_reached = match limit(what) {
+            None => true,
+            Some(Limit::Told(reason)) => told(bed).await.contains(reason),
+            Some(Limit::Counted(_)) => counted(admin, what).await > before,
+        };
+        if is_reached {
+            return;
+        }
+        assert!(began.elapsed() < DEADLINE, "{what} reaches no limit");
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Waits until something was said of every Service of the attacker.

@@ -108,8 +108,8 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::LimitReached,
-        "Request less, or raise the limit that the remedy names in `limits` of landfall.yaml. For \
-         an alert, use `landfall_reasons{code=\"LimitReached\"}`.",
+        "Request less, or raise the limit that the remedy names, in `limits` of landfall.yaml or \
+         of the pool. For an alert, use `landfall_reasons{code=\"LimitReached\"}`.",
     ),
     (
         Code::PoolExhausted,

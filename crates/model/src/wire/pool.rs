@@ -14,6 +14,9 @@ use super::{ObjectMeta, lenient, names};
 /// The annotation of a pool whose addresses Services of different namespaces may share.
 const SHARE_ACROSS_NAMESPACES: &str = "landfall.dev/share-across-namespaces";
 
+/// The annotation of a pool that says how many of its addresses one namespace may hold.
+const ADDRESSES_PER_NAMESPACE: &str = "landfall.dev/addresses-per-namespace";
+
 /// `metallb.io/v1beta1` `IPAddressPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -111,6 +114,16 @@ impl IpAddressPool {
                 false
             }
         };
+        let word = self.metadata.annotations.get(ADDRESSES_PER_NAMESPACE);
+        let addresses_per_namespace = word.and_then(|word| match word.trim().parse::<u32>() {
+            Ok(most) if most > 0 => Some(most),
+            _ => {
+                let field = annotation_field(ADDRESSES_PER_NAMESPACE);
+                let remedy = "write a whole number from 1 up";
+                findings.refuse(field, word, "no number of addresses", remedy);
+                None
+            }
+        });
         let row = PoolRow {
             name,
             instance: None,
@@ -119,6 +132,7 @@ impl IpAddressPool {
             auto_assign: self.spec.auto_assign.unwrap_or(true),
             avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
             share_across_namespaces,
+            addresses_per_namespace,
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
             origin: PoolOrigin::Source,
             source: None,
@@ -154,8 +168,18 @@ impl From<LabelSelectorShape> for Selector {
 
 impl From<&PoolRow> for IpAddressPool {
     fn from(row: &PoolRow) -> Self {
+        let share = row.share_across_namespaces.then(|| "true".to_owned());
+        let most = row.addresses_per_namespace.map(|most| most.to_string());
+        let annotations = [
+            (SHARE_ACROSS_NAMESPACES, share),
+            (ADDRESSES_PER_NAMESPACE, most),
+        ];
+        let annotations = annotations.into_iter();
         Self {
             metadata: ObjectMeta {
+                annotations: annotations
+                    .filter_map(|(key, word)| Some((key.to_owned(), word?)))
+                    .collect(),
                 name: Some(row.name.clone()),
                 labels: row.labels.clone(),
                 ..ObjectMeta::default()
@@ -236,6 +260,8 @@ mod tests {
             labels: BTreeMap::from([("tier".to_owned(), "front".to_owned())]),
             addresses: vec!["192.0.2.0/28".to_owned()],
             avoid_buggy: true,
+            share_across_namespaces: true,
+            addresses_per_namespace: Some(3),
             allocation: Some(PoolAllocation {
                 priority: 3,
                 namespaces: vec!["shop".to_owned()],
@@ -253,6 +279,25 @@ mod tests {
         let text = serde_json::to_string(&IpAddressPool::from(&row)).unwrap();
         let shape: IpAddressPool = serde_json::from_str(&text).unwrap();
         assert_eq!(shape.into_row().unwrap(), row);
+    }
+
+    #[test]
+    fn how_much_one_namespace_may_hold_is_read_and_what_is_no_number_is_told() {
+        let read = |word: &str| {
+            let metadata = serde_json::json!({
+                "name": "edge",
+                "annotations": {"landfall.dev/addresses-per-namespace": word},
+            });
+            let pool: IpAddressPool =
+                serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
+            pool.into_row().map(|row| row.addresses_per_namespace)
+        };
+        assert_eq!(read(" 7 "), Ok(Some(7)));
+        for word in ["0", "-1", "many", "", "99999999999"] {
+            let refused = read(word).unwrap_err();
+            assert_eq!(refused.len(), 1, "{word}");
+            assert!(refused[0].to_string().contains("addresses-per-namespace"));
+        }
     }
 
     #[test]

@@ -342,7 +342,8 @@ mod tests {
         let account = budget.account(&owner.uid, owner.service.namespace());
         let config = ListenerConfig::new(id, &listener).unwrap();
         let changes = watch::Sender::new(0);
-        let state = ListenerState::with_account(id, owner, config, 1, changes, account);
+        let key = crate::pool::HashKey::new([0; 16], &owner.uid);
+        let state = ListenerState::with_account(id, owner, config, 1, changes, account, key);
         let front = Front::new(Arc::new(state));
         let mut far = Vec::new();
         for _ in 0..8 {

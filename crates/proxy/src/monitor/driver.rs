@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::check::{Failure, Question, Sign, check};
 use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
-use super::turns::Turns;
+use super::turns::{Counts, Turns};
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Health;
 
@@ -29,8 +29,9 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// A longer time-out as this: a check holds a place that others wait for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The monitors of all listeners. A bounded number of checks runs at the same time. Others wait,
-/// and namespaces and Services have turns; the time-out of a check counts from its turn.
+/// The monitors of all listeners. A bounded number of checks runs at the same time, and begins in a
+/// second. Others wait, and namespaces and Services have turns; the time-out of a check counts from
+/// its turn.
 #[derive(Debug)]
 pub struct Monitors {
     runtime: Handle,
@@ -60,8 +61,8 @@ impl Monitors {
     /// time.
     pub fn new(runtime: Handle, stop: CancellationToken, checks: usize) -> Self {
         Self {
+            turns: Turns::new(checks, runtime.clone()),
             runtime,
-            turns: Turns::new(checks),
             tasks: TaskTracker::new(),
             stop,
         }
@@ -78,6 +79,11 @@ impl Monitors {
         };
         self.tasks
             .spawn_on(watch.run(self.stop.clone()), &self.runtime);
+    }
+
+    /// What all of them did until now.
+    pub fn counts(&self) -> Counts {
+        self.turns.counts()
     }
 
     /// Completes when `stop` has fired and every check has ended.

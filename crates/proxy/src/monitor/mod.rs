@@ -15,3 +15,4 @@ mod grpc;
 mod turns;
 
 pub use driver::Monitors;
+pub use turns::Counts;

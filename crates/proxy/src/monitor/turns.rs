@@ -1,17 +1,28 @@
-//! Whose check comes next where not all can run at once: namespaces in turn, and of each its
-//! Services in turn. No Service holds more places than it leaves to others, and no namespace more
-//! than three times as many. The choice is pure; [`Turns`] makes tasks wait for it.
+//! Whose check comes next where not all can run at once, or begin: namespaces in turn, and of each
+//! its Services in turn. No Service holds more places than it leaves to others, and no namespace
+//! more than three times as many. Nor do they begin more of the checks that may begin in a tenth of
+//! a second: those that end at once hold no place for long, and cost as much. The choice is pure;
+//! [`Turns`] makes tasks wait for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use landfall_model::Uid;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::listener::Owner;
 
 /// A namespace may hold this many times what it leaves to others.
 const NAMESPACE: usize = 3;
+
+/// In this time so many checks may begin.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// 4,000 each second, of which one Service alone gets half: that is what 10,000 members with the
+/// usual delay of 5 s need. A check over TCP is some 0.1 ms of CPU time.
+const STARTS: usize = 400;
 
 /// Who runs and who waits. Pure.
 #[derive(Debug)]
@@ -21,6 +32,16 @@ struct Queue<W> {
     namespaces: BTreeMap<String, Namespace<W>>,
     /// Namespaces that wait, in the order in which their turns come.
     order: VecDeque<String>,
+    started: Started,
+}
+
+/// Checks that began in this window. A Service counts though it has none at present.
+#[derive(Debug)]
+struct Started {
+    window: Instant,
+    all: usize,
+    namespaces: HashMap<String, usize>,
+    services: HashMap<Uid, usize>,
 }
 
 #[derive(Debug)]
@@ -39,7 +60,27 @@ struct Line<W> {
 
 /// Places for checks, given to namespaces and their Services in turn.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(Arc<Mutex<Queue<oneshot::Sender<Turn>>>>);
+pub(super) struct Turns(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Mutex<Queue<oneshot::Sender<Turn>>>,
+    runtime: Handle,
+    counts: Mutex<Counts>,
+}
+
+/// What all monitors do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Checks that began, ever.
+    pub begun: u64,
+    /// Checks that had to wait for their turn, ever.
+    pub delayed: u64,
+    /// Checks that wait for their turn now.
+    pub waiting: u64,
+    /// Whether those that wait are called when the next window begins.
+    calls: bool,
+}
 
 /// A place; given back when dropped.
 #[derive(Debug)]
@@ -52,13 +93,20 @@ pub(super) struct Turn {
 // === impl Queue ===
 
 impl<W> Queue<W> {
-    fn new(places: usize) -> Self {
+    fn new(places: usize, now: Instant) -> Self {
         Self {
             places: places.max(1),
             running: 0,
             namespaces: BTreeMap::new(),
             order: VecDeque::new(),
+            started: Started::new(now),
         }
+    }
+
+    /// When the next check may begin that waits for nothing else than the next window.
+    fn next_window(&self) -> Option<Instant> {
+        let waits = !self.order.is_empty() && self.running < self.places;
+        waits.then(|| self.started.window + WINDOW)
     }
 
     /// Adds one that waits.
@@ -95,12 +143,18 @@ impl<W> Queue<W> {
     }
 
     /// Gives a place to the next one that waits, if there is one for it.
-    fn next(&mut self) -> Option<(String, Uid, W)> {
+    fn next(&mut self, now: Instant) -> Option<(String, Uid, W)> {
         let free = self.places.checked_sub(self.running + 1)?;
-        let namespaces = &self.namespaces;
+        self.started.roll(now);
+        let left = STARTS.checked_sub(self.started.all + 1)?;
+        let (namespaces, started) = (&self.namespaces, &self.started);
         let mut order = self.order.iter().enumerate();
         let (at, place) = order.find_map(|(at, name)| {
-            let place = namespaces.get(name)?.next(free)?;
+            if !started.lets_namespace(name, left) {
+                return None;
+            }
+            let lets = |service: &Uid| started.lets_service(service, left);
+            let place = namespaces.get(name)?.next(free, lets)?;
             Some((at, place))
         })?;
         let name = self.order.remove(at)?;
@@ -117,7 +171,49 @@ impl<W> Queue<W> {
             self.order.push_back(name.clone());
         }
         self.running += 1;
+        self.started.note(&name, &service);
         Some((name, service, waiter))
+    }
+}
+
+// === impl Started ===
+
+impl Started {
+    fn new(now: Instant) -> Self {
+        Self {
+            window: now,
+            all: 0,
+            namespaces: HashMap::new(),
+            services: HashMap::new(),
+        }
+    }
+
+    /// Begins to count anew where the window is over.
+    fn roll(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.window) >= WINDOW {
+            self.window = now;
+            self.all = 0;
+            self.namespaces.clear();
+            self.services.clear();
+        }
+    }
+
+    fn note(&mut self, namespace: &str, service: &Uid) {
+        self.all += 1;
+        *self.namespaces.entry(namespace.to_owned()).or_default() += 1;
+        *self.services.entry(service.clone()).or_default() += 1;
+    }
+
+    /// Whether a check of the namespace may begin that leaves `left` to all.
+    fn lets_namespace(&self, namespace: &str, left: usize) -> bool {
+        let begun = self.namespaces.get(namespace).copied();
+        begun.is_none_or(|begun| begun < NAMESPACE * left)
+    }
+
+    /// Whether a check of the Service may begin that leaves `left` to all.
+    fn lets_service(&self, service: &Uid, left: usize) -> bool {
+        let begun = self.services.get(service).copied();
+        begun.is_none_or(|begun| begun < left)
     }
 }
 
@@ -125,13 +221,13 @@ impl<W> Queue<W> {
 
 impl<W> Namespace<W> {
     /// Returns which of its Services may have a place that leaves `free` to all.
-    fn next(&self, free: usize) -> Option<usize> {
+    fn next(&self, free: usize, lets: impl Fn(&Uid) -> bool) -> Option<usize> {
         if self.running > 0 && self.running >= NAMESPACE * free {
             return None;
         }
         self.order.iter().position(|service| {
             let running = self.services.get(service).map_or(0, |line| line.running);
-            running == 0 || running < free
+            (running == 0 || running < free) && lets(service)
         })
     }
 }
@@ -160,26 +256,43 @@ impl<W> Default for Line<W> {
 // === impl Turns ===
 
 impl Turns {
-    pub(super) fn new(places: usize) -> Self {
-        Self(Arc::new(Mutex::new(Queue::new(places))))
+    /// `runtime`: where those that wait are called.
+    pub(super) fn new(places: usize, runtime: Handle) -> Self {
+        Self(Arc::new(Inner {
+            queue: Mutex::new(Queue::new(places, now())),
+            runtime,
+            counts: Mutex::default(),
+        }))
+    }
+
+    /// What was done until now.
+    pub(super) fn counts(&self) -> Counts {
+        *self.counted()
     }
 
     /// Waits for a place. Giving up the wait gives up the turn. `None` never comes while the caller
     /// waits.
     pub(super) async fn take(&self, owner: &Owner) -> Option<Turn> {
-        let (sender, turn) = oneshot::channel();
+        let (sender, mut turn) = oneshot::channel();
         let namespace = owner.service.namespace();
         self.queue().wait(namespace, &owner.uid, sender);
         self.call();
-        turn.await.ok()
+        let taken = if let Ok(taken) = turn.try_recv() {
+            Some(taken)
+        } else {
+            let _waits = Waits::new(self);
+            turn.await.ok()
+        };
+        self.counted().begun += 1;
+        taken
     }
 
     /// Calls all for whom there is a place.
     fn call(&self) {
         loop {
-            let next = self.queue().next();
+            let next = self.queue().next(now());
             let Some((namespace, service, waiter)) = next else {
-                return;
+                return self.call_later();
             };
             let turn = Turn {
                 turns: self.clone(),
@@ -192,9 +305,54 @@ impl Turns {
         }
     }
 
+    /// Calls those that wait for the next window when it begins.
+    fn call_later(&self) {
+        let Some(at) = self.queue().next_window() else {
+            return;
+        };
+        if std::mem::replace(&mut self.counted().calls, true) {
+            return;
+        }
+        let turns = self.clone();
+        // It ends by itself within a window, and holds nothing but memory.
+        self.0.runtime.spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            turns.counted().calls = false;
+            turns.call();
+        });
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue<oneshot::Sender<Turn>>> {
         // Each operation leaves the queue valid at every step.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clock that sleeps follow, too.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// A check that waits, counted as long as it does.
+struct Waits<'a>(&'a Turns);
+
+impl<'a> Waits<'a> {
+    fn new(turns: &'a Turns) -> Self {
+        let mut counts = turns.counted();
+        counts.delayed += 1;
+        counts.waiting += 1;
+        drop(counts);
+        Self(turns)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.counted().waiting -= 1;
     }
 }
 
@@ -232,15 +390,17 @@ mod tests {
         }
     }
 
+    /// Those that have their turn in the first window.
     fn called(queue: &mut Queue<u32>) -> Vec<String> {
-        std::iter::from_fn(|| queue.next())
+        let now = queue.started.window;
+        std::iter::from_fn(|| queue.next(now))
             .map(|(_, service, number)| format!("{}{number}", service.as_str()))
             .collect()
     }
 
     #[test]
     fn a_service_with_endless_checks_leaves_places_for_others() {
-        let mut queue = Queue::new(8);
+        let mut queue = Queue::new(8, now());
         for number in 0..100 {
             queue.wait("one", &uid("a"), number);
         }
@@ -252,13 +412,13 @@ mod tests {
 
     #[test]
     fn services_that_wait_have_turns() {
-        let mut queue = Queue::new(1);
+        let mut queue = Queue::new(1, now());
         for number in 0..3 {
             queue.wait("one", &uid("a"), number);
         }
         queue.wait("one", &uid("b"), 0);
         let mut order = Vec::new();
-        while let Some((namespace, service, number)) = queue.next() {
+        while let Some((namespace, service, number)) = queue.next(now()) {
             order.push(format!("{}{number}", service.as_str()));
             queue.leave(&namespace, &service);
         }
@@ -268,7 +428,7 @@ mod tests {
 
     #[test]
     fn many_services_of_one_namespace_leave_places_for_another() {
-        let mut queue = Queue::new(8);
+        let mut queue = Queue::new(8, now());
         for number in 0..100 {
             queue.wait("one", &uid(&format!("a{number}-")), 0);
         }
@@ -280,9 +440,82 @@ mod tests {
         assert_eq!(called(&mut queue), ["b1"]);
     }
 
+    /// Has checks of these Services begin and end at once for a second, each with as many more as
+    /// ever it can have. Returns how many each had, and the longest wait of the last one.
+    fn second(services: &[(&str, &str)], modest: (&str, &str)) -> (Vec<usize>, Duration) {
+        let start = now();
+        let mut queue = Queue::new(1000, start);
+        let mut begun = vec![0; services.len()];
+        let (mut asked, mut longest) = (None, Duration::ZERO);
+        for (number, (namespace, service)) in services.iter().enumerate() {
+            for _ in 0..10 {
+                queue.wait(namespace, &uid(service), number);
+            }
+        }
+        for millisecond in 0..1000 {
+            let now = start + Duration::from_millis(millisecond);
+            if millisecond % 50 == 7 && asked.is_none() {
+                queue.wait(modest.0, &uid(modest.1), usize::MAX);
+                asked = Some(now);
+            }
+            while let Some((namespace, service, number)) = queue.next(now) {
+                queue.leave(&namespace, &service);
+                if let Some(count) = begun.get_mut(number) {
+                    *count += 1;
+                    queue.wait(&namespace, &service, number);
+                } else {
+                    let waited = asked.take().map(|at| now - at);
+                    longest = longest.max(waited.unwrap_or_default());
+                }
+            }
+        }
+        assert_eq!(asked, None, "it had its turn each time");
+        (begun, longest)
+    }
+
+    #[test]
+    fn checks_that_end_at_once_leave_half_of_the_starts_to_other_services() {
+        let (begun, longest) = second(&[("one", "greedy")], ("two", "modest"));
+        assert_eq!(longest, Duration::ZERO, "there is a start left at any time");
+        let most = STARTS * 10 / 2;
+        assert!((most - 30..=most).contains(&begun[0]), "{begun:?}");
+    }
+
+    #[test]
+    fn many_services_of_one_namespace_leave_a_quarter_of_the_starts_to_others() {
+        let names: Vec<String> = (0..50).map(|number| format!("greedy-{number}")).collect();
+        let services: Vec<_> = names.iter().map(|name| ("one", &**name)).collect();
+        let (begun, longest) = second(&services, ("two", "modest"));
+        assert_eq!(longest, Duration::ZERO, "there is a start left at any time");
+        let all: usize = begun.iter().sum();
+        assert!(all <= STARTS * 10 / 4 * 3, "{all}");
+        let (least, most) = (begun.iter().min().unwrap(), begun.iter().max().unwrap());
+        assert!(most - least <= 20, "they have turns: {begun:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_above_the_rate_begin_as_its_windows_do_and_are_counted() {
+        let turns = Turns::new(10_000, Handle::current());
+        let begun = tokio::time::Instant::now();
+        let mut checks = tokio::task::JoinSet::new();
+        for _ in 0..STARTS * 2 {
+            let turns = turns.clone();
+            checks.spawn(async move { turns.take(&owner("a")).await.is_some() });
+        }
+        let all = checks.join_all().await;
+        assert!(all.into_iter().all(|it| it));
+        assert_eq!(begun.elapsed().as_millis() / WINDOW.as_millis(), 3);
+        let counts = turns.counts();
+        let half = STARTS as u64 / 2;
+        assert_eq!(
+            (counts.begun, counts.delayed, counts.waiting),
+            (4 * half, 3 * half, 0)
+        );
+    }
+
     #[tokio::test]
     async fn a_place_that_is_not_wanted_any_more_goes_to_the_next() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, Handle::current());
         let first = turns.take(&owner("a")).await.unwrap();
         let (other, own) = (turns.clone(), owner("b"));
         let given_up = tokio::spawn(async move { other.take(&own).await });

@@ -124,7 +124,7 @@ impl MemberState {
             shared,
             address,
             raw: RawAddress::new(address),
-            hash: rendezvous::of_socket(address),
+            hash: rendezvous::of_member(address),
             health: AtomicU8::new(Health::Unknown as u8),
             cause: Mutex::new(Arc::from("")),
             transitions: AtomicU64::new(0),

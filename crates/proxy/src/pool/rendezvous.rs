@@ -1,23 +1,74 @@
 //! Choice by hash of the client (`SOURCE_IP`, `SOURCE_IP_PORT`): weighted rendezvous. Pure and
 //! stable: the same members give the same answer after a restart and in another process, and a
 //! member that comes or goes moves only the clients that it gains or had.
+//!
+//! A client that could compute its hash would know its member, and could send all traffic to one
+//! by a choice of addresses or ports. So the hash is keyed by what clients do not know: the
+//! identity of the Service, which in a cluster is a random UUID that all replicas see, and a secret
+//! of the process for identities that are made of names.
 
+use std::hash::Hasher as _;
+#[expect(
+    deprecated,
+    reason = "the hasher that came instead takes no key and may change"
+)]
+use std::hash::SipHasher;
 use std::net::{IpAddr, SocketAddr};
 
-/// A hash of a client's address, without its port. IPv4-mapped IPv6 addresses count as IPv4.
-pub(super) fn of_address(address: IpAddr) -> u64 {
-    match address.to_canonical() {
+use landfall_model::Uid;
+
+/// What hashes of clients are keyed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashKey(u64, u64);
+
+// === impl HashKey ===
+
+impl HashKey {
+    /// Returns the key for a Service in a process with this secret.
+    pub fn new(secret: [u8; 16], service: &Uid) -> Self {
+        let secret = u128::from_le_bytes(secret);
+        let secret = Self(secret as u64, (secret >> 64) as u64);
+        let half = |number: u8| secret.hash(&[&[number], service.as_str().as_bytes()]);
+        Self(half(0), half(1))
+    }
+
+    /// Hashes a client's address, without its port. IPv4-mapped IPv6 addresses count as IPv4.
+    pub(super) fn of_address(self, address: IpAddr) -> u64 {
+        self.of_bytes(address, &[])
+    }
+
+    /// Hashes an address with its port.
+    pub(super) fn of_socket(self, address: SocketAddr) -> u64 {
+        self.of_bytes(address.ip(), &address.port().to_be_bytes())
+    }
+
+    fn of_bytes(self, address: IpAddr, port: &[u8]) -> u64 {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.hash(&[&address.octets(), port]),
+            IpAddr::V6(address) => self.hash(&[&address.octets(), port]),
+        }
+    }
+
+    #[expect(deprecated, reason = "as above")]
+    fn hash(self, parts: &[&[u8]]) -> u64 {
+        let mut hasher = SipHasher::new_with_keys(self.0, self.1);
+        for part in parts {
+            hasher.write(part);
+        }
+        hasher.finish()
+    }
+}
+
+/// A number for a member, by its address.
+pub(super) fn of_member(address: SocketAddr) -> u64 {
+    let ip = match address.ip().to_canonical() {
         IpAddr::V4(address) => mix(u64::from(address.to_bits()) | 4 << 32),
         IpAddr::V6(address) => {
             let bits = address.to_bits();
             mix(mix((bits >> 64) as u64) ^ bits as u64)
         }
-    }
-}
-
-/// A hash of an address with its port.
-pub(super) fn of_socket(address: SocketAddr) -> u64 {
-    mix(of_address(address.ip()) ^ u64::from(address.port()))
+    };
+    mix(ip ^ u64::from(address.port()))
 }
 
 /// How strongly a client is drawn to a member; the highest wins. With weights `w`, a member wins
@@ -56,7 +107,7 @@ mod tests {
         (0..count)
             .map(|index| {
                 (
-                    of_socket(SocketAddr::from(([10, 0, 0, 1], 8000 + index))),
+                    of_member(SocketAddr::from(([10, 0, 0, 1], 8000 + index))),
                     weight(index),
                 )
             })
@@ -64,23 +115,47 @@ mod tests {
     }
 
     fn client(number: u32) -> u64 {
-        of_address(IpAddr::V4((0x0A00_0000 | number).into()))
+        let key = HashKey::new([0; 16], &Uid::new("web"));
+        key.of_address(IpAddr::V4((0x0A00_0000 | number).into()))
     }
 
     #[test]
     fn hashes_do_not_change_between_versions() {
-        assert_eq!(
-            of_address("10.0.0.1".parse().unwrap()),
-            0xDF4C_CA88_7764_38EF
-        );
-        assert_eq!(
-            of_address("::ffff:10.0.0.1".parse().unwrap()),
-            0xDF4C_CA88_7764_38EF
-        );
-        assert_ne!(
-            of_address("::10.0.0.1".parse().unwrap()),
-            0xDF4C_CA88_7764_38EF
-        );
+        let service = Uid::new("23d73f96-5fc8-8269-bd12-b62230550a0b");
+        let key = HashKey::new([7; 16], &service);
+        let hash = 0x2BE7_5660_5977_8F93;
+        assert_eq!(key.of_address("10.0.0.1".parse().unwrap()), hash);
+        assert_eq!(key.of_address("::ffff:10.0.0.1".parse().unwrap()), hash);
+        assert_ne!(key.of_address("::10.0.0.1".parse().unwrap()), hash);
+        let hash = 0xE49B_54EB_4D4B_E3AD;
+        assert_eq!(key.of_socket("10.0.0.1:443".parse().unwrap()), hash);
+    }
+
+    #[test]
+    fn clients_that_meet_at_one_member_for_one_key_are_spread_for_another() {
+        let members = members(8, |_| 1);
+        let secrets = [([7; 16], "web"), ([8; 16], "web"), ([7; 16], "api")];
+        let keys = secrets.map(|(secret, service)| HashKey::new(secret, &Uid::new(service)));
+        let socket = |number: u16| SocketAddr::from(([192, 0, 2, 1], number));
+        for of in [
+            |key: HashKey, client: SocketAddr| key.of_socket(client),
+            |key: HashKey, client: SocketAddr| {
+                let [high, low] = client.port().to_be_bytes();
+                key.of_address(IpAddr::from([192, 0, high, low]))
+            },
+        ] {
+            let target = members[0].0;
+            let aimed: Vec<_> = (1024..9216)
+                .map(socket)
+                .filter(|client| winner(of(keys[0], *client), &members) == target)
+                .collect();
+            for key in &keys[1..] {
+                let hits = aimed.iter();
+                let hits = hits.filter(|client| winner(of(*key, **client), &members) == target);
+                let (hits, share) = (hits.count(), aimed.len() / 8);
+                assert!(hits < share * 3 / 2, "{hits} of {}", aimed.len());
+            }
+        }
     }
 
     #[test]

@@ -10,12 +10,14 @@ use landfall_model::listener::{Algorithm, ClientAffinity};
 use landfall_model::protection::Protection;
 
 use super::member::{Health, MemberState};
+use super::rendezvous::HashKey;
 use super::turn::Turns;
 use super::{MemberStatus, Unavailable, lock, rendezvous};
 
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) algorithm: Algorithm,
+    pub(super) key: HashKey,
     pub(super) affinity: Option<ClientAffinity>,
     pub(super) monitored: bool,
     pub(super) protection: Protection,
@@ -45,9 +47,10 @@ pub(super) struct Choice {
 // === impl Snapshot ===
 
 impl Snapshot {
-    pub(super) fn empty() -> Self {
+    pub(super) fn empty(key: HashKey) -> Self {
         Self {
             algorithm: Algorithm::RoundRobin,
+            key,
             affinity: None,
             monitored: false,
             protection: Protection::default(),
@@ -164,8 +167,8 @@ impl Snapshot {
                 });
                 least.map(|(choice, _)| choice)
             }
-            Algorithm::SourceIp => self.by_hash(rendezvous::of_address(client.ip()), accept, share),
-            Algorithm::SourceIpPort => self.by_hash(rendezvous::of_socket(client), accept, share),
+            Algorithm::SourceIp => self.by_hash(self.key.of_address(client.ip()), accept, share),
+            Algorithm::SourceIpPort => self.by_hash(self.key.of_socket(client), accept, share),
         }
     }
 

@@ -38,8 +38,12 @@ fn monitored(weights: &[u16]) -> Pool {
     }
 }
 
+fn key() -> HashKey {
+    HashKey::new([0; 16], &landfall_model::Uid::new("web"))
+}
+
 fn pool(wanted: &Pool) -> PoolState {
-    let pool = PoolState::new(1, watch::Sender::new(0));
+    let pool = PoolState::new(1, key(), watch::Sender::new(0));
     assert!(
         pool.update(wanted)
             .iter()
@@ -281,7 +285,7 @@ fn a_leaving_member_is_cut_once_its_time_is_over_unless_it_came_back() {
 #[test]
 fn health_changes_are_counted_and_told() {
     let (sender, changes) = watch::channel(0);
-    let pool = PoolState::new(1, sender);
+    let pool = PoolState::new(1, key(), sender);
     pool.update(&monitored(&[1]));
     let before = *changes.borrow();
     assert!(pool.set_health(at(0), Health::Up, ""));
@@ -304,7 +308,7 @@ fn refused() -> io::Error {
 fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
     let changes = watch::Sender::new(0);
     let mut raised = changes.subscribe();
-    let pool = PoolState::new(1, changes);
+    let pool = PoolState::new(1, key(), changes);
     pool.update(&wanted(&[1]));
     raised.mark_unchanged();
     let fail = || pool.pick(CLIENT, &[]).unwrap().failed(&refused());

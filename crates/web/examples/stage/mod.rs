@@ -4,11 +4,13 @@
 pub mod build;
 pub mod scenes;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use landfall_model::view::{InstanceView, MetricsView, TrafficView};
-use landfall_web::{Heartbeat, Instance, PlanError};
+use landfall_model::ServiceKey;
+use landfall_model::view::{InstanceView, MetricsView, ServiceView, TrafficView};
+use landfall_web::{Heartbeat, Instance, PlanError, Readiness};
 use tokio::sync::watch;
 
 /// Plays one scene; [`Stage::play`] changes it under the eyes of the reader.
@@ -17,6 +19,7 @@ pub struct Stage {
     change: watch::Sender<u64>,
     began: Instant,
     heartbeat_age: Mutex<Duration>,
+    views: AtomicUsize,
 }
 
 // === impl Stage ===
@@ -29,6 +32,7 @@ impl Stage {
             change: watch::Sender::new(1),
             began: Instant::now(),
             heartbeat_age: Mutex::new(Duration::from_millis(20)),
+            views: AtomicUsize::new(0),
         })
     }
 
@@ -36,6 +40,17 @@ impl Stage {
     pub fn play(&self, scene: InstanceView) {
         *self.scene.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scene);
         self.change.send_modify(|change| *change += 1);
+    }
+
+    /// How often all there is to show was asked for.
+    #[allow(dead_code, reason = "only tests ask")]
+    pub fn views(&self) -> usize {
+        self.views.load(Ordering::Relaxed)
+    }
+
+    fn scene(&self) -> Arc<InstanceView> {
+        let scene = self.scene.lock();
+        scene.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says how long ago the control loop turned.
@@ -64,9 +79,8 @@ impl Stage {
 
 impl Instance for Stage {
     fn view(&self) -> Arc<InstanceView> {
-        let scene = self.scene.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut view = InstanceView::clone(&scene);
-        drop(scene);
+        self.views.fetch_add(1, Ordering::Relaxed);
+        let mut view = InstanceView::clone(&self.scene());
         for listener in view
             .services
             .iter_mut()
@@ -78,6 +92,25 @@ impl Instance for Stage {
             }
         }
         Arc::new(view)
+    }
+
+    fn readiness(&self) -> Readiness {
+        let scene = self.scene();
+        Readiness {
+            ready: scene.ready,
+            waiting: scene.waiting.clone(),
+        }
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        let scene = self.scene();
+        let found = scene.services.iter().find(|service| service.key == *key);
+        found.cloned()
+    }
+
+    fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey> {
+        let scene = self.scene();
+        landfall_web::similar(key, scene.services.iter().map(|service| &service.key))
     }
 
     fn metrics(&self) -> MetricsView {

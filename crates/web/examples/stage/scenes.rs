@@ -282,6 +282,9 @@ fn pools(ipv4: u64, ipv6: u64) -> Vec<PoolView> {
             available_ipv4: 1,
             assigned_ipv6: ipv6,
             available_ipv6: u64::MAX,
+            limit_ipv4: Some(7),
+            largest_ipv4: 6,
+            ..PoolView::default()
         },
     ]
 }

@@ -10,7 +10,7 @@ use landfall_model::reason::Reason;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{
     CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MemberView,
-    MetricsView, ServiceView, TimesView, TrafficView,
+    MetricsView, PoolView, ServiceView, TimesView, TrafficView,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -242,7 +242,16 @@ impl Snapshot {
         page.gauge(
             &table::POOL_AVAILABLE,
             pools().flat_map(|pool| families(&pool.name, pool.available_ipv4, pool.available_ipv6)),
-        )
+        )?;
+        page.gauge(
+            &table::POOL_LARGEST,
+            pools().flat_map(|pool| families(&pool.name, pool.largest_ipv4, pool.largest_ipv6)),
+        )?;
+        let limits = |pool: &PoolView| {
+            let limits = [("IPv4", pool.limit_ipv4), ("IPv6", pool.limit_ipv6)];
+            limits.map(|(family, limit)| Some((labels([&pool.name, &family]), limit?)))
+        };
+        page.gauge(&table::POOL_LIMIT, pools().flat_map(limits).flatten())
     }
 
     fn engine(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -281,6 +290,9 @@ impl Snapshot {
                 (&table::FLOW_LIMIT, resources.flow_limit),
                 (&table::BUFFER_MEMORY, resources.memory),
                 (&table::BUFFER_MEMORY_LIMIT, resources.memory_limit),
+                (&table::CHECKS, resources.checks),
+                (&table::CHECKS_DELAYED, resources.delayed_checks),
+                (&table::CHECKS_WAITING, resources.waiting_checks),
                 (&table::SHORTAGES, resources.shortages),
                 (&table::OVERLOADED, u64::from(resources.overloaded)),
                 (&table::ACCESS_LOG_LOST, resources.lost_access_log_lines),

@@ -140,6 +140,10 @@ metrics! {
         "Addresses of the address pool that Services hold.";
     POOL_AVAILABLE = Gauge "landfall_pool_available_addresses" ["pool", "family"]
         "Free addresses of the address pool, at most 2^63.";
+    POOL_LARGEST = Gauge "landfall_pool_largest_namespace_addresses" ["pool", "family"]
+        "Addresses of the address pool that the namespace with most of them holds.";
+    POOL_LIMIT = Gauge "landfall_pool_namespace_limit_addresses" ["pool", "family"]
+        "Addresses of the address pool that one namespace may hold, if that is limited.";
     RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
         "Duration of reconciles of one Service.";
     PASSES = Counter "landfall_reconcile_passes" ["outcome"]
@@ -185,6 +189,12 @@ metrics! {
         "Buffer memory of connections, beyond what each connection always has.";
     BUFFER_MEMORY_LIMIT = Gauge "landfall_buffer_memory_limit" unit "bytes" []
         "Limit of buffer memory: half of what the control group or the machine has.";
+    CHECKS = Counter "landfall_checks" []
+        "Health checks that were started.";
+    CHECKS_DELAYED = Counter "landfall_checks_delayed" []
+        "Health checks that waited for their turn because too many were due.";
+    CHECKS_WAITING = Gauge "landfall_checks_waiting" []
+        "Health checks that wait for their turn.";
     SHORTAGES = Counter "landfall_shortages" []
         "Refusals and failures caused by a shortage of descriptors, ports or memory.";
     OVERLOADED = Gauge "landfall_overloaded" []

@@ -47,6 +47,22 @@ async fn one_service_is_told_by_its_name() {
 }
 
 #[tokio::test]
+async fn probes_and_questions_about_one_service_do_not_draw_all_of_them() {
+    let served = Served::new(scenes::shop()).await;
+    for (path, status) in [
+        ("/readyz", 200),
+        ("/healthz", 200),
+        ("/api/v1/services/shop/dns", 200),
+        ("/api/v1/services/shop/nothing", 404),
+    ] {
+        assert_eq!(served.get(path).await.status, status, "{path}");
+    }
+    assert_eq!(served.stage.views(), 0);
+    served.get("/api/v1/instance").await;
+    assert_eq!(served.stage.views(), 1);
+}
+
+#[tokio::test]
 async fn a_service_that_is_not_there_is_a_json_error() {
     let served = Served::new(scenes::shop()).await;
     for path in [

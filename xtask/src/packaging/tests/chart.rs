@@ -112,6 +112,59 @@ fn an_access_log_is_part_of_the_configuration_and_judged_with_it() {
     assert!(refused.contains("sample"), "{refused}");
 }
 
+/// A configuration whose instance lets annotations name members.
+const NAMED_MEMBERS: &str = concat!(
+    r#"config={"instances":[{"name":"edge","provider":"local","#,
+    r#""members":{"annotations":["10.20.0.0/16"]}}]}"#,
+);
+
+fn policies(objects: &Objects) -> Vec<&Value> {
+    let kinds = objects.all().map(|object| &object["kind"]);
+    kinds
+        .filter(|kind| kind.as_str().unwrap().contains("AdmissionPolicy"))
+        .collect()
+}
+
+#[test]
+fn where_annotations_may_name_members_only_trusted_namespaces_have_them_unless_values_say_no() {
+    let chart = rendered("landfall", &[NAMED_MEMBERS]).unwrap();
+    let both = [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ];
+    assert_eq!(policies(&chart), both);
+    let (chart, plain) = (chart.in_meaning(), deployed("admission").in_meaning());
+    for kind in both {
+        let name = "landfall-annotations";
+        assert_eq!(chart.one(kind, name), plain.one(kind, name));
+    }
+    let off = [NAMED_MEMBERS, "admissionPolicy.enabled=false"];
+    assert_eq!(
+        policies(&rendered("landfall", &off).unwrap()),
+        [] as [&Value; 0]
+    );
+    let none = NAMED_MEMBERS.replace(r#""10.20.0.0/16""#, "");
+    let none = rendered("landfall", &[&none]).unwrap();
+    assert_eq!(policies(&none), [] as [&Value; 0]);
+}
+
+#[test]
+fn a_policy_that_is_asked_for_reserves_the_annotations_that_are_named() {
+    let values = [
+        "admissionPolicy.enabled=true",
+        r#"admissionPolicy.annotations=["landfall.dev/addresses","metallb.io/allow-shared-ip"]"#,
+        r#"admissionPolicy.failurePolicy="Fail""#,
+    ];
+    let chart = rendered("outer", &values).unwrap();
+    let policy = chart.one("ValidatingAdmissionPolicy", "outer-annotations");
+    let reserved = &policy["spec"]["variables"][0];
+    let list = r#"["landfall.dev/addresses","metallb.io/allow-shared-ip"]"#;
+    assert_eq!(*reserved, json!({"name": "reserved", "expression": list}));
+    assert_eq!(policy["spec"]["failurePolicy"], "Fail");
+    let binding = chart.one("ValidatingAdmissionPolicyBinding", "outer-annotations");
+    assert_eq!(binding["spec"]["policyName"], "outer-annotations");
+}
+
 #[test]
 fn without_roles_nothing_is_granted() {
     let values = [r#"rbac={"create":false,"certificates":{"everywhere":true}}"#];
@@ -232,6 +285,11 @@ fn values_that_mean_nothing_are_refused_by_name() {
         (
             r#"config={"instances":[{"name":"a","provider":"local","defualt":true}]}"#,
             "defualt",
+        ),
+        // It would be part of an expression.
+        (
+            r#"admissionPolicy={"annotations":["a'] + ['b"]}"#,
+            "/admissionPolicy/annotations/0",
         ),
         (
             r#"rbac={"certificates":{"namespaces":["Shop"]}}"#,

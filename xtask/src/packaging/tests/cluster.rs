@@ -181,7 +181,11 @@ async fn a_release_is_installed_upgraded_rolled_back_and_taken_away() {
     let installed = state().await;
     assert_eq!(installed.0, 2);
 
-    let config = r#"config={"instances":[{"name":"inner","provider":"local","pools":[{"name":"p","addresses":["192.0.2.0/28"]}]}]}"#;
+    let config = concat!(
+        r#"config={"instances":[{"name":"inner","provider":"local","#,
+        r#""members":{"annotations":["10.20.0.0/16"]},"#,
+        r#""pools":[{"name":"p","addresses":["192.0.2.0/28"]}]}]}"#,
+    );
     let arguments = [
         "upgrade",
         "landfall",
@@ -196,6 +200,17 @@ async fn a_release_is_installed_upgraded_rolled_back_and_taken_away() {
     let upgraded = state().await;
     assert_eq!(upgraded.0, 3);
     assert_ne!(upgraded.1, installed.1);
+    let policies = "validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let policies = [
+        "get",
+        policies,
+        "-l",
+        "app.kubernetes.io/name=landfall",
+        "-o",
+        "name",
+    ];
+    let made = kubectl.run(&policies).await.unwrap();
+    assert_eq!(made.lines().count(), 2, "{made}");
 
     helm(&cluster, &["rollback", "landfall", "1"]).unwrap();
     assert_eq!(state().await, installed);
@@ -204,8 +219,14 @@ async fn a_release_is_installed_upgraded_rolled_back_and_taken_away() {
     let left = kubectl
         .run(&[
             "get",
-            "clusterroles,clusterrolebindings,roles,rolebindings,deployments,poddisruptionbudgets,configmaps,serviceaccounts",
-            "--all-namespaces", "-l", "app.kubernetes.io/name=landfall", "-o", "name",
+            "clusterroles,clusterrolebindings,roles,rolebindings,deployments,\
+             poddisruptionbudgets,configmaps,serviceaccounts,\
+             validatingadmissionpolicies,validatingadmissionpolicybindings",
+            "--all-namespaces",
+            "-l",
+            "app.kubernetes.io/name=landfall",
+            "-o",
+            "name",
         ])
         .await
         .unwrap();

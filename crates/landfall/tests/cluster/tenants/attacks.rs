@@ -8,6 +8,34 @@ use crate::certificates::Certificate;
 /// The name under which the victim's clients ask.
 pub const HOST: &str = "shop.example";
 
+/// Where checks hang.
+pub const TARPIT: u16 = 8009;
+
+/// Limits that are few enough to be reached, and many enough for the victim.
+pub const LIMITS: &str = "        addressesPerNamespace: 8\nlimits: {portsPerService: 500, \
+                          portsPerNamespace: 600}\n";
+
+/// How it shows that an attack reached a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// A Service of the attacker is told so.
+    Told(&'static str),
+    /// A number of the metrics rises.
+    Counted(&'static str),
+}
+
+/// The limit that an attack has to reach, so that it is no weaker than it seems.
+pub fn limit(attack: &str) -> Option<Limit> {
+    match attack {
+        "60 Services" | "900 ports" | "3 Services of 300 ports" | "1,024 Secrets" => {
+            Some(Limit::Told("LimitReached"))
+        }
+        "endless checks" => Some(Limit::Counted("landfall_checks_delayed_total")),
+        "8 Services of 64 Secrets" => Some(Limit::Counted("landfall_secrets_refused")),
+        _ => None,
+    }
+}
+
 /// A Service with its annotations, ports, and whatever else its spec has.
 pub fn service(name: &str, annotations: &[(&str, String)], ports: &[u16], spec: &str) -> String {
     let mut text = format!(
@@ -132,21 +160,36 @@ pub fn all(held: &str, secure: &str, admin: SocketAddr) -> Vec<(String, String)>
     attacks.extend(of_certificates(secure));
     let ports: Vec<u16> = (20_000..20_900).collect();
     attacks.push(("900 ports".to_owned(), service("attack", &[], &ports, "")));
-    let mut checks = String::new();
+    let ports: Vec<u16> = (20_000..20_300).collect();
+    let several = (0..3).map(|number| service(&format!("ports-{number}"), &[], &ports, ""));
+    attacks.push(("3 Services of 300 ports".to_owned(), several.collect()));
+    attacks.push(("endless checks".to_owned(), endless_checks()));
+    attacks.extend(of_many_secrets());
+    attacks
+}
+
+/// Far more checks than may run at once, none of which ends before its time-out, and one of the
+/// victim's member.
+fn endless_checks() -> String {
     let monitor = [
-        (own("monitor"), "http".to_owned()),
-        (own("monitor-delay"), "1h".to_owned()),
-        (own("monitor-timeout"), "1h".to_owned()),
+        ("landfall.dev/monitor", "http".to_owned()),
+        ("landfall.dev/monitor-delay", "1h".to_owned()),
+        ("landfall.dev/monitor-timeout", "1h".to_owned()),
+        ("landfall.dev/monitor-port", TARPIT.to_string()),
     ];
-    let monitor = monitor
-        .each_ref()
-        .map(|(key, value)| (key.as_str(), value.clone()));
-    for number in 0..10 {
+    let members: Vec<String> = (11..91).map(|last| format!("10.77.0.{last}")).collect();
+    let members: Vec<&str> = members.iter().map(String::as_str).collect();
+    let services = (0..8).map(|number| {
         let name = format!("check-{number}");
-        checks += &service(&name, &monitor, &[8080], "");
-        checks += &slice(&name, 8080, &["10.77.0.11"]);
-    }
-    attacks.push(("endless checks".to_owned(), checks));
+        service(&name, &monitor, &[8080], "") + &slice(&name, 8080, &members)
+    });
+    services.collect()
+}
+
+/// More Secrets than one Service may name, and than are watched for one namespace.
+fn of_many_secrets() -> Vec<(String, String)> {
+    let own = |name: &str| format!("landfall.dev/{name}");
+    let mut attacks = Vec::new();
     let secrets = (0..16).map(|port| {
         let names: Vec<String> = (0..64).map(|name| format!("s-{port}-{name}")).collect();
         (
@@ -165,6 +208,15 @@ pub fn all(held: &str, secure: &str, admin: SocketAddr) -> Vec<(String, String)>
         "1,024 Secrets".to_owned(),
         service("attack", &secrets, &ports, ""),
     ));
+    let several = (0..8).map(|number| {
+        let names: Vec<String> = (0..64).map(|name| format!("s-{number}-{name}")).collect();
+        let annotations = [
+            ("landfall.dev/mode", "tls".to_owned()),
+            ("landfall.dev/tls-secret", names.join(",")),
+        ];
+        service(&format!("secrets-{number}"), &annotations, &[8443], "")
+    });
+    attacks.push(("8 Services of 64 Secrets".to_owned(), several.collect()));
     attacks
 }
 

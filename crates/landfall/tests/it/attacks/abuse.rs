@@ -30,6 +30,24 @@ const STREAMS: u32 = 100;
 /// Sockets of one client that sends datagrams.
 const FLOWS: usize = 40;
 
+/// Connections that one client of a crowd opens at once.
+const CROWD: usize = 64;
+
+/// Ports of the Service that is misused: where limits are reached,
+pub const STREAM: u16 = 9001;
+pub const SOURCE: u16 = 9007;
+pub const HASTY: u16 = 9008;
+pub const REQUESTS: u16 = 9009;
+pub const QUEUED: u16 = 9010;
+pub const FEW: u16 = 9011;
+
+/// and the others.
+const HTTP: u16 = 9002;
+const TUNNEL: u16 = 9003;
+const TLS: u16 = 9004;
+const TRUSTING: u16 = 9005;
+const DATAGRAMS: u16 = 9006;
+
 /// What an HTTP/2 client begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -77,18 +95,25 @@ pub enum Abuse {
     Claims,
     /// PROXY headers that never end.
     EndlessClaims,
+    /// More connections than there are descriptors.
+    Crowd,
+    /// More connections than one source may have at a port.
+    SourceCrowd,
+    /// Connections that come more often than a source may open them.
+    Hasty,
+    /// Requests that come more often than a source may send them.
+    Requests,
+    /// More connections than a member may have, and than may wait for it.
+    Queue,
+    /// More UDP flows than a port may have.
+    Few,
 }
 
-/// The ports of a Service that is misused.
+/// Where a Service that is misused is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Targets {
-    stream: SocketAddr,
-    http: SocketAddr,
-    tunnel: SocketAddr,
-    tls: SocketAddr,
-    datagrams: SocketAddr,
-    trusting: SocketAddr,
-    /// Whom others are taken for.
+    address: IpAddr,
+    /// A client for which others claim to speak.
     claimed: IpAddr,
 }
 
@@ -113,15 +138,29 @@ impl Misused {
         let identity = Identity::of(&["rude.example"]);
         let service = svc(name)
             .namespace("rude")
-            .port("stream", "TCP", 9001)
-            .port("http", "TCP", 9002)
-            .port("tunnel", "TCP", 9003)
-            .port("tls", "TCP", 9004)
-            .port("trusting", "TCP", 9005)
-            .port("datagrams", "UDP", 9006)
+            .port("stream", "TCP", STREAM)
+            .port("http", "TCP", HTTP)
+            .port("tunnel", "TCP", TUNNEL)
+            .port("tls", "TCP", TLS)
+            .port("trusting", "TCP", TRUSTING)
+            .port("datagrams", "UDP", DATAGRAMS)
+            .port("source", "TCP", SOURCE)
+            .port("hasty", "TCP", HASTY)
+            .port("requests", "TCP", REQUESTS)
+            .port("queued", "TCP", QUEUED)
+            .port("few", "UDP", FEW)
             .option("endpoints", &lines.address.to_string())
             .option("endpoints.http", &web.address.to_string())
             .option("endpoints.datagrams", &datagrams.address.to_string())
+            .option("endpoints.requests", &web.address.to_string())
+            .option("endpoints.few", &datagrams.address.to_string())
+            .option("mode.requests", "http")
+            .option("source-connection-limit.source", "8")
+            .option("source-connection-rate.hasty", "5/s")
+            .option("source-request-rate.requests", "5/s")
+            .option("member-connection-limit.queued", "4")
+            .option("member-queue.queued", "4")
+            .option("connection-limit.few", "4")
             .option(
                 "endpoints.tunnel",
                 &switching.local_addr().unwrap().to_string(),
@@ -150,12 +189,7 @@ impl Misused {
     pub async fn targets(&self, lab: &Lab, name: &str) -> Targets {
         let service = lab.ready(&format!("rude/{name}")).await;
         Targets {
-            stream: at(&service, 9001),
-            http: at(&service, 9002),
-            tunnel: at(&service, 9003),
-            tls: at(&service, 9004),
-            trusting: at(&service, 9005),
-            datagrams: at(&service, 9006),
+            address: at(&service, STREAM).ip(),
             claimed: lab.ranges.client(1),
         }
     }
@@ -164,6 +198,14 @@ impl Misused {
 impl Drop for Misused {
     fn drop(&mut self) {
         self.switching.abort();
+    }
+}
+
+// === impl Targets ===
+
+impl Targets {
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address, port)
     }
 }
 
@@ -200,7 +242,7 @@ async fn switch(listener: TcpListener) {
 
 impl Abuse {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
         Self::Silence,
         Self::SilentHttp,
         Self::SlowHeads,
@@ -220,6 +262,12 @@ impl Abuse {
         Self::Datagrams,
         Self::Claims,
         Self::EndlessClaims,
+        Self::Crowd,
+        Self::SourceCrowd,
+        Self::Hasty,
+        Self::Requests,
+        Self::Queue,
+        Self::Few,
     ];
 
     /// Whether it costs processor time more than anything else.
@@ -233,7 +281,8 @@ impl Abuse {
             | Self::Priorities
             | Self::Continuations
             | Self::Resets
-            | Self::Pings => true,
+            | Self::Pings
+            | Self::Requests => true,
             Self::Silence
             | Self::SilentHttp
             | Self::SlowHeads
@@ -243,7 +292,12 @@ impl Abuse {
             | Self::ClosedWindows
             | Self::Datagrams
             | Self::Claims
-            | Self::EndlessClaims => false,
+            | Self::EndlessClaims
+            | Self::Crowd
+            | Self::SourceCrowd
+            | Self::Hasty
+            | Self::Queue
+            | Self::Few => false,
         }
     }
 
@@ -258,10 +312,10 @@ impl Abuse {
 
     async fn once(self, targets: &Targets, source: IpAddr, number: u64) -> io::Result<()> {
         match self {
-            Self::Silence => hold(connect(source, targets.stream).await?).await,
-            Self::SilentHttp => hold(connect(source, targets.http).await?).await,
+            Self::Silence => hold(connect(source, targets.at(STREAM)).await?).await,
+            Self::SilentHttp => hold(connect(source, targets.at(HTTP)).await?).await,
             Self::SlowHeads => {
-                let mut stream = connect(source, targets.http).await?;
+                let mut stream = connect(source, targets.at(HTTP)).await?;
                 for byte in b"GET / HTTP/1.1\r\nX: ".iter().chain([b'x'].iter().cycle()) {
                     stream.write_all(&[*byte]).await?;
                     tokio::time::sleep(DROP).await;
@@ -269,59 +323,69 @@ impl Abuse {
                 Ok(())
             }
             Self::LongHeads => {
-                let mut stream = connect(source, targets.http).await?;
+                let mut stream = connect(source, targets.at(HTTP)).await?;
                 let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(16 * 1024));
                 stream.write_all(head.as_bytes()).await?;
                 hold(stream).await
             }
             Self::Pipelines => {
                 let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-                pour(connect(source, targets.http).await?, "", request).await
+                pour(connect(source, targets.at(HTTP)).await?, "", request).await
             }
             Self::Extensions => {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;";
-                pour(connect(source, targets.http).await?, head, "x").await
+                pour(connect(source, targets.at(HTTP)).await?, head, "x").await
             }
             Self::Trailers => {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
-                pour(connect(source, targets.http).await?, head, "X: x\r\n").await
+                pour(connect(source, targets.at(HTTP)).await?, head, "X: x\r\n").await
             }
             Self::Tunnels => {
-                let mut stream = connect(source, targets.tunnel).await?;
+                let mut stream = connect(source, targets.at(TUNNEL)).await?;
                 let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
                                Upgrade: silence\r\n\r\n";
                 stream.write_all(request.as_bytes()).await?;
                 hold(stream).await
             }
             Self::HalfHellos => {
-                let mut stream = connect(source, targets.tls).await?;
+                let mut stream = connect(source, targets.at(TLS)).await?;
                 stream.write_all(&[22, 3, 1, 2, 0, 1]).await?;
                 hold(stream).await
             }
             Self::Names => {
                 let name = format!("n{number}.example");
-                let stream = connect(source, targets.tls).await?;
+                let stream = connect(source, targets.at(TLS)).await?;
                 tls_over(stream, &name, &[], &["h2"]).await.map(drop)
             }
-            Self::ClosedWindows => self.windows(connect(source, targets.http).await?).await,
+            Self::ClosedWindows => self.windows(connect(source, targets.at(HTTP)).await?).await,
             Self::Settings
             | Self::Priorities
             | Self::Continuations
             | Self::Resets
-            | Self::Pings => self.frames(connect(source, targets.http).await?).await,
-            Self::Datagrams => datagrams(source, targets.datagrams).await,
+            | Self::Pings => self.frames(connect(source, targets.at(HTTP)).await?).await,
+            Self::Datagrams => datagrams(source, targets.at(DATAGRAMS)).await,
+            Self::Few => datagrams(source, targets.at(FEW)).await,
+            Self::Crowd => crowd(source, targets.at(STREAM)).await,
+            Self::SourceCrowd => crowd(source, targets.at(SOURCE)).await,
+            Self::Queue => crowd(source, targets.at(QUEUED)).await,
+            Self::Hasty => connect(source, targets.at(HASTY)).await.map(drop),
+            Self::Requests => {
+                let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+                let mut stream = connect(source, targets.at(REQUESTS)).await?;
+                stream.write_all(request.repeat(10).as_bytes()).await?;
+                hold(stream).await
+            }
             Self::Claims => {
-                let mut stream = connect(source, targets.trusting).await?;
+                let mut stream = connect(source, targets.at(TRUSTING)).await?;
                 let header = format!(
                     "PROXY TCP4 {} {} 1000 9005\r\n",
-                    targets.claimed,
-                    targets.trusting.ip()
+                    targets.claimed, targets.address
                 );
                 stream.write_all(header.as_bytes()).await?;
                 hold(stream).await
             }
             Self::EndlessClaims => {
-                let mut stream = connect(source, targets.trusting).await?;
+                let mut stream = connect(source, targets.at(TRUSTING)).await?;
                 let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff";
                 stream.write_all(header).await?;
                 pour(stream, "", "x").await
@@ -417,6 +481,16 @@ async fn pour(mut stream: TcpStream, head: &str, again: &str) -> io::Result<()> 
         stream.write_all(piece.as_bytes()).await?;
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Opens connections and keeps those that it gets for as long as a client may be idle.
+async fn crowd(source: IpAddr, target: SocketAddr) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    for _ in 0..CROWD {
+        connections.spawn(async move { hold(connect(source, target).await?).await });
+    }
+    while connections.join_next().await.is_some() {}
+    Ok(())
 }
 
 async fn datagrams(source: IpAddr, target: SocketAddr) -> io::Result<()> {

@@ -13,7 +13,7 @@ use crate::client;
 use crate::lab::{DEADLINE, LOOK, Lab};
 use crate::shortage::limited_to;
 
-/// Few enough to be used up by each abuse.
+/// Few enough to be used up by a crowd.
 const FILES: u32 = 1024;
 
 /// Clients of each abuse,
@@ -89,8 +89,10 @@ async fn whatever_clients_do_to_one_service_clients_of_others_are_served() {
     let before = Holding::of(lab.pid());
 
     for abuse in Abuse::ALL {
+        let refused = abuse.refused(&lab).await;
         let mut clients = misusing(abuse, targets, &from);
         tokio::time::sleep(Duration::from_millis(300)).await;
+        abuse.reached(&lab, refused).await;
         for _ in 0..EXCHANGES {
             for (kind, target) in &served {
                 let outcome = victims.exchange(*kind, own, *target).await;

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod clients;
+mod reached;
 mod services;
 mod soak;
 mod victims;

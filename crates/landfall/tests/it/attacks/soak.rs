@@ -3,17 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::abuse::{Abuse, Misused};
+use super::reached::sum;
 use super::victims::{Holding, Kind, Victims};
 use crate::client;
-use crate::lab::{LOOK, Lab};
+use crate::lab::{DEADLINE, LOOK, Lab};
 use crate::look::{at, find};
 use crate::manifest::svc;
 use crate::shortage::limited_to;
@@ -49,6 +51,12 @@ const REST: Duration = Duration::from_secs(3);
 /// between two looks.
 const MORE_FILES: usize = 24;
 const MORE_MEMORY: u64 = 24 * 1024;
+
+/// Checks that had to wait.
+const DELAYED: &str = "landfall_checks_delayed_total";
+
+/// Members of the Service whose checks hang: more than half of the checks that may run at once.
+const HANGING: u8 = 200;
 
 /// How long it takes if nobody says otherwise, in seconds.
 const SECONDS: u64 = 30;
@@ -121,6 +129,12 @@ async fn a_soak_fails_no_request_within_limits_and_leaks_nothing() {
     let misused = Misused::set(&lab, "misused", "2s").await;
     lab.write("victims.yaml", &manifests(&victims));
     lab.write("misused.yaml", misused.manifest());
+    // What connects is never accepted.
+    let tarpit = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+    lab.write(
+        "hanging.yaml",
+        &hanging(&lab, tarpit.local_addr().unwrap().port()),
+    );
     lab.start_with(|command| limited_to(command, FILES)).await;
     let served = Arc::new(targets(&lab).await);
     let misused_at = misused.targets(&lab, "misused").await;
@@ -174,6 +188,19 @@ async fn a_soak_fails_no_request_within_limits_and_leaks_nothing() {
     let (first, last) = (&quarters[0], quarters.last().unwrap());
     assert!(last.rest().0 <= first.rest().0 + MORE_FILES);
     assert!(last.rest().1 <= first.rest().1 + MORE_MEMORY);
+}
+
+/// A Service with many members that answer no check.
+fn hanging(lab: &Lab, port: u16) -> String {
+    let members: Vec<SocketAddr> = (1..=HANGING)
+        .map(|last| lab.ranges.backend(last, port))
+        .collect();
+    let service = svc("hanging").namespace("rude").tcp(8080);
+    let service = service
+        .option("monitor", "http")
+        .option("monitor-delay", "1s")
+        .option("monitor-timeout", "1s");
+    service.members(&members).yaml()
 }
 
 /// All Services, and the Secret that some of them name.
@@ -326,6 +353,7 @@ async fn abused(
         } else {
             ABUSERS
         };
+        let refused = abuse.refused(lab).await;
         let mut abusers = JoinSet::new();
         for number in 0..count {
             abusers.spawn(abuse.go_on(targets, from[number % from.len()]));
@@ -336,7 +364,15 @@ async fn abused(
             seen.abused.push(Holding::of(lab.pid()));
             tokio::time::sleep(LOOK * 10).await;
         }
+        abuse.reached(lab, refused).await;
         abusers.shutdown().await;
+    }
+    // Checks of a Service whose members never answer are more than may run at once.
+    let delayed = sum(lab, DELAYED, |_| true).await;
+    let began = Instant::now();
+    while sum(lab, DELAYED, |_| true).await <= delayed {
+        assert!(began.elapsed() < DEADLINE, "no check waits for its turn");
+        tokio::time::sleep(LOOK).await;
     }
     tokio::time::sleep(REST).await;
     for _ in 0..11 {
@@ -370,15 +406,6 @@ async fn refusals(lab: &Lab) -> String {
 
 /// How often the misused Service refused.
 async fn refused(lab: &Lab) -> u64 {
-    let metrics = lab.text("/metrics?members=false").await;
-    let lines = metrics
-        .lines()
-        .filter(|line| line.starts_with("landfall_listener_connections_failed_total{"))
-        .filter(|line| line.contains("namespace=\"rude\""));
-    lines
-        .filter_map(|line| {
-            let count = line.rsplit(' ').next()?;
-            count.split('.').next()?.parse::<u64>().ok()
-        })
-        .sum()
+    let metric = "landfall_listener_connections_failed_total";
+    sum(lab, metric, |line| line.contains("namespace=\"rude\"")).await
 }

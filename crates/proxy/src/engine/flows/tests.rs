@@ -61,7 +61,8 @@ impl Scene {
         let config = ListenerConfig::new(id, &listener).unwrap();
         let account = self.budget.account(&owner.uid, "shop");
         let changes = watch::Sender::new(0);
-        let state = ListenerState::with_account(id, owner, config, 1, changes, account);
+        let key = crate::pool::HashKey::new([0; 16], &owner.uid);
+        let state = ListenerState::with_account(id, owner, config, 1, changes, account, key);
         self.flows
             .open(Arc::new(state), socket, &self.tools)
             .unwrap();

@@ -1,6 +1,8 @@
 //! Heads of HTTP/1 requests (RFC 9112 section 3): read strictly, with everything worked out that
 //! the proxy must know, and written again for the member. Pure.
 
+use std::borrow::Cow;
+
 use super::body::Framing;
 use super::head::{Fields, Room, Version, is_host, line, number};
 use crate::access_log::Note;
@@ -11,7 +13,7 @@ use crate::http::refusal::Refusal;
 pub(in crate::http) struct RequestHead<'h, 'b> {
     method: &'b str,
     /// Origin form, or `*`.
-    target: &'b str,
+    target: Cow<'b, str>,
     /// From an absolute target; replaces `Host` (RFC 9112 section 3.2.2).
     authority: Option<&'b str>,
     fields: Fields<'h, 'b>,
@@ -120,7 +122,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
         };
-        note.asked(version, (self.method, self.target), |name| {
+        note.asked(version, (self.method, &self.target), |name| {
             if name == "host"
                 && let Some(authority) = self.authority
             {
@@ -139,13 +141,13 @@ impl<'h, 'b> RequestHead<'h, 'b> {
     }
 
     /// Origin form, or `*`.
-    pub(in crate::http) fn target(&self) -> &'b str {
-        self.target
+    pub(in crate::http) fn target(&self) -> &str {
+        &self.target
     }
 
     /// Writes the head for an HTTP/1.1 member.
     pub(in crate::http) fn write(&self, forwarding: &Forwarding, out: &mut Vec<u8>) {
-        for part in [self.method, " ", self.target, " HTTP/1.1\r\n"] {
+        for part in [self.method, " ", &self.target, " HTTP/1.1\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
         // Without one, as HTTP/1.0 may be, it is empty (RFC 9112 section 3.2): members of HTTP/1.1
@@ -177,7 +179,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         }
         let malformed = || Refusal::Malformed("the target or Host is broken");
         let uri = uri
-            .path_and_query(self.target)
+            .path_and_query(&*self.target)
             .build()
             .map_err(|_| malformed())?;
         let mut request = http::Request::builder()
@@ -325,7 +327,7 @@ pub(in crate::http) fn write_request(
 }
 
 /// The target as a member is to see it, and the authority in it (RFC 9112 section 3.2).
-fn target<'b>(method: &str, target: &'b str) -> Result<(&'b str, Option<&'b str>), Refusal> {
+fn target<'b>(method: &str, target: &'b str) -> Result<(Cow<'b, str>, Option<&'b str>), Refusal> {
     if method == "CONNECT" {
         return Err(Refusal::Connect);
     }
@@ -335,7 +337,7 @@ fn target<'b>(method: &str, target: &'b str) -> Result<(&'b str, Option<&'b str>
         return Err(refused);
     }
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
-        return Ok((target, None));
+        return Ok((target.into(), None));
     }
     let (scheme, rest) = target.split_once("://").ok_or(refused)?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -346,12 +348,14 @@ fn target<'b>(method: &str, target: &'b str) -> Result<(&'b str, Option<&'b str>
     if authority.is_empty() || !is_host(authority.as_bytes()) {
         return Err(refused);
     }
-    match path {
-        "" if method == "OPTIONS" => Ok(("*", Some(authority))),
-        "" => Ok(("/", Some(authority))),
-        path if path.starts_with('/') => Ok((path, Some(authority))),
-        _ => Err(refused),
-    }
+    let target = match path {
+        "" if method == "OPTIONS" => "*".into(),
+        "" => "/".into(),
+        path if path.starts_with('/') => path.into(),
+        // A query alone: its path is empty, which is the root (RFC 9110 section 4.2.3).
+        query => format!("/{query}").into(),
+    };
+    Ok((target, Some(authority)))
 }
 
 #[cfg(test)]

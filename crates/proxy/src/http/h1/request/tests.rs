@@ -135,6 +135,16 @@ fn targets_are_taken_in_the_forms_that_a_gateway_meets() {
             "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n",
         ),
         (
+            "GET http://b.example?x=/y?z HTTP/1.1",
+            "a",
+            "GET /?x=/y?z HTTP/1.1\r\nHost: b.example\r\n\r\n",
+        ),
+        (
+            "OPTIONS http://b.example:81? HTTP/1.1",
+            "a",
+            "OPTIONS /? HTTP/1.1\r\nHost: b.example:81\r\n\r\n",
+        ),
+        (
             "OPTIONS http://b.example HTTP/1.1",
             "a",
             "OPTIONS * HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -161,7 +171,8 @@ fn targets_are_taken_in_the_forms_that_a_gateway_meets() {
         ("GET ftp://a/ HTTP/1.1", broken),
         ("GET http:///x HTTP/1.1", broken),
         ("GET http://user@a/ HTTP/1.1", broken),
-        ("GET http://a?x HTTP/1.1", broken),
+        ("GET http://?x HTTP/1.1", broken),
+        ("GET http://user@a?x HTTP/1.1", broken),
     ] {
         assert_eq!(
             refused(&format!("{line}\r\nHost: a\r\n\r\n")),
@@ -169,6 +180,16 @@ fn targets_are_taken_in_the_forms_that_a_gateway_meets() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn a_target_that_is_a_query_alone_is_of_the_root_for_an_http2_member_too() {
+    let mut room = Room::new();
+    let head = b"GET http://b.example?x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = RequestHead::read(head, &mut room).unwrap().unwrap();
+    assert_eq!(head.target(), "/?x");
+    let request = head.to_http2(&forwarding(NOTHING)).unwrap();
+    assert_eq!(request.uri(), "http://b.example/?x");
 }
 
 #[test]
