@@ -266,7 +266,7 @@ async fn what_can_not_be_had_of_a_traffic_policy_is_told_by_condition_and_event(
     let local = service("web", &range).replace("spec:\n", local);
     bed.apply(&local).await;
     bed.programmed(&["web"]).await;
-    let begin = "spec.externalTrafficPolicy: the provider local does without: ";
+    let begin = "spec.externalTrafficPolicy: the provider local ignores this: ";
     let note = bed.event("web", "OptionNotSupported").await;
     assert!(note.starts_with(begin), "{note}");
     let held = bed.service("web").await;

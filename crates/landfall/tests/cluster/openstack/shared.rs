@@ -302,14 +302,14 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
     assert!(told.contains(&left) && !told.contains(&id), "{told}");
     assert!(told.ends_with(", 0 could not be\n"), "{told}");
     let told = Two::orphans(&two.guests).await;
-    assert!(told.starts_with("0 orphans; "), "{told}");
+    assert!(told.starts_with("0 orphans among "), "{told}");
     assert_eq!(two.shared_part().await, before);
 
     // The owner goes; then there is nothing of it to be found.
     two.scene.delete(&["web"]).await;
     for bed in [&two.scene.bed, &two.guests] {
         let told = Two::orphans(bed).await;
-        assert!(told.starts_with("0 orphans; "), "{told}");
+        assert!(told.starts_with("0 orphans among "), "{told}");
     }
     assert_eq!(two.shared_part().await, before);
     Two::annotate(&two.guests, "guest", TLS, None).await;
