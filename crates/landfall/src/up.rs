@@ -82,10 +82,7 @@ impl Serving {
             recursive: args.recursive,
             state: Some(state.clone()),
         };
-        let mut ground = Ground {
-            hash_secret: hash_secret(&state),
-            ..Ground::default()
-        };
+        let mut ground = Ground::default();
         let mut taking = None;
         if args.take_over {
             // What can be wrong is found before the running process stops anything.
@@ -371,12 +368,20 @@ pub async fn announce(instance: &Instance) {
 
 /// Starts an instance whose facts are manifests.
 pub async fn on_files(
-    ground: Ground,
+    mut ground: Ground,
     options: Options,
     files: landfall_files::Options,
     reload: Arc<Notify>,
 ) -> anyhow::Result<Instance> {
-    let (manifests, store) = tokio::task::spawn_blocking(move || Manifests::open(files)).await??;
+    let open = move || {
+        let state = files.state.clone();
+        let opened = Manifests::open(files)?;
+        anyhow::Ok((opened, state.map(|state| hash_secret(&state))))
+    };
+    let ((manifests, store), secret) = tokio::task::spawn_blocking(open).await??;
+    if let Some(secret) = secret {
+        ground.hash_secret = secret;
+    }
     let manifests = manifests.look_when(reload);
     Instance::start_on(
         ground,

@@ -305,6 +305,11 @@ fn an_instance_that_somebody_asks_for_meanwhile_is_not_overwritten() {
         json!({(INSTANCE): "edge"})
     );
     there.marks.insert(INSTANCE.to_owned(), "inner".to_owned());
+    let patch = status_patch("u", &there, &wanted).unwrap();
+    assert_eq!(patch["metadata"], json!({"uid": "u"}));
+    // With the condition that names the instance in place, nothing is written at all.
+    let message = patch["status"]["conditions"][0]["message"].as_str();
+    there.recorded = message.map(str::to_owned);
     assert_eq!(status_patch("u", &there, &wanted), None);
 }
 
