@@ -184,7 +184,7 @@ async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() 
     owner.wait(AUDIT).await;
     assert_eq!(guests_part(&owner.picture().await), before);
     let told = refusal(&owner, "web");
-    assert!(told.contains("not made anew"), "{told}");
+    assert!(told.contains("not recreated"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
