@@ -486,7 +486,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 return;
             };
             match self.prepare(&key) {
-                Some(errand) => self.start(key, errand),
+                Some(item) => self.start(key, item),
                 None => self.queue.finish(&key),
             }
         }
@@ -573,8 +573,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         });
     }
 
-    fn start(&mut self, key: ServiceKey, errand: WorkItem) {
-        let WorkItem { mut job, instances } = errand;
+    fn start(&mut self, key: ServiceKey, item: WorkItem) {
+        let WorkItem { mut job, instances } = item;
         if let Some(tracked) = self.tracked.get_mut(&key) {
             tracked.course.begin(&mut job, clock());
         }

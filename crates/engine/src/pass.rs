@@ -823,8 +823,8 @@ impl Event {
     }
 }
 
-/// Returns whether a warning comes and goes with the members. The condition tells of it; an event
-/// for each rollout would tell nobody anything.
+/// Returns whether a warning comes and goes with the members. The condition reports it; an event
+/// for each rollout would be noise.
 fn follows_members(code: Code) -> bool {
     matches!(
         code,

@@ -124,7 +124,7 @@ fn resolve_version(
     judge_options(&scene, &reading, &mut findings);
     let address = address::spec(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
-    let mut crew = members::MemberResolver::gather(&scene);
+    let mut resolver = members::MemberResolver::gather(&scene);
     let mut listeners = Vec::new();
     for (index, port) in service.ports.iter().enumerate() {
         listeners.extend(listener::build(
@@ -132,13 +132,13 @@ fn resolve_version(
             index,
             port,
             &allowed,
-            &mut crew,
+            &mut resolver,
             &mut findings,
         ));
     }
     listeners.sort_by_key(|listener| listener.key);
     limits::bound_members(&scene, &mut listeners, &mut findings);
-    crew.remark(&scene, &listeners, &mut findings);
+    resolver.remark(&scene, &listeners, &mut findings);
     let checked = listeners.iter().any(|it| it.pool.monitor.is_some());
     findings.extend(reading.monitor_reasons.iter().cloned().map(|mut reason| {
         if !checked {
@@ -162,7 +162,7 @@ fn resolve_version(
             address,
             listeners,
             hostname,
-            left_out: crew.left_out(),
+            left_out: resolver.left_out(),
             order: order(service),
             health_check_port: health_check_port(service),
             nodes,

@@ -308,7 +308,7 @@ impl Affected {
 }
 
 /// Whether all that is new is that the autoscaler is about to remove the node. It drains it first:
-/// whoever looks next leaves it out, but nobody hurries.
+/// the next reconcile leaves it out, and none is started for it.
 fn begins_to_leave(old: &NodeRow, new: &NodeRow) -> bool {
     let leaving = NodeRow {
         leaving: true,

@@ -288,8 +288,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
-    /// clearing away: it put its mark on the Service, and its finalizer stays for whoever comes
-    /// after it. That is who serves Services without a class, as it did, and is of OpenStack.
+    /// clearing away: it put its mark on the Service, and its finalizer stays for its successor.
+    /// That is the instance of OpenStack that serves Services without a class, as it did.
     fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<usize> {
         let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
         if row.wants_load_balancer || !begun {

@@ -1,7 +1,7 @@
 //! Services that wait for what another one holds: an address, a port, a part of a quota.
 //!
-//! They stand in line in the order in which they were first refused. Whoever is called and is
-//! refused again comes back to its place.
+//! They stand in line in the order in which they were first refused. One that is
+//! called and refused again comes back to its place.
 
 use std::collections::{BTreeMap, HashMap};
 

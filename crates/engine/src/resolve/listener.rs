@@ -40,7 +40,7 @@ pub(super) fn build(
     index: usize,
     port: &ServicePort,
     allowed: &AllowedSources,
-    crew: &mut MemberResolver,
+    resolver: &mut MemberResolver,
     findings: &mut Findings<'_>,
 ) -> Option<Listener> {
     if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
@@ -97,7 +97,7 @@ pub(super) fn build(
         tls: member_tls,
         monitor,
         protection: protection::of_members(layers, tcp, findings),
-        members: crew.members(scene, (port, check), layers, findings),
+        members: resolver.members(scene, (port, check), layers, findings),
     };
     (!closed).then_some(listener)
 }

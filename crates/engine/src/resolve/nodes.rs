@@ -22,13 +22,13 @@ const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 pub(super) fn members(
     scene: &ResolveContext<'_>,
     port: &ServicePort,
-    crew: &mut MemberResolver,
+    resolver: &mut MemberResolver,
 ) -> BTreeMap<SocketAddr, Member> {
     let mut members = BTreeMap::new();
     let Some(node_port) = port.node_port else {
         let reason = Reason::warning(Code::EndpointIgnored, "the port has no NodePort")
             .remedy("set spec.allocateLoadBalancerNodePorts to true");
-        crew.leave_out(
+        resolver.leave_out(
             format!("port {}/{}", port.port, port.protocol),
             None,
             reason,
@@ -49,7 +49,7 @@ pub(super) fn members(
             }
             Err(why) => {
                 let reason = Reason::info(Code::EndpointIgnored, why);
-                crew.leave_out(format!("node {}", node.name), Some(&node.name), reason);
+                resolver.leave_out(format!("node {}", node.name), Some(&node.name), reason);
             }
         }
     }
