@@ -38,6 +38,10 @@ const TEST_DEADLINE: Duration = Duration::from_mins(60);
 const BUILD_DEADLINE: Duration = Duration::from_mins(30);
 const RUN_DEADLINE: Duration = Duration::from_mins(10);
 
+/// What is tested. The feature is named so that its own tests run even where no crate asks for it.
+/// Equal arguments reuse a build; others would compile half of the workspace once more.
+const EVERYTHING: [&str; 3] = ["--workspace", "--features", "landfall-testkit/stack"];
+
 /// Runs everything.
 pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut stages =
@@ -48,17 +52,7 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
 
     // Plain `cargo test` on purpose: it is everywhere, it runs the documentation examples, and it
     // runs one test binary at a time, so that tests under load don't disturb each other.
-    // The feature is named so that its own tests run even where no crate asks for it.
-    let mut test = cargo(
-        place,
-        &[
-            "test",
-            "--locked",
-            "--workspace",
-            "--features",
-            "landfall-testkit/stack",
-        ],
-    );
+    let mut test = cargo(place, &[&["test", "--locked"], &EVERYTHING[..]].concat());
     openstack::around(&mut stages, place, async |stages| {
         stages.run("test", TEST_DEADLINE, &mut test).await
     })
@@ -70,7 +64,7 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     let mut demo = Command::new(&landfall);
     demo.current_dir(&place.root).args(["demo", "--once"]);
     stages.run("demo", RUN_DEADLINE, &mut demo).await?;
-    let mut minute = soak::command(place, 1, "test");
+    let mut minute = soak::command(place, 1, &EVERYTHING);
     stages.run("soak", RUN_DEADLINE, &mut minute).await?;
 
     let mut fill = cargo(

@@ -37,16 +37,22 @@ pub async fn run(place: &Place, args: &SoakArgs) -> anyhow::Result<()> {
     let within = Duration::from_mins(args.minutes) + MORE;
     let mut stages = Stages::new(1);
     stages
-        .run("soak", within, &mut command(place, args.minutes, "fuzz"))
+        .run(
+            "soak",
+            within,
+            &mut command(place, args.minutes, &OPTIMIZED),
+        )
         .await
 }
 
-/// The command that runs it for so long, built by this profile.
-pub fn command(place: &Place, minutes: u64, profile: &str) -> Command {
-    let line = ["test", "--locked", "--profile", profile];
-    let test = ["-p", "landfall", "--test", "it"];
+/// The build that a long soak is worth.
+const OPTIMIZED: [&str; 4] = ["--profile", "fuzz", "-p", "landfall"];
+
+/// The command that runs it for so long, with what these arguments of cargo build.
+pub fn command(place: &Place, minutes: u64, build: &[&str]) -> Command {
+    let line = ["test", "--locked", "--test", "it"];
     let filter = ["--", "--exact", TEST, "--nocapture"];
-    let mut command = cargo(place, &[&line[..], &test[..], &filter[..]].concat());
+    let mut command = cargo(place, &[&line[..], build, &filter[..]].concat());
     command.env("LANDFALL_SOAK_SECONDS", (60 * minutes).to_string());
     command
 }
