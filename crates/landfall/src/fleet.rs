@@ -173,7 +173,7 @@ impl Instances {
         let accounts = self.accounts.iter();
         let is_off = |account: &OpenStackInstance| self.only_here || !is_on(account);
         let off = accounts.map(|account| account.as_ref().is_some_and(is_off));
-        classes(&self.config).switched_off(off.collect())
+        classes(&self.config).switched_off(&off.collect::<Vec<_>>())
     }
 
     /// What is configured of the access log.

@@ -124,7 +124,7 @@ async fn take_as_open(
         let namespace = world.namespace(row.key.namespace());
         let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => {
-                matches!(providers.get(instance), Some(Platform::Local(_)))
+                matches!(instance.of(providers), Some(Platform::Local(_)))
             }
             Ownership::NotOurs | Ownership::SwitchedOff | Ownership::UnknownClass => false,
         };
@@ -159,7 +159,7 @@ pub async fn in_the_cloud(
     let Ownership::Ours(instance) = belongs else {
         return None;
     };
-    if !matches!(providers.get(instance), Some(Platform::ReadOnly(_))) {
+    if !matches!(instance.of(&providers), Some(Platform::ReadOnly(_))) {
         return None;
     }
     let others: Vec<ServiceKey> = world.keys().filter(|other| other != key).collect();

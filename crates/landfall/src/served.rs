@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_engine::claims;
+use landfall_engine::instance::InstanceId;
 use landfall_engine::leadership::Role;
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_engine::{EngineHandle, World};
@@ -238,8 +239,8 @@ fn problem(error: Option<&StateError>) -> Fact {
 
 /// The Services that an instance on this machine serves.
 fn served_here(handle: &EngineHandle<Platform>) -> BTreeSet<ServiceKey> {
-    let is_here = |instance: usize| {
-        let platform = handle.providers.get(instance);
+    let is_here = |instance: Option<InstanceId>| {
+        let platform = instance.and_then(|it| it.of(&handle.providers));
         platform.is_some_and(|platform| matches!(**platform, Platform::Local(_)))
     };
     handle.book.read(|pages| {
