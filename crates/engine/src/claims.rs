@@ -92,7 +92,7 @@ pub fn on_record<P: Provider>(
     for (provider, mut candidates) in providers.iter().zip(candidates) {
         candidates.sort_by(|one, other| one.rank.cmp(&other.rank));
         let claims = candidates.into_iter().map(|candidate| candidate.claim);
-        record.claims.push(if provider.capabilities().takes_pools {
+        record.claims.push(if provider.profile().takes_pools {
             settle(claims, &mut record.forfeited)
         } else {
             // Who may have which address is the cloud's to say.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use landfall_model::dialect::{self, CloudOptions, Given, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::option::OptionId;
-use landfall_model::provider::{Capabilities, Support};
+use landfall_model::provider::{ProviderProfile, Support};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 
@@ -42,7 +42,7 @@ pub(crate) use tls::certificates_of;
 struct ResolveContext<'a> {
     service: &'a ServiceRow,
     world: &'a World,
-    capabilities: &'a Capabilities,
+    profile: &'a ProviderProfile,
     options: &'a ServiceOptions,
     /// Certificates that a Secret held when this version was accepted.
     certificates: &'a [Arc<Certificate>],
@@ -57,9 +57,9 @@ struct ResolveContext<'a> {
 pub fn resolve(
     service: &ServiceRow,
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
-    resolve_version(service, None, world, capabilities)
+    resolve_version(service, None, world, profile)
 }
 
 /// That nothing be left of a Service's load balancer.
@@ -84,9 +84,9 @@ pub fn resolve_previous(
     service: &ServiceRow,
     certificates: &[Arc<Certificate>],
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
-    resolve_version(service, Some(certificates), world, capabilities)
+    resolve_version(service, Some(certificates), world, profile)
 }
 
 /// `accepted`: the certificates of a version that was accepted earlier.
@@ -94,19 +94,19 @@ fn resolve_version(
     service: &ServiceRow,
     accepted: Option<&[Arc<Certificate>]>,
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
     if service.deleting || !service.wants_load_balancer {
         return Ok(removal(service));
     }
-    let reading = if capabilities.openstack {
+    let reading = if profile.openstack {
         dialect::read_on_openstack(&service.annotations, &service.ports)
     } else {
         dialect::read(&service.annotations, &service.ports)
     };
     let mut findings = Findings::new(service, reading.reasons.clone());
     findings.extend(service.faults.iter().cloned());
-    findings.extend(if capabilities.openstack {
+    findings.extend(if profile.openstack {
         reading.cloud_reasons.clone()
     } else {
         reading.elsewhere.clone()
@@ -114,7 +114,7 @@ fn resolve_version(
     let scene = ResolveContext {
         service,
         world,
-        capabilities,
+        profile,
         options: &reading.options,
         certificates: accepted.unwrap_or_default(),
         previous: accepted.is_some(),
@@ -210,7 +210,7 @@ fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut F
             "off" | "none" | "false" | "stream" | "-1"
         );
         if asks {
-            let reason = judge_support(scene.capabilities, given.option);
+            let reason = judge_support(scene.profile, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
         }
     }
@@ -238,20 +238,20 @@ fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut F
         ),
     ];
     for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
-        let reason = judge_support(scene.capabilities, option);
+        let reason = judge_support(scene.profile, option);
         findings.extend(reason.map(|reason| reason.at(field)));
     }
     for (field, value) in &service.node_fields {
         let place = format!("spec.{field}");
         let option = OptionId::of_field(&place);
-        let reason = option.and_then(|option| judge_support(scene.capabilities, option));
+        let reason = option.and_then(|option| judge_support(scene.profile, option));
         findings.extend(reason.map(|reason| reason.at(place).value(value.clone())));
     }
 }
 
-fn judge_support(capabilities: &Capabilities, option: OptionId) -> Option<Reason> {
-    let provider = capabilities.provider;
-    match (capabilities.support)(option) {
+fn judge_support(profile: &ProviderProfile, option: OptionId) -> Option<Reason> {
+    let provider = profile.provider;
+    match (profile.support)(option) {
         Support::Supported => None,
         Support::Emulated { how } => Some(Reason::info(
             Code::OptionNotSupported,
@@ -280,7 +280,7 @@ impl ResolveContext<'_> {
         layers::Layers {
             own,
             common: &self.options.common,
-            defaults: &self.capabilities.defaults,
+            defaults: &self.profile.defaults,
         }
     }
 }

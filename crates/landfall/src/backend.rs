@@ -12,7 +12,7 @@ use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
 use landfall_model::plan::{Plan, Planned};
-use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
@@ -85,7 +85,7 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + Sized + 'static {
     ) -> anyhow::Result<Self>;
 
     /// Returns what the provider can do, by landfall.yaml alone.
-    fn outline(config: &Self::Config, bounds: Bounds) -> Capabilities;
+    fn outline(config: &Self::Config, bounds: Bounds) -> ProviderProfile;
 
     /// Returns what the files say that is ignored, or is not what it seems.
     fn warnings(&self) -> &[Reason] {

@@ -11,7 +11,7 @@ use landfall_config::instance::Instance;
 use landfall_engine::Classes;
 use landfall_kube::{Connection, Origin};
 use landfall_model::limits::Limits;
-use landfall_model::provider::Capabilities;
+use landfall_model::provider::ProviderProfile;
 use landfall_model::reach::Setting;
 use landfall_model::rows::PoolRow;
 
@@ -280,7 +280,7 @@ pub fn classes(config: &Config) -> Classes {
 
 /// Returns what the instances of a configuration can do in a cluster, without reading the files
 /// that it names.
-pub fn outline(config: &Config) -> Vec<Capabilities> {
+pub fn outline(config: &Config) -> Vec<ProviderProfile> {
     let of = |instance: &Instance| {
         let setting = match &instance.members {
             Some(_) => Setting::Cluster,

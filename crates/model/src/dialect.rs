@@ -84,14 +84,14 @@ pub struct OptionRow {
 pub enum Effect {
     /// Fills a field that concerns the whole Service.
     Service {
-        /// The portable option it comes down to: what `Capabilities` is asked for.
+        /// The portable option it comes down to: what `ProviderProfile` is asked for.
         option: OptionId,
         /// Parses and fills.
         set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
     },
     /// Fills a field that each port may have for itself.
     Port {
-        /// The portable option it comes down to: what `Capabilities` is asked for.
+        /// The portable option it comes down to: what `ProviderProfile` is asked for.
         option: OptionId,
         /// Parses and fills.
         set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, AnnotationError>,

@@ -30,6 +30,6 @@ pub use id::{ServiceKey, Uid};
 pub use intent::{AddressSpec, Intent, LoadBalancerSpec};
 pub use listener::{Listener, ListenerKey, Member, Monitor, Pool, Protocol};
 pub use plan::{Plan, PlannedStep};
-pub use provider::{Applied, Capabilities, Provider, ProviderError, Retry};
+pub use provider::{Applied, Provider, ProviderError, ProviderProfile, Retry};
 pub use reason::{Code, Origin, Reason, Severity};
 pub use status::{Condition, ConditionType, IngressAddress, ServiceStatus};

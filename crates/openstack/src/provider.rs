@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub struct OpenStack {
     pub(crate) group_making: tokio::sync::Mutex<()>,
     /// One subnet is read at a time.
     pub(crate) subnet_reading: tokio::sync::Mutex<()>,
-    capabilities: Capabilities,
+    profile: ProviderProfile,
 }
 
 /// Lists of everything in the project.
@@ -68,7 +68,7 @@ impl OpenStack {
     /// A provider that knows nothing of the cloud yet.
     pub fn new(cloud: Cloud, settings: Settings) -> Self {
         Self {
-            capabilities: settings.capabilities(),
+            profile: settings.profile(),
             cloud,
             settings,
             lists: Lists::default(),
@@ -382,8 +382,8 @@ impl Provider for OpenStack {
     type Observed = Observed;
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn profile(&self) -> &ProviderProfile {
+        &self.profile
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
@@ -419,11 +419,11 @@ impl Provider for OpenStack {
         self.carry_out(step).await
     }
 
-    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+    fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
         standing::standing(want, have, &self.settings)
     }
 
-    fn doubt(&self, _others_led: bool) {
+    fn invalidate_caches(&self, _others_led: bool) {
         *self.memory() = Memory::default();
     }
 

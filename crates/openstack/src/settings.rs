@@ -8,7 +8,7 @@ use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
 use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
 use landfall_model::option::OptionId;
-use landfall_model::provider::{Capabilities, Support, Target};
+use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::reach::MemberRules;
 use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
 
@@ -59,8 +59,8 @@ impl Settings {
     }
 
     /// What the provider can do, and what holds where a Service says nothing.
-    pub fn capabilities(&self) -> Capabilities {
-        Capabilities {
+    pub fn profile(&self) -> ProviderProfile {
+        ProviderProfile {
             provider: "openstack",
             target: Target::Node,
             openstack: true,
@@ -235,13 +235,13 @@ mod tests {
 
     #[test]
     fn a_portable_option_is_honoured_or_refused() {
-        let capabilities = Settings::new(&CloudConf::of(Global::default()), "c1").capabilities();
+        let profile = Settings::new(&CloudConf::of(Global::default()), "c1").profile();
         let portable = DIALECTS
             .iter()
             .filter(|dialect| is_portable(dialect.prefix));
         for row in portable.flat_map(|dialect| dialect.rows) {
             let refused = matches!(
-                (capabilities.support)(OptionId::of_annotation(row.name).unwrap()),
+                (profile.support)(OptionId::of_annotation(row.name).unwrap()),
                 Support::Refused { .. }
             );
             assert_eq!(refused, !HONOURED.contains(&row.name), "{}", row.name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use landfall_model::provider::Standing;
+use landfall_model::provider::ProviderStatus;
 use landfall_model::status::{
     IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD,
 };
@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::wanted::fingerprint;
 
 /// How far the Service is: the first load balancer, and that of the second family.
-pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
+pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStatus {
     let mut standing = of_one(intent, have, settings);
     let lacking = have.lacking.as_ref();
     // An error is for planning to tell.
@@ -51,7 +51,7 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
     if let (Some(before), Some(now)) = records
         && record::is_refreshed(before, now)
     {
-        standing.unhurried = &[RECORD];
+        standing.deferred_marks = &[RECORD];
     }
     standing
 }
@@ -65,17 +65,17 @@ fn add<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
     }
 }
 
-fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
+fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStatus {
     let Goal::Exists(target) = &have.goal else {
-        return Standing {
+        return ProviderStatus {
             notices: have.notices.clone(),
-            ..Standing::default()
+            ..ProviderStatus::default()
         };
     };
-    let mut standing = Standing {
+    let mut standing = ProviderStatus {
         remarks: target.reasons.clone(),
         notices: have.notices.clone(),
-        ..Standing::default()
+        ..ProviderStatus::default()
     };
     let Found::One {
         balancer, owner, ..
@@ -120,7 +120,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
 
 /// Whether the load balancer was ever seen as the Service wants it. What publishes an address
 /// already served before we looked.
-fn is_open(intent: &Intent, standing: &Standing) -> bool {
+fn is_open(intent: &Intent, standing: &ProviderStatus) -> bool {
     let spec = intent.load_balancer.as_ref();
     let published = spec.is_some_and(|spec| !spec.address.held.is_empty());
     let record = standing.marks.get(RECORD).and_then(|it| Record::parse(it));

@@ -74,7 +74,7 @@ fn check_kind(monitor: &Monitor) -> Asks {
 
 /// Nodes without an endpoint drop what reaches them, and only a monitor can tell which these are.
 fn needs_monitor(scene: &ResolveContext<'_>) -> bool {
-    scene.capabilities.target == Target::Node
+    scene.profile.target == Target::Node
         && scene.service.external_local
         && scene.service.health_check_node_port.is_some()
 }
@@ -113,7 +113,7 @@ fn check(
         MonitorChoice::On | MonitorChoice::Tcp => Some(Check::Tcp),
         MonitorChoice::UdpConnect => Some(Check::UdpConnect),
         MonitorChoice::Grpc => {
-            if scene.capabilities.openstack {
+            if scene.profile.openstack {
                 let reason = Reason::error(
                     Code::OptionNotSupported,
                     "the provider openstack does not support this: Octavia has no gRPC monitors",
@@ -151,14 +151,14 @@ fn timeout(
     findings: &mut Findings<'_>,
 ) -> Duration {
     let Some(choice) = layers.get(findings, |port| &port.monitor_timeout) else {
-        return if scene.capabilities.openstack {
+        return if scene.profile.openstack {
             default
         } else {
             default.min(delay)
         };
     };
     let mut timeout = bounds::of_monitor(scene, &choice, findings);
-    if scene.capabilities.openstack {
+    if scene.profile.openstack {
         return timeout;
     }
     if timeout > LONGEST_CHECK {

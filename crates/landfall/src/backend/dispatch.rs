@@ -39,7 +39,7 @@ macro_rules! backends {
         }
 
         /// Returns what an instance can do, by landfall.yaml alone.
-        pub fn outline(config: &ProviderConfig, bounds: Bounds) -> Capabilities {
+        pub fn outline(config: &ProviderConfig, bounds: Bounds) -> ProviderProfile {
             match config {
                 $(ProviderConfig::$name(config) => <$kind>::outline(config, bounds),)+
             }
@@ -226,9 +226,9 @@ macro_rules! backends {
             type Observed = Observed;
             type Step = Step;
 
-            fn capabilities(&self) -> &Capabilities {
+            fn profile(&self) -> &ProviderProfile {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.capabilities(),)+
+                    $(AnyProvider::$name(provider) => provider.profile(),)+
                 }
             }
 
@@ -269,15 +269,15 @@ macro_rules! backends {
                 }
             }
 
-            fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+            fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
                 match (&self.provider, have) {
                     $((AnyProvider::$name(provider), Observed::$name(have)) => {
-                        provider.standing(want, have)
+                        provider.status(want, have)
                     })+
-                    (_, Observed::Nothing) if !self.reads() => Standing::default(),
-                    _ => Standing {
+                    (_, Observed::Nothing) if !self.reads() => ProviderStatus::default(),
+                    _ => ProviderStatus {
                         waiting: vec![of_another()],
-                        ..Standing::default()
+                        ..ProviderStatus::default()
                     },
                 }
             }
@@ -288,39 +288,39 @@ macro_rules! backends {
                 }
             }
 
-            fn keep_places(&self, claims: &[Claim]) {
+            fn reserve_listeners(&self, claims: &[Claim]) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.keep_places(claims),)+
+                    $(AnyProvider::$name(provider) => provider.reserve_listeners(claims),)+
                 }
             }
 
-            fn recorded(&self, service: &Uid) {
+            fn on_recorded(&self, service: &Uid) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.recorded(service),)+
+                    $(AnyProvider::$name(provider) => provider.on_recorded(service),)+
                 }
             }
 
-            fn forgotten(&self, service: &Uid) {
+            fn on_forgotten(&self, service: &Uid) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.forgotten(service),)+
+                    $(AnyProvider::$name(provider) => provider.on_forgotten(service),)+
                 }
             }
 
-            fn reserve(&self, claims: &[Claim]) {
+            fn set_foreign_claims(&self, claims: &[Claim]) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.reserve(claims),)+
+                    $(AnyProvider::$name(provider) => provider.set_foreign_claims(claims),)+
                 }
             }
 
-            fn doubt_pools(&self, in_doubt: bool) {
+            fn set_pools_incomplete(&self, incomplete: bool) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.doubt_pools(in_doubt),)+
+                    $(AnyProvider::$name(provider) => provider.set_pools_incomplete(incomplete),)+
                 }
             }
 
-            fn doubt(&self, others_led: bool) {
+            fn invalidate_caches(&self, others_led: bool) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.doubt(others_led),)+
+                    $(AnyProvider::$name(provider) => provider.invalidate_caches(others_led),)+
                 }
             }
 

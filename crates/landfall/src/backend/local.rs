@@ -6,7 +6,7 @@ use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::local;
 use landfall_local::{Local as LocalProvider, watch_health, watch_shares};
 use landfall_model::Uid;
-use landfall_model::provider::{Capabilities, Provider as _};
+use landfall_model::provider::{Provider as _, ProviderProfile};
 use landfall_model::reason::Reason;
 use landfall_model::view::{MetricsView, ResourcesView};
 use landfall_proxy::Proxy;
@@ -36,8 +36,8 @@ impl Kind for Local {
         Ok(Self)
     }
 
-    fn outline(_config: &local::Local, bounds: Bounds) -> Capabilities {
-        Self.detached(bounds).capabilities().clone()
+    fn outline(_config: &local::Local, bounds: Bounds) -> ProviderProfile {
+        Self.detached(bounds).profile().clone()
     }
 
     fn detached(&self, bounds: Bounds) -> LocalProvider {

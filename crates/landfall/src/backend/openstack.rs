@@ -13,7 +13,7 @@ use landfall_config::limits::LimitsConfig;
 use landfall_config::openstack::{self as config, SecurityGroups};
 use landfall_config::provider::ProviderConfig;
 use landfall_model::Uid;
-use landfall_model::provider::Capabilities;
+use landfall_model::provider::ProviderProfile;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{CloudCallsView, MetricsView};
 use landfall_openstack::client::{ApiError, ErrorKind};
@@ -58,9 +58,9 @@ impl Kind for OpenStack {
         Self::read_files(instance, config, surroundings, &args.user_agent)
     }
 
-    fn outline(config: &config::OpenStack, _bounds: Bounds) -> Capabilities {
+    fn outline(config: &config::OpenStack, _bounds: Bounds) -> ProviderProfile {
         let conf = CloudConf::of(Global::default());
-        Settings::new(&conf, &config.cluster_name).capabilities()
+        Settings::new(&conf, &config.cluster_name).profile()
     }
 
     fn warnings(&self) -> &[Reason] {

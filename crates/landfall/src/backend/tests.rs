@@ -21,7 +21,7 @@ async fn what_another_provider_has_read_is_refused_and_never_taken_for_nothing_t
     assert!(local.plan(&want, &seen).unwrap().is_empty());
     let refused = local.plan(&want, &Observed::Nothing).unwrap_err();
     assert_eq!(refused[0].code, Code::ProviderFailed);
-    let standing = local.standing(&want, &Observed::Nothing);
+    let standing = local.status(&want, &Observed::Nothing);
     assert_eq!(standing.waiting.len(), 1);
 }
 

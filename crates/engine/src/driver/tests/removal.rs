@@ -126,7 +126,7 @@ async fn left_half_cleared(openstack: bool, marked: bool) -> Lab {
         row = row.annotated(LOAD_BALANCER_ID, "lb-1");
     }
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.openstack = openstack;
+    shelf.profile.openstack = openstack;
     let leading = leads();
     let rows = vec![row.row(), web("a")];
     let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;
