@@ -32,8 +32,7 @@ mod report;
 
 pub use openstack::of_cloud_conf;
 pub use report::{
-    Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owner, Owners, Unusable,
-    camel_cased,
+    Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,
 };
 
 backends! {

@@ -11,15 +11,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use landfall_files::Loaded;
 use landfall_model::reason::Severity;
 use landfall_model::rows::{Fact, METALLB_NAMESPACE, ServiceRow};
-use landfall_model::status::LOAD_BALANCER_ID;
 use serde::{Serialize, Serializer};
 
-use crate::backend::{Orphan, Owner, Owners, camel_cased};
+use crate::backend::{Orphan, Owners, camel_cased};
 use crate::cli::{OrphansArgs, TextOutput};
 use crate::instances::Instances;
 use crate::sources::{self, Texts};
@@ -131,11 +131,11 @@ impl Source {
         };
         complete(&loaded)?;
         let have_uids = matches!(self, Self::Cluster(_));
-        let services: Vec<Owner> = loaded
+        let services: Vec<Arc<ServiceRow>> = loaded
             .facts
-            .iter()
+            .into_iter()
             .filter_map(|fact| match fact {
-                Fact::Service(row) => owner(row),
+                Fact::Service(row) if owns(&row) => Some(row),
                 _ => None,
             })
             .collect();
@@ -166,12 +166,8 @@ fn complete(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn owner(row: &ServiceRow) -> Option<Owner> {
-    (row.wants_load_balancer || row.finalized).then(|| Owner {
-        service: row.key.clone(),
-        uid: row.uid.clone(),
-        load_balancer: row.annotations.get(LOAD_BALANCER_ID).cloned(),
-    })
+fn owns(row: &ServiceRow) -> bool {
+    row.wants_load_balancer || row.finalized
 }
 
 /// Reads the clouds of all instances.
@@ -363,9 +359,9 @@ mod tests {
             });
             service.row()
         };
-        assert!(owner(&row(true, false)).is_some());
-        assert!(owner(&row(false, true)).is_some());
-        assert!(owner(&row(false, false)).is_none());
+        assert!(owns(&row(true, false)));
+        assert!(owns(&row(false, true)));
+        assert!(!owns(&row(false, false)));
     }
 
     #[test]

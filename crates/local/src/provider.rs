@@ -41,7 +41,7 @@ pub struct Local {
     /// Shared with changes of sockets that outlive the pass which began them.
     state: Arc<Mutex<State>>,
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
-    /// The members of each Service as they were looked at last.
+    /// The members of each Service as they were looked at last; none while steps change them.
     seen: Mutex<HashMap<Uid, Members>>,
     /// Of which Services clients are refused.
     shortages: Mutex<Shortages>,
@@ -511,6 +511,8 @@ impl Provider for Local {
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        // The reconcile looks at the members when all steps are done.
+        self.seen().remove(step.service());
         match step {
             Step::Claim { grant, publish, .. } => {
                 let (request, proposal) = &**grant;

@@ -143,7 +143,7 @@ pub(crate) fn plan(
                 "the load balancer has no floating IP, and a Service that shares it gets none of \
                 its own",
             )
-            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .at_annotation(landfall_model::dialect::openstack::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())
             .remedy("give the load balancer a floating IP"),
         ]);

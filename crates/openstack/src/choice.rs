@@ -75,7 +75,7 @@ pub fn choose(
     spec: &LoadBalancerSpec,
     settings: &Settings,
 ) -> Result<Choice, Vec<Reason>> {
-    let cloud = &intent.cloud;
+    let cloud = &intent.extensions.openstack;
     let conf = &settings.conf;
     let mut problems = Vec::new();
     let class = match &cloud.class {
@@ -155,7 +155,7 @@ fn floating(
     conf: &FloatingConf,
     problems: &mut Vec<Reason>,
 ) -> Floating {
-    let cloud = &intent.cloud;
+    let cloud = &intent.extensions.openstack;
     let of_class = class.map(|class| &class.floating);
     // An annotation that is there and empty asks for the search, whatever is configured.
     let network = of_class

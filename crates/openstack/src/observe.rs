@@ -12,9 +12,9 @@ mod subnets;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderError;
 use landfall_model::rows::Family;
-use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
 
@@ -76,7 +76,8 @@ impl OpenStack {
     ) -> Result<Observed, ObserveError> {
         let (found, assumed) = self.search(intent, &names).await?;
         let keep = intent
-            .cloud
+            .extensions
+            .openstack
             .keep_floating_ip
             .as_ref()
             .is_some_and(|given| given.value);
@@ -359,5 +360,6 @@ pub(crate) fn owned(intent: &Intent) -> bool {
 
 /// Whether we wrote the id that the Service names.
 pub(crate) fn is_given(intent: &Intent) -> bool {
-    intent.cloud.load_balancer.is_some() && !intent.marks.contains_key(LOAD_BALANCER_ID)
+    intent.extensions.openstack.load_balancer.is_some()
+        && !intent.marks.contains_key(LOAD_BALANCER_ID)
 }

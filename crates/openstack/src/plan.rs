@@ -335,7 +335,7 @@ fn create(
     settings: &Settings,
     plan: &mut Plan<Step>,
 ) {
-    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra = intent.extensions.openstack.load_balancer_tags.as_ref();
     let extra = extra.map(|given| given.value.clone()).unwrap_or_default();
     let body = |extent| {
         bodies::load_balancer(
@@ -376,7 +376,7 @@ fn create(
 fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result<(), Vec<Reason>> {
     let refuse = |message: String, remedy: &str| {
         let reason = Reason::error(Code::NotOurs, message)
-            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .at_annotation(landfall_model::dialect::openstack::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())
             .remedy(remedy);
         Err(vec![reason])

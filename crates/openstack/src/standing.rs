@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_model::provider::ProviderStatus;
-use landfall_model::status::{
-    IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD,
-};
+use landfall_model::status::{IngressAddress, IpMode, RECORD};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::address::{further_v4, is_floating};
@@ -258,7 +257,7 @@ fn marks(
 ) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
     // Who names the Service's own has the name from a controller that was there before.
-    let named = intent.cloud.load_balancer.as_ref();
+    let named = intent.extensions.openstack.load_balancer.as_ref();
     let other = have.in_vain.as_ref();
     let names_it = named.is_some_and(|it| it.value == balancer.id.as_str());
     let given = !owner && is_given(intent) && (names_it || other.is_some());

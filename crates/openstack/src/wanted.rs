@@ -215,7 +215,7 @@ impl ListenerBuilder<'_> {
                 }
             }
         }
-        let cloud = &self.intent.cloud;
+        let cloud = &self.intent.extensions.openstack;
         let mut tags = vec![self.names.load_balancer.clone()];
         if let Some(given) = &cloud.listener_tags {
             tags.extend(given.value.iter().cloned());
@@ -299,7 +299,7 @@ impl ListenerBuilder<'_> {
             };
             (member.address.ip(), wanted)
         });
-        let tags = self.intent.cloud.pool_tags.as_ref();
+        let tags = self.intent.extensions.openstack.pool_tags.as_ref();
         WantedPool {
             name: self.names.child("pool", index),
             protocol: protocol.to_owned(),

@@ -8,7 +8,7 @@ use landfall_model::intent::Intent;
 use landfall_model::provider::{Provider, ProviderProfile};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{OwnershipFields, ServiceRow};
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
+use landfall_model::status::ConditionType;
 use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
@@ -287,12 +287,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.instance_for_cleanup(row).into_iter().collect()
     }
 
-    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
-    /// clearing away: it put its mark on the Service, and its finalizer stays for its successor.
-    /// That is the instance of OpenStack that serves Services without a class, as it did.
+    /// Returns the instance that finishes a removal which another controller left half-done: that
+    /// controller put its mark on the Service, and its finalizer stays for its successor. That is
+    /// the instance that serves Services without a class, as the controller did, if it continues
+    /// that controller's work.
     fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<usize> {
-        let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
-        if row.wants_load_balancer || !begun {
+        if row.wants_load_balancer || !row.finalized {
             return None;
         }
         let namespace = self.world.namespace(row.key.namespace());
@@ -305,7 +305,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => {
                 let provider = self.handle.providers.get(instance)?;
-                provider.profile().openstack.then_some(instance)
+                let mark = provider.profile().predecessor_mark?;
+                row.annotations.contains_key(mark).then_some(instance)
             }
             Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }

@@ -13,19 +13,20 @@ use landfall_config::limits::LimitsConfig;
 use landfall_config::openstack::{self as config, SecurityGroups};
 use landfall_config::provider::ProviderConfig;
 use landfall_model::Uid;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::ServiceRow;
 use landfall_model::view::{CloudCallsView, MetricsView};
 use landfall_openstack::client::{ApiError, ErrorKind};
 use landfall_openstack::objects::Id;
-use landfall_openstack::orphans::{self, OrphanKind};
+use landfall_openstack::orphans::{self, OrphanKind, Owner};
 use landfall_openstack::{Observed, OpenStack as OpenStackProvider, Settings, Step};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::{
-    Adopted, Answer, Bounds, CloudReport, Disabled, FoundOrphans, Kind, Orphan, Owner, Owners,
-    Unusable,
+    Adopted, Answer, Bounds, CloudReport, Disabled, FoundOrphans, Kind, Orphan, Owners, Unusable,
 };
 use crate::cli::InstancesArgs;
 use crate::instance::Lifetime;
@@ -119,7 +120,7 @@ impl Kind for OpenStack {
     }
 
     async fn find_orphans(&self, owners: &Owners) -> anyhow::Result<FoundOrphans> {
-        let services: Vec<orphans::Owner> = owners.services.iter().map(owner).collect();
+        let services = owned(owners);
         let found = orphans::find(&self.cloud, &self.settings, &services).await;
         let found = found.with_context(|| {
             let (instance, auth_url) = (&self.instance, &self.auth_url);
@@ -130,8 +131,7 @@ impl Kind for OpenStack {
             (words(OrphanKind::FloatingIp), found.floating_ips),
             (words(OrphanKind::SecurityGroup), found.security_groups),
         ];
-        let is_certain =
-            |it: &orphans::Orphan| owners.have_uids || !is_owned_by_uid(it, &owners.services);
+        let is_certain = |it: &orphans::Orphan| owners.have_uids || !is_owned_by_uid(it, &services);
         let orphans = found.orphans.into_iter().filter(is_certain);
         Ok(FoundOrphans {
             orphans: orphans.map(orphan).collect(),
@@ -147,8 +147,7 @@ impl Kind for OpenStack {
             name: orphan.name.clone(),
             whose: orphan.whose.clone(),
         };
-        let owners: Vec<orphans::Owner> = owners.services.iter().map(owner).collect();
-        Ok(orphans::delete(&self.cloud, &self.settings, &owners, &orphan).await?)
+        Ok(orphans::delete(&self.cloud, &self.settings, &owned(owners), &orphan).await?)
     }
 
     fn sandbox(provider: &OpenStackProvider) -> OpenStackProvider {
@@ -263,7 +262,7 @@ fn unusable(auth_url: &str, error: &ApiError) -> Unusable {
     // The TLS library's refusal of a certificate comes as a connection that could not be made. It
     // is no outage: a person has to renew it, or to name another authority.
     let certificate = error.message.contains("certificate");
-    if error.is_passing() && !certificate {
+    if error.is_transient() && !certificate {
         let why = format!("the cloud at {auth_url} does not answer correctly: {error}");
         return Unusable::NoAnswer(why);
     }
@@ -296,12 +295,13 @@ fn words(kind: OrphanKind) -> &'static str {
     }
 }
 
-fn owner(owner: &Owner) -> orphans::Owner {
-    orphans::Owner {
-        service: owner.service.clone(),
-        uid: owner.uid.clone(),
-        load_balancer: owner.load_balancer.clone(),
-    }
+fn owned(owners: &Owners) -> Vec<Owner> {
+    let owner = |row: &Arc<ServiceRow>| Owner {
+        service: row.key.clone(),
+        uid: row.uid.clone(),
+        load_balancer: row.annotations.get(LOAD_BALANCER_ID).cloned(),
+    };
+    owners.services.iter().map(owner).collect()
 }
 
 fn orphan(orphan: orphans::Orphan) -> Orphan {

@@ -1,9 +1,10 @@
 //! What commands print about the clouds of instances, whichever cloud it is.
 
 use std::fmt;
+use std::sync::Arc;
 
 use landfall_model::reason::Reason;
-use landfall_model::{ServiceKey, Uid};
+use landfall_model::rows::ServiceRow;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -66,22 +67,10 @@ pub struct Adopted {
 /// The Services that may own objects in a cloud.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
-    /// Them all.
-    pub services: Vec<Owner>,
+    /// Those of type `LoadBalancer`, and those whose load balancer is still being deleted.
+    pub services: Vec<Arc<ServiceRow>>,
     /// Whether their UIDs are those of the cluster. Manifests rarely contain UIDs.
     pub have_uids: bool,
-}
-
-/// A Service that may own something: one of type `LoadBalancer`, or one whose load balancer is
-/// still being deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Namespace and name.
-    pub service: ServiceKey,
-    /// Identity.
-    pub uid: Uid,
-    /// The load balancer that it names.
-    pub load_balancer: Option<String>,
 }
 
 /// An object in the cloud that no Service owns.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, LoadBalancerSpec, Reason, Severity};
 
 use super::server_of;

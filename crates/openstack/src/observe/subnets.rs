@@ -200,7 +200,7 @@ impl OpenStack {
         intent: &'a Intent,
         subnet: &Id,
     ) -> Option<&'a Given<String>> {
-        let cloud = &intent.cloud;
+        let cloud = &intent.extensions.openstack;
         let directly = |given: &&Given<String>| given.value == subnet.as_str();
         let by_class = |given: &&Given<String>| {
             let class = self.settings.classes.get(&given.value);

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use landfall_model::dialect::openstack::LOAD_BALANCER_ADDRESS;
 use landfall_model::plan::Plan;
-use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::names::listed;
@@ -60,7 +60,8 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
 /// Whether a controller, rather than the user, has written on the Service which load balancer it
 /// has: it has noted the address, too.
 pub(crate) fn was_noted(intent: &Intent) -> bool {
-    intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
+    intent.extensions.openstack.published.is_some()
+        || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 /// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the
