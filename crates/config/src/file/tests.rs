@@ -1,4 +1,3 @@
-
 use landfall_model::limits::Limits;
 use landfall_model::reach::{MemberRules, Setting};
 
