@@ -19,7 +19,9 @@ use landfall_engine::report::Event;
 use landfall_engine::{Classes, Engine, EngineConfig, Report, ReportError, World, resolve};
 use landfall_model::intent::Intent;
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
+use landfall_model::provider::{
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
+};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
@@ -49,6 +51,12 @@ enum Never {}
 
 impl fmt::Display for Never {
     fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl ProviderStep for Never {
+    fn kind(&self) -> &'static str {
         match *self {}
     }
 }

@@ -14,10 +14,11 @@ use landfall_model::intent::Claim;
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES, ServiceStatus};
+use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES};
 use landfall_model::wire::accepted_from_text;
 use landfall_model::{Code, Reason, ServiceKey, Uid};
 
+use crate::held::{self, addresses};
 use crate::resolve::backend_key;
 use crate::select::Classes;
 use crate::world::World;
@@ -173,7 +174,7 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
     let text = row.status.marks.get(HELD_ADDRESSES);
     let bad = text
         .into_iter()
-        .flat_map(|text| held(text))
+        .flat_map(|text| held::words(text))
         .filter_map(Result::err);
     let complaint = |word: &str| {
         Reason::warning(
@@ -188,31 +189,6 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
         .remedy("leave this annotation to the program that writes it")
     };
     bad.map(complaint).collect()
-}
-
-/// Returns the addresses in a status; where it publishes a name instead, those that are noted
-/// beside it.
-pub(crate) fn addresses(status: &ServiceStatus) -> Vec<IpAddr> {
-    let published: Vec<IpAddr> = status.addresses().collect();
-    if !published.is_empty() {
-        return published;
-    }
-    let text = status.marks.get(HELD_ADDRESSES);
-    text.into_iter().flat_map(|text| noted(text)).collect()
-}
-
-/// Returns the addresses of a mark.
-pub(crate) fn noted(text: &str) -> impl Iterator<Item = IpAddr> {
-    held(text).flatten()
-}
-
-/// The addresses of a mark, each with what stands there where it is none.
-fn held(text: &str) -> impl Iterator<Item = Result<IpAddr, &str>> {
-    let words = text
-        .split(',')
-        .map(str::trim)
-        .filter(|word| !word.is_empty());
-    words.map(|word| word.parse().map_err(|_| word))
 }
 
 /// Gives each address to the first that claims it and to those with whom it is shared.

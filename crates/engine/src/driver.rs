@@ -4,8 +4,6 @@
 //! one Service. Nothing here decides what a load balancer should look like.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Deref;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,30 +11,32 @@ use jiff::Timestamp;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, OwnershipFields, ServiceRow};
-use landfall_model::status::{ConditionType, INSTANCE};
+use landfall_model::status::INSTANCE;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, Retries};
-use crate::book::{Record, StateStore};
-use crate::claims::{Forfeited, lost, on_record};
+use crate::book::StateStore;
+use crate::claims::Forfeited;
 use crate::debounce::Debounce;
 use crate::follow::{Follower, receive};
-use crate::instance::{InstanceId, Owners};
+use crate::instance::Owners;
 use crate::leadership::Role;
 use crate::metrics::Metrics;
-use crate::pass::{EventState, Job, Outcome, Pass, PassEnd};
+use crate::pass::{EventState, Job, PassEnd};
 use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
-use crate::world::{Affected, World};
+use crate::world::World;
 use audits::Audits;
-use echo::Echo;
-use ends::{Course, Running};
+use course::Course;
+use ends::Running;
 use lost::Lost;
+pub use pools::hand_out_pools;
+use start::slots;
 use tracked::Tracked;
 use waiting::Waiting;
 
@@ -118,7 +118,12 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Facts that come within this time are decided on together: one edit of a manifest, or one
 /// rollout, is several facts, and a load balancer should not see the states in between.
-const TOGETHER: Duration = Duration::from_millis(10);
+const DEBOUNCE: Duration = Duration::from_millis(10);
+
+/// The longest that a pass may take. Requests end by their own time limits long before; a provider
+/// that never answers must not keep a slot for ever. What it leaves undone the next pass finds, as
+/// after a crash.
+const PASS_LIMIT: Duration = Duration::from_mins(15);
 
 /// Pools come into force together once none has changed for this long: a range that passes from one
 /// pool to another is two facts, and no Service may lose its address in between.
@@ -126,11 +131,6 @@ const POOLS_TOGETHER: Duration = Duration::from_millis(100);
 
 /// The longest that a change of pools waits for others.
 const POOLS_AT_MOST: Duration = Duration::from_secs(1);
-
-/// The longest that a pass may take. Requests end by their own time limits long before; a provider
-/// that never answers must not keep a slot for ever. What it leaves undone the next pass finds, as
-/// after a crash.
-const PASS_LIMIT: Duration = Duration::from_mins(15);
 
 /// The term of what was held before this process stood for election. No other has this number.
 const BEFORE: u64 = 0;
@@ -296,197 +296,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    fn take_facts(&mut self, batch: Vec<Fact>) {
-        let now = clock();
-        let (mut of_note, mut concerns_all) = (false, false);
-        for fact in batch {
-            of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
-            let echo = self.at_work.then(|| self.echo_of(&fact)).flatten();
-            let affected = self.world.apply(fact);
-            if !self.at_work {
-                continue;
-            }
-            match (affected, echo) {
-                (Affected::None, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
-                (Affected::Services(keys), Some(Echo::Status)) => {
-                    for key in &keys {
-                        self.hear(key);
-                    }
-                }
-                (Affected::Services(keys), None) => {
-                    for key in &keys {
-                        if self.is_relevant(key) {
-                            self.queue.push_after(key, TOGETHER, now);
-                        }
-                    }
-                }
-                (Affected::All, _) => concerns_all = true,
-                (Affected::Pools, _) => self.pools.push(now),
-            }
-        }
-        if concerns_all {
-            self.push_all();
-        }
-        // First everybody who is still to be handled is noted, and then that all is known: the book
-        // must not say "ready" in between.
-        self.begin();
-        if of_note {
-            self.note_problems();
-        }
-    }
-
-    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and
-    /// a change that is under way, are not disturbed, and who has just failed has a moment's rest:
-    /// nodes may come and go every second.
-    fn push_all(&mut self) {
-        let now = clock();
-        let ours: Vec<ServiceKey> = self
-            .world
-            .keys()
-            .filter(|it| self.is_relevant(it))
-            .collect();
-        for key in &ours {
-            let course = self.tracked.get(key).map(|tracked| &tracked.course);
-            if course.is_some_and(Course::is_under_way) {
-                self.queue.push_unless_due(key);
-                continue;
-            }
-            match self.rest(key, now) {
-                Some(rest) => self.queue.push_after(key, rest, now),
-                None => self.queue.push(key),
-            }
-        }
-    }
-
-    /// Whether a fact about a Service may have to be acted upon. Most Services of a cluster are
-    /// nobody's business here, and their facts should cost next to nothing.
-    fn is_relevant(&self, key: &ServiceKey) -> bool {
-        let Some(affiliation) = self.world.affiliation(key) else {
-            return self.is_remembered(key);
-        };
-        let namespace = self.world.namespace(key.namespace());
-        let classes = &self.config.classes;
-        match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
-            Ownership::Ours(_) | Ownership::UnknownClass => true,
-            Ownership::SwitchedOff => self.is_remembered(key),
-            // It may be ours to clear away.
-            Ownership::NotOurs => {
-                affiliation.finalized || affiliation.reported || self.is_remembered(key)
-            }
-        }
-    }
-
-    fn is_remembered(&self, key: &ServiceKey) -> bool {
-        self.tracked.contains_key(key)
-            || self.lost.remembers(key)
-            || self
-                .handle
-                .book
-                .read(|pages| pages.records.contains_key(key))
-    }
-
-    fn note_problems(&self) {
-        let problems: Vec<Reason> = self
-            .world
-            .problems()
-            .chain(&self.pool_problems)
-            .cloned()
-            .collect();
-        self.handle
-            .book
-            .read(|pages| problems::log(&pages.problems, &problems));
-        self.handle.book.write(|pages| {
-            pages.problems = problems;
-            pages.synced = self.world.synced();
-            pages.at_work = self.at_work;
-        });
-    }
-
-    /// Loads every claim on record before the first pass, and marks who will have to be handled
-    /// before this instance is ready.
-    fn restore_claims(&mut self) {
-        // Unpacking a row costs more than all that is asked of it here.
-        let rows: Vec<Arc<ServiceRow>> = self.rows_on_record().collect();
-        let record = on_record(
-            rows.iter().cloned(),
-            &self.world,
-            &self.config.classes,
-            &self.handle.providers,
-        );
-        let served = rows
-            .iter()
-            .filter(|row| prepare::stands(row, ConditionType::Programmed));
-        let served: HashSet<&ServiceKey> = served.map(|row| &row.key).collect();
-        for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
-            provider.restore_claims(claims);
-            let claims = claims
-                .iter()
-                .filter(|claim| served.contains(&claim.service));
-            provider.reserve_listeners(&claims.cloned().collect::<Vec<_>>());
-        }
-        self.forfeited = record.forfeited;
-        for (key, tracked) in &mut self.tracked {
-            let row = self.world.service(key);
-            let row = row.filter(|row| row.uid == tracked.uid);
-            tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
-        }
-        // After what is ours: where both are on record with an address, ours goes on being served.
-        self.lost.claims = lost(&rows, &self.world, &self.config.classes);
-        self.reserve();
-        let unhandled = rows.iter().filter_map(|row| {
-            let Ownership::Ours(instance) = self.judge(row) else {
-                return None;
-            };
-            let record = Record {
-                row: row.clone(),
-                instance: Some(instance),
-                status: row.status.clone(),
-                reasons: Vec::new(),
-                address: None,
-                left_out: Vec::new(),
-                pending: Vec::new(),
-                handled: false,
-            };
-            Some((row.key.clone(), record))
-        });
-        let records = unhandled.collect();
-        self.handle.book.write(|pages| pages.records = records);
-    }
-
-    /// Every Service that may have something on record here, or is to be handled.
-    fn rows_on_record(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
-        let concerned = self.world.keys().filter(|key| {
-            let affiliation = self.world.affiliation(key);
-            self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
-        });
-        concerned.filter_map(|key| self.world.service(&key))
-    }
-
-    fn start_passes(&mut self) {
-        while self.at_work {
-            let Self {
-                queue,
-                tracked,
-                world,
-                config,
-                handle,
-                ..
-            } = self;
-            let several = handle.providers.len();
-            let lane_of = |key: &ServiceKey| {
-                let instance = lane(key, tracked, world, &config.classes);
-                instance.map_or(several, InstanceId::lane)
-            };
-            let Some(key) = queue.take(clock(), lane_of) else {
-                return;
-            };
-            match self.prepare(&key) {
-                Some(item) => self.start(key, item),
-                None => self.queue.finish(&key),
-            }
-        }
-    }
-
     fn judge(&self, row: &ServiceRow) -> Ownership {
         let namespace = self.world.namespace(row.key.namespace());
         let affiliation = OwnershipFields {
@@ -506,23 +315,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
             let noted = tracked.marks.get(INSTANCE).filter(|_| ours)?;
             Some(noted.as_str())
         })
-    }
-
-    /// Hands each instance its pools.
-    fn set_pools(&mut self) {
-        let providers = &self.handle.providers;
-        let world = self.world.world_mut();
-        self.pool_problems = hand_out_pools(world, &self.config.classes, providers);
-    }
-
-    /// Lets pools that have changed come into force.
-    fn apply_pools(&mut self) {
-        self.pools.clear();
-        if self.at_work {
-            self.set_pools();
-            self.push_all();
-            self.note_problems();
-        }
     }
 
     fn track(&mut self, row: &ServiceRow) -> &mut Tracked {
@@ -565,136 +357,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pages.records.remove(key);
         });
     }
-
-    fn start(&mut self, key: ServiceKey, item: WorkItem) {
-        let WorkItem { mut job, owners } = item;
-        if let Some(tracked) = self.tracked.get_mut(&key) {
-            tracked.course.begin(&mut job, clock());
-        }
-        let providers: Vec<Arc<P>> = owners
-            .iter()
-            .filter_map(|instance| instance.of(&self.handle.providers).cloned())
-            .collect();
-        let reporter = self.reporter.clone();
-        let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
-        self.note_start(&job, owners.first);
-        let calls = self.waiting.calls(owners.first);
-        let running = Running::new(key, owners, calls, &job);
-        let task = self.passes.spawn(async move {
-            let started = clock();
-            let end = {
-                let passes = pin!(async {
-                    let mut end = None;
-                    for (position, provider) in providers.iter().enumerate() {
-                        let pass = Pass {
-                            provider: &**provider,
-                            reporter: &*reporter,
-                            metrics: &metrics,
-                            now,
-                        };
-                        job.last_of_row = position + 1 == providers.len();
-                        let ended = end.insert(pass.run(&job).await);
-                        if ended.outcome != Outcome::Removed {
-                            break;
-                        }
-                    }
-                    end.unwrap_or_else(|| PassEnd::nothing(&job))
-                });
-                tokio::time::timeout(PASS_LIMIT, passes).await
-            };
-            let end = end.unwrap_or_else(|_| PassEnd::broken_off(&job, PASS_LIMIT));
-            (started.elapsed(), end)
-        });
-        self.running.insert(task.id(), running);
-    }
-
-    /// Keeps the row of the record current, so that the book never lags behind the source.
-    fn note_start(&self, job: &Job, instance: InstanceId) {
-        let instance = Some(instance);
-        let Some(row) = &job.row else { return };
-        let spec = job
-            .intent
-            .as_ref()
-            .and_then(|intent| intent.load_balancer.as_ref());
-        let address = spec.map(|spec| spec.address.clone());
-        let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
-        self.handle.book.write(|pages| {
-            let record = pages
-                .records
-                .entry(row.key.clone())
-                .or_insert_with(|| Record {
-                    row: row.clone(),
-                    instance,
-                    status: job.status.clone(),
-                    reasons: job.errors.clone(),
-                    address: None,
-                    left_out: Vec::new(),
-                    pending: Vec::new(),
-                    handled: false,
-                });
-            record.row = row.clone();
-            record.instance = instance;
-            record.address = address;
-            record.left_out = left_out;
-        });
-    }
-}
-
-/// Passes at the same time: of each instance, and of removals that ask several.
-fn slots<P: Provider, R: Report>(
-    config: &EngineConfig,
-    providers: &[Arc<P>],
-    reporter: &R,
-) -> Vec<usize> {
-    let of = |provider: &Arc<P>| {
-        if provider.profile().immediate {
-            reporter.at_once()
-        } else {
-            config.concurrency
-        }
-    };
-    let several = std::iter::once(config.concurrency);
-    providers.iter().map(of).chain(several).collect()
-}
-
-/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or
-/// that it is for; `None`: of several, perhaps.
-fn lane(
-    key: &ServiceKey,
-    tracked: &HashMap<ServiceKey, Tracked>,
-    world: &World,
-    classes: &Classes,
-) -> Option<InstanceId> {
-    if let Some(tracked) = tracked.get(key)
-        && let Some(owners) = &tracked.owners
-    {
-        return owners.further.is_empty().then_some(owners.first);
-    }
-    let affiliation = world.affiliation(key)?;
-    let namespace = world.namespace(key.namespace());
-    match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
-        Ownership::Ours(instance) => Some(instance),
-        Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
-    }
-}
-
-/// Decides which pools are in force, and hands each instance its own. Returns what is wrong with
-/// any.
-pub fn hand_out_pools<P: Provider>(
-    world: &mut World,
-    classes: &Classes,
-    providers: &[impl Deref<Target = P>],
-) -> Vec<Reason> {
-    let takes = providers.iter().map(|it| it.profile().takes_pools);
-    let takes: Vec<bool> = takes.collect();
-    let home = classes.home_of_pools(&takes);
-    let mut problems = world.settle_pools(home.and_then(|home| classes.name(home)));
-    let shares = classes.share_pools(world.pools(), &takes);
-    for (provider, pools) in providers.iter().zip(&shares) {
-        provider.set_pools_incomplete(world.pools_in_doubt());
-        problems.extend(provider.set_pools(pools));
-    }
-    problems
 }
 
 /// The time by tokio's clock, which tests can stop.
@@ -704,12 +366,17 @@ fn clock() -> Instant {
 
 mod audits;
 mod contest;
+mod course;
 mod echo;
 mod ends;
+mod facts;
 mod lost;
+mod pools;
 mod prepare;
 mod problems;
+mod record;
 mod role;
+mod start;
 mod tracked;
 mod waiting;
 

@@ -17,6 +17,7 @@ pub mod debounce;
 pub mod driver;
 pub mod dry_run;
 pub mod follow;
+mod held;
 pub mod instance;
 pub mod leadership;
 pub mod metrics;

@@ -20,6 +20,7 @@ mod monitor;
 mod nodes;
 mod ports;
 mod protection;
+mod secrets;
 mod sources;
 mod tls;
 

@@ -20,7 +20,7 @@ use landfall_model::rows::{
     SliceRow,
 };
 
-use crate::claims::addresses;
+use crate::held::addresses;
 use pools::Pools;
 use slices::Slices;
 
@@ -80,16 +80,10 @@ impl World {
             Fact::Node(row) => {
                 self.had_nodes = true;
                 let old = self.nodes.insert(row.name.clone(), row.clone());
-                if old.is_some_and(|old| *old == *row || begins_to_leave(&old, &row)) {
-                    Affected::None
-                } else {
-                    Affected::All
-                }
+                let same = |old: Arc<NodeRow>| *old == *row || begins_to_leave(&old, &row);
+                Affected::all_if(!old.is_some_and(same))
             }
-            Fact::NodeGone(name) => match self.nodes.remove(&name) {
-                Some(_) => Affected::All,
-                None => Affected::None,
-            },
+            Fact::NodeGone(name) => Affected::all_if(self.nodes.remove(&name).is_some()),
             Fact::Namespace(row) => {
                 let old = self.namespaces.insert(row.name.clone(), row.clone());
                 if old.as_ref() == Some(&row) {
@@ -117,19 +111,11 @@ impl World {
             },
             Fact::SecretsUnavailable => {
                 let before = std::mem::replace(&mut self.secrets_unavailable, true);
-                if before {
-                    Affected::None
-                } else {
-                    Affected::All
-                }
+                Affected::all_if(!before)
             }
             Fact::Machine(networks) => {
                 let before = std::mem::replace(&mut self.machine, networks);
-                if before == self.machine {
-                    Affected::None
-                } else {
-                    Affected::All
-                }
+                Affected::all_if(before != self.machine)
             }
             Fact::Pool(row) => Affected::pools(self.pools.insert(&row)),
             Fact::PoolGone(name) => Affected::pools(self.pools.remove(name)),
@@ -291,6 +277,10 @@ impl World {
 // === impl Affected ===
 
 impl Affected {
+    fn all_if(changed: bool) -> Self {
+        if changed { Self::All } else { Self::None }
+    }
+
     fn one(key: ServiceKey) -> Self {
         Self::Services(vec![key])
     }

@@ -12,7 +12,9 @@ use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
 use landfall_model::plan::{Plan, Planned};
-use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
+use landfall_model::provider::{
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
+};
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;

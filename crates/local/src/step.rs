@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use landfall_ipam::{Proposal, Request};
 use landfall_model::listener::Listener;
+use landfall_model::provider::ProviderStep;
 use landfall_model::provider::Published;
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::ListenerId;
@@ -106,6 +107,20 @@ impl Step {
             | Self::Change { uid, .. }
             | Self::Close { uid, .. }
             | Self::Release { uid, .. } => uid,
+        }
+    }
+}
+
+impl ProviderStep for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Claim { .. } => "claim",
+            Self::Record { .. } => "record",
+            Self::Withdraw { .. } => "withdraw",
+            Self::Open { .. } => "open",
+            Self::Change { .. } => "change",
+            Self::Close { .. } => "close",
+            Self::Release { .. } => "release",
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Nothing here knows what a port, a pool or a provider can do with an option; that is for
 //! `resolve` to judge.
 
+mod compound;
 mod extensions;
 mod given;
 mod kubernetes;
@@ -25,7 +26,7 @@ mod reference;
 mod suggest;
 mod value;
 
-pub use extensions::Extensions;
+pub use extensions::{Extensions, OpenStackOptions};
 pub use given::Given;
 pub use nodes::NodeSelector;
 pub use options::{
@@ -84,7 +85,7 @@ pub struct Dialect {
 }
 
 /// One option of a dialect.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OptionRow {
     /// The key without the prefix.
     pub name: &'static str,
@@ -101,7 +102,7 @@ pub struct OptionRow {
 }
 
 /// What reading an option does.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// Fills a field that concerns the whole Service.
     Service {
@@ -212,6 +213,27 @@ impl fmt::Display for DialectId {
             Self::MetalLb => "MetalLB",
         })
     }
+}
+
+// === impl OptionRow ===
+
+/// Joins two halves of a table.
+const fn join<const N: usize>(first: &[OptionRow], second: &[OptionRow]) -> [OptionRow; N] {
+    assert!(
+        first.len() + second.len() == N,
+        "the size of the whole table"
+    );
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() {
+            first[at]
+        } else {
+            second[at - first.len()]
+        };
+        at += 1;
+    }
+    all
 }
 
 // === impl Effect ===

@@ -1,9 +1,12 @@
 //! Listener, pool, member, monitor: Octavia's words for what a load balancer is made of, used for
 //! every provider. Plain data; defaults are those that the portable dialect documents.
 
+mod monitor;
+mod pool;
+
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::protection::{Protection, SourceLimits};
+use crate::protection::SourceLimits;
+pub use monitor::{Check, HttpMethod, InvalidStatusCodes, Monitor, StatusCodes};
+pub use pool::{
+    Algorithm, ClientAffinity, DEFAULT_AFFINITY_TIMEOUT, Member, MemberTls, Pool, ProxyProtocol,
+};
 
 /// Transport protocol of a Service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -186,20 +193,6 @@ pub enum RedirectStatus {
     Permanent,
 }
 
-/// TLS toward members.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MemberTls {
-    /// Authorities that must have signed the certificates of members, without a key; `None`:
-    /// members
-    /// are not verified.
-    pub authorities: Option<Arc<Certificate>>,
-    /// The name that members are asked for and that their certificates must cover.
-    pub server_name: String,
-    /// What is shown to members that ask for a certificate.
-    pub certificate: Option<Arc<Certificate>>,
-}
-
 /// Which clients may connect to a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -224,164 +217,6 @@ pub struct Timeouts {
     /// How long to wait for the client's first bytes before a member is chosen; zero: do not wait.
     pub tcp_inspect: Duration,
 }
-
-/// The members of a listener and how one of them is chosen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Pool {
-    /// How a member is chosen.
-    pub algorithm: Algorithm,
-    /// The same client keeps its member for this long after its last connection.
-    pub affinity: Option<ClientAffinity>,
-    /// What is written ahead of the client's bytes toward the member.
-    pub proxy_protocol: Option<ProxyProtocol>,
-    /// TLS toward members; `None`: none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub tls: Option<MemberTls>,
-    /// How members are checked; `None`: taken as healthy.
-    pub monitor: Option<Monitor>,
-    /// What members are spared.
-    #[serde(skip_serializing_if = "Protection::is_default", default)]
-    pub protection: Protection,
-    /// Sorted by address, without duplicates.
-    pub members: Vec<Member>,
-}
-
-/// How a pool chooses a member for a new connection. Names and meaning as in Octavia's API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Algorithm {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
-    /// Fewest open connections for its weight.
-    LeastConnections,
-    /// By hash of the client's address: the same client meets the same member.
-    SourceIp,
-    /// By hash of the client's address and port.
-    SourceIpPort,
-}
-
-/// Session affinity by client address (`sessionAffinity: ClientIP`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClientAffinity {
-    /// How long an idle client is remembered. Kubernetes' default is 10800 s.
-    pub timeout: Duration,
-}
-
-/// Versions of the PROXY protocol (haproxy.org, `proxy-protocol.txt`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProxyProtocol {
-    /// The text header.
-    V1,
-    /// The binary header.
-    V2,
-}
-
-/// One place that serves traffic.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Member {
-    /// Where to connect to.
-    pub address: SocketAddr,
-    /// Share of new connections relative to other members, 0..=256. Zero: drains, gets no new ones.
-    pub weight: u16,
-    /// Used only while every non-backup member is down.
-    pub backup: bool,
-    /// Leaving: finishes what it has and gets nothing new while another member can serve
-    /// (`terminating` endpoints that still serve).
-    pub draining: bool,
-    /// The node that the endpoint runs on, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub node: Option<Arc<str>>,
-    /// What people call it: the pod's name, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub name: Option<Arc<str>>,
-}
-
-/// How the members of a pool are checked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Monitor {
-    /// What a check does.
-    pub check: Check,
-    /// From the start of one check to the start of the next.
-    pub delay: Duration,
-    /// A check that takes longer has failed; at most `delay` and a minute, except on OpenStack.
-    pub timeout: Duration,
-    /// This many good checks in a row bring a member back, 1..=10.
-    pub max_retries: u8,
-    /// This many failed checks in a row take a member out, 1..=10.
-    pub max_retries_down: u8,
-    /// Checked port, where it is not the member's own.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub port: Option<NonZeroU16>,
-    /// Requests are made over TLS, verified as the pool says.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub tls: bool,
-    /// The host that requests name; `None`: the member's address.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub host: Option<String>,
-    /// What the body of a good HTTP response contains.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub body: Option<String>,
-}
-
-/// What one check does, and what counts as good.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Check {
-    /// Good when the TCP handshake completes.
-    Tcp,
-    /// Good when the response carries one of the codes.
-    Http {
-        /// Request method.
-        method: HttpMethod,
-        /// Request target, begins with `/`.
-        path: String,
-        /// Accepted status codes.
-        codes: StatusCodes,
-    },
-    /// Good when the health service of gRPC (`grpc.health.v1`) says `SERVING`.
-    Grpc {
-        /// Whose health is asked for; empty: the server's as a whole.
-        service: String,
-    },
-    /// Good unless the datagram is answered by an ICMP error before the time-out.
-    UdpConnect,
-}
-
-/// Methods that an HTTP monitor may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-#[expect(missing_docs, reason = "the names are HTTP's own")]
-pub enum HttpMethod {
-    #[default]
-    Get,
-    Head,
-    Options,
-    Post,
-    Put,
-    Delete,
-    Trace,
-    Patch,
-    Connect,
-}
-
-/// Accepted HTTP status codes: `200`, `200,202`, `200-204`, or mixtures.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct StatusCodes(Vec<(u16, u16)>);
-
-/// A text that is not a list of status codes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a list of HTTP status codes such as 200, 200,204 or 200-299")]
-pub struct InvalidStatusCodes(String);
-
-/// How often Kubernetes lets an idle client keep its member when nothing else is said.
-pub const DEFAULT_AFFINITY_TIMEOUT: Duration = Duration::from_secs(10_800);
 
 /// How long leaving members keep their connections unless told otherwise.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(300);
@@ -506,58 +341,6 @@ impl Default for Timeouts {
     }
 }
 
-// === impl Algorithm ===
-
-impl Algorithm {
-    /// Octavia's spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "ROUND_ROBIN",
-            Self::LeastConnections => "LEAST_CONNECTIONS",
-            Self::SourceIp => "SOURCE_IP",
-            Self::SourceIpPort => "SOURCE_IP_PORT",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-// === impl Member ===
-
-impl Member {
-    /// A member of weight 1 that serves.
-    pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            weight: 1,
-            backup: false,
-            draining: false,
-            node: None,
-            name: None,
-        }
-    }
-}
-
-// === impl Pool ===
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self {
-            algorithm: Algorithm::RoundRobin,
-            affinity: None,
-            proxy_protocol: None,
-            tls: None,
-            monitor: None,
-            protection: Protection::default(),
-            members: Vec::new(),
-        }
-    }
-}
-
 // === impl Listener ===
 
 impl Listener {
@@ -578,120 +361,6 @@ impl Listener {
             pool: Pool::default(),
             said: ExplicitFields::default(),
         }
-    }
-}
-
-// === impl Monitor ===
-
-impl Monitor {
-    /// The given check every 5 s, time-out 3 s, up after 1 good, down after 3 failed.
-    pub fn new(check: Check) -> Self {
-        Self {
-            check,
-            delay: Duration::from_secs(5),
-            timeout: Duration::from_secs(3),
-            max_retries: 1,
-            max_retries_down: 3,
-            port: None,
-            tls: false,
-            host: None,
-            body: None,
-        }
-    }
-}
-
-// === impl HttpMethod ===
-
-impl HttpMethod {
-    /// The method as it stands in a request line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Delete => "DELETE",
-            Self::Trace => "TRACE",
-            Self::Patch => "PATCH",
-            Self::Connect => "CONNECT",
-        }
-    }
-}
-
-// === impl StatusCodes ===
-
-impl StatusCodes {
-    /// Whether a status code is accepted.
-    pub fn contains(&self, code: u16) -> bool {
-        self.0
-            .iter()
-            .any(|&(first, last)| (first..=last).contains(&code))
-    }
-
-    /// The codes, first to last; single ones are both.
-    pub fn ranges(&self) -> &[(u16, u16)] {
-        &self.0
-    }
-}
-
-impl Default for StatusCodes {
-    fn default() -> Self {
-        Self(vec![(200, 200)])
-    }
-}
-
-impl fmt::Display for StatusCodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (first, last)) in self.0.iter().enumerate() {
-            if position > 0 {
-                f.write_str(",")?;
-            }
-            if first == last {
-                write!(f, "{first}")?;
-            } else {
-                write!(f, "{first}-{last}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::str::FromStr for StatusCodes {
-    type Err = InvalidStatusCodes;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refuse = || InvalidStatusCodes(text.to_owned());
-        let code = |part: &str| match part.trim().parse::<u16>() {
-            Ok(code @ 100..=599) => Ok(code),
-            _ => Err(refuse()),
-        };
-        let mut ranges = Vec::new();
-        for part in text.split(',') {
-            let range = match part.split_once('-') {
-                Some((first, last)) => (code(first)?, code(last)?),
-                None => (code(part)?, code(part)?),
-            };
-            if range.0 > range.1 {
-                return Err(refuse());
-            }
-            ranges.push(range);
-        }
-        Ok(Self(ranges))
-    }
-}
-
-impl TryFrom<String> for StatusCodes {
-    type Error = InvalidStatusCodes;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<StatusCodes> for String {
-    fn from(codes: StatusCodes) -> Self {
-        codes.to_string()
     }
 }
 

@@ -29,7 +29,7 @@ pub trait Provider: Send + Sync + 'static {
     /// What it holds for one Service now.
     type Observed: Send + Sync;
     /// One change it can make.
-    type Step: fmt::Display + Serialize + Send + Sync;
+    type Step: ProviderStep;
 
     /// What it can do, per option.
     fn profile(&self) -> &ProviderProfile;
@@ -116,6 +116,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// One cheap look at everything: the Services whose state is not what the last plan left.
     fn audit(&self) -> impl Future<Output = Result<Vec<Uid>, ProviderError>> + Send;
+}
+
+/// One change that a provider can make.
+pub trait ProviderStep: fmt::Display + Serialize + Send + Sync {
+    /// Returns the kind of the change, for metrics and logs: one word of a few.
+    fn kind(&self) -> &'static str;
 }
 
 /// How far a Service is.

@@ -26,6 +26,7 @@ mod features;
 mod find;
 mod graph;
 mod groups;
+mod kind;
 mod listed;
 mod live;
 mod members;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use landfall_model::provider::{ProviderError, ProviderProfile, ProviderStatus};
+use landfall_model::provider::{ProviderError, ProviderProfile, ProviderStatus, ProviderStep};
 use landfall_model::recorded::{RECORDED, vouch};
 use landfall_model::rows::Fact;
 use landfall_model::status::{Condition, INSTANCE, IngressAddress};
@@ -9,15 +9,32 @@ use landfall_model::wire::{Service, accepted_to_text};
 use landfall_model::{Applied, Intent, Plan, Protocol};
 use landfall_testkit::build::{ServiceBuilder, ip, number};
 use landfall_testkit::svc;
+use serde::Serialize;
 
 use super::*;
 
 /// A provider of which only the abilities matter.
 struct Paper(ProviderProfile);
 
+/// This provider has no steps.
+#[derive(Debug, Serialize)]
+enum Never {}
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+impl ProviderStep for Never {
+    fn kind(&self) -> &'static str {
+        match *self {}
+    }
+}
+
 impl Provider for Paper {
     type Observed = ();
-    type Step = String;
+    type Step = Never;
 
     fn profile(&self) -> &ProviderProfile {
         &self.0
@@ -27,12 +44,12 @@ impl Provider for Paper {
         Ok(())
     }
 
-    fn plan(&self, _: &Intent, (): &()) -> Result<Plan<String>, Vec<Reason>> {
+    fn plan(&self, _: &Intent, (): &()) -> Result<Plan<Never>, Vec<Reason>> {
         Ok(Plan::default())
     }
 
-    async fn apply(&self, _: &String) -> Result<Applied, ProviderError> {
-        Ok(Applied::Done)
+    async fn apply(&self, step: &Never) -> Result<Applied, ProviderError> {
+        match *step {}
     }
 
     fn status(&self, _: &Intent, (): &()) -> ProviderStatus {

@@ -9,7 +9,7 @@ use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
 
 use super::tracked::Told;
-use super::{Engine, TOGETHER, clock};
+use super::{DEBOUNCE, Engine, clock};
 use crate::report::Report;
 
 /// What may be our own writing.
@@ -44,7 +44,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         let (row, said) = (self.world.service(key), self.said(key));
         let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
-            self.queue.push_after(key, TOGETHER, clock());
+            self.queue.push_after(key, DEBOUNCE, clock());
             return;
         };
         match tracked.judge_told(&row.status, said.as_ref()) {
@@ -56,7 +56,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 });
             }
-            Told::Annotated => self.queue.push_after(key, TOGETHER, clock()),
+            Told::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
             // What we wrote last is still to come.
             Told::Late => {}
             Told::Foreign => self.answer_rewrite(key),
@@ -71,7 +71,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         match tracked.judge_told(&row.status, said.as_ref()) {
             Told::Ours => tracked.confirm(&row.status),
-            Told::Annotated => self.queue.push_after(key, TOGETHER, clock()),
+            Told::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
             Told::Late => {}
             Told::Foreign => self.answer_rewrite(key),
         }
@@ -92,7 +92,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let sure = tracked.filter(|tracked| tracked.course.is_sure());
         let (Some(tracked), Some(said)) = (sure, said) else {
             // It may be what we wrote ourselves.
-            self.queue.push_after(key, TOGETHER, now);
+            self.queue.push_after(key, DEBOUNCE, now);
             return;
         };
         self.handle.metrics.rewrite();
@@ -101,7 +101,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let was_fight = contest.wait(now).is_some();
         if contest.rewritten(&said, now) || !was_fight {
             // The first pass in a fight tells people of it.
-            self.queue.push_after(key, TOGETHER, now);
+            self.queue.push_after(key, DEBOUNCE, now);
         } else if let Some(wait) = contest.wait(now) {
             self.queue.push_after(key, wait, now);
         }

@@ -1,24 +1,20 @@
 //! How passes end: what is remembered of it, what follows, and who may be served now because of it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_model::ServiceKey;
-use landfall_model::intent::Intent;
-use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
 use landfall_model::rows::ServiceRow;
 use tokio::task;
 
-use super::contest::Contest;
+use super::course::Holds;
 use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
-use crate::claims::addresses as on_record;
+use crate::held::addresses as on_record;
 use crate::instance::{InstanceId, Owners};
 use crate::pass::{Job, Outcome, PassEnd, Writing};
-use crate::progress::Progress;
 use crate::report::Report;
 
 /// A pass that goes on.
@@ -33,29 +29,6 @@ pub(super) struct Running {
     row: Option<Arc<ServiceRow>>,
     addresses: Vec<IpAddr>,
     holds: Option<Holds>,
-}
-
-/// How the passes over a Service went of late.
-#[derive(Debug, Default)]
-pub(super) struct Course {
-    /// The last end, and when it was.
-    last: Option<(Outcome, Instant)>,
-    /// Passes in a row that rested on something that had changed.
-    conflicts: u32,
-    /// Whether it is not known if the last status was written.
-    unsure: bool,
-    progress: Progress,
-    pub(super) contest: Contest,
-    /// What it has kept others from since it was last settled.
-    holds: Option<Holds>,
-}
-
-/// What a Service keeps others from having, beside its addresses.
-#[derive(Debug, PartialEq, Eq)]
-struct Holds {
-    ports: Vec<ListenerKey>,
-    /// Stands for the terms on which it shares an address.
-    terms: u64,
 }
 
 /// Pauses after a pass that rested on something that has changed: the source will tell soon.
@@ -85,51 +58,6 @@ impl Running {
     }
 }
 
-// === impl Course ===
-
-impl Course {
-    /// Hands a pass what it has to know of those before it.
-    pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
-        self.contest.review(now);
-        job.progress = self.progress.clone().at(now);
-        if let Some(intent) = &mut job.intent
-            && intent.load_balancer.is_some()
-        {
-            intent.remarks.extend(self.contest.remark());
-        }
-    }
-
-    /// Whether the provider is at work and a look at it is due.
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.last, Some((Outcome::Busy(_), _)))
-    }
-
-    /// Whether it is known what the status says.
-    pub(super) fn is_sure(&self) -> bool {
-        !self.unsure
-    }
-}
-
-// === impl Holds ===
-
-impl Holds {
-    fn of(intent: &Intent) -> Option<Self> {
-        let spec = intent.load_balancer.as_ref()?;
-        let mut hasher = DefaultHasher::new();
-        (&spec.address.sharing_key, &spec.address.backend_key).hash(&mut hasher);
-        Some(Self {
-            ports: spec.listeners.iter().map(|it| it.key).collect(),
-            terms: hasher.finish(),
-        })
-    }
-
-    /// Whether others may have something now that they could not have before.
-    fn gives_back(&self, now: Option<&Self>) -> bool {
-        let Some(now) = now else { return true };
-        self.terms != now.terms || self.ports.iter().any(|port| !now.ports.contains(port))
-    }
-}
-
 // === impl Engine ===
 
 impl<P: Provider, R: Report> Engine<P, R> {
@@ -143,7 +71,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         let key = ran.key.clone();
         let heard = self.heard.remove(&key);
-        let (took, end) = match end {
+        let (took, mut end) = match end {
             Ok((_, end)) => end,
             Err(error) if error.is_cancelled() => return self.queue.finish(&key),
             Err(error) => {
@@ -165,99 +93,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let Some(tracked) = self.tracked.get_mut(&key) else {
             return;
         };
-        tracked.last_failure.clone_from(&end.failure);
-        tracked.telling.clone_from(&end.telling);
-        tracked.marks.clone_from(&end.status.marks);
-        if served {
-            tracked.published.clone_from(&end.status.ingress);
+        tracked.take_end(&mut end, served, now);
+        if end.outcome == Outcome::Removed {
+            if self.take_removal(&key, ran.row.is_none()) {
+                self.wake_waiting_for(ran.owners.iter());
+                return;
+            }
+        } else {
+            self.follow_outcome(&key, end.outcome, now);
         }
-        let course = &mut tracked.course;
-        course.last = Some((end.outcome, now));
-        course.unsure = end.writing == Writing::Unsure;
-        course.progress = end.progress;
-        // A step that fails is not counted; those that succeed before it are, however it ends.
-        if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
-            course.progress.fail(end.failure.as_deref());
-        }
-        if end.outcome != Outcome::Outdated {
-            course.conflicts = 0;
-        }
-        match end.outcome {
-            Outcome::Settled => {
-                self.retries.reset(&key);
-                // What its status says by now is its own again.
-                self.forfeited.remove(&tracked.uid);
-                // What the status says by now is of this instance only.
-                let owner = tracked.owners.as_ref().map(|owners| owners.first);
-                for (instance, provider) in InstanceId::enumerate(&self.handle.providers) {
-                    if owner != Some(instance) {
-                        provider.on_forgotten(&tracked.uid);
-                    }
-                }
-            }
-            Outcome::Refused => self.retries.reset(&key),
-            Outcome::Busy(after) => self.queue.push_after(&key, after, now),
-            Outcome::Paused(_) => {}
-            Outcome::Outdated => {
-                course.conflicts += 1;
-                let pause = CONFLICTS.delay(&key, course.conflicts);
-                self.queue.push_after(&key, pause, now);
-            }
-            Outcome::Stuck => {
-                let pause = course.progress.stop(now);
-                self.queue.push_after(&key, pause, now);
-            }
-            Outcome::Failed => self.fail(&key),
-            Outcome::Removed => {
-                let left = tracked.owners.take().map(|owners| owners.first);
-                // What comes back after this begins from nothing, as it would for another process.
-                tracked.accepted = None;
-                tracked.published.clear();
-                self.retries.reset(&key);
-                let replacing = std::mem::take(&mut tracked.replacing);
-                let same = self
-                    .world
-                    .service(&key)
-                    .is_some_and(|row| row.uid == tracked.uid);
-                // A Service that passes to another instance is on record with the earlier one's
-                // addresses until that instance has settled it.
-                // Nor was the record of one written of which another controller has charge now.
-                let unwritten = same && ran.row.is_none();
-                if !(replacing && same || unwritten) {
-                    for provider in self.handle.providers.iter() {
-                        provider.on_forgotten(&tracked.uid);
-                    }
-                }
-                if replacing || !same {
-                    let left = left.filter(|_| replacing && same);
-                    if let Some(provider) = left.and_then(|it| it.of(&self.handle.providers)) {
-                        let marks = provider.profile().marks;
-                        self.cleared.insert(tracked.uid.clone(), marks);
-                    }
-                    self.drop_tracked(&key);
-                    self.queue.push(&key);
-                    if self.world.service(&key).is_none() {
-                        self.forget(&key);
-                    }
-                    self.wake_waiting_for(ran.owners.iter());
-                    return;
-                }
-            }
-        }
-        if let Some(tracked) = self.tracked.get_mut(&key) {
-            match (end.writing, &ran.row) {
-                (Writing::Nothing, _) => {}
-                (Writing::Done, Some(row)) => {
-                    tracked.course.contest.say(&end.status);
-                    tracked.remember_written(&row.status, end.wrote);
-                }
-                // The source will tell.
-                (Writing::Done, None) | (Writing::Unsure, _) => tracked.written = None,
-            }
-            if let Some(wait) = tracked.course.contest.wait(now) {
-                self.queue.push_after(&key, wait, now);
-            }
-        }
+        self.take_writing(&key, &mut end, ran.row.as_deref(), now);
         let removed = end.outcome == Outcome::Removed;
         self.handle.book.write(|pages| {
             if removed {
@@ -274,6 +119,104 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         if gives_back {
             self.wake_waiting_for(ran.owners.iter());
+        }
+    }
+
+    /// Decides when the next pass is due.
+    fn follow_outcome(&mut self, key: &ServiceKey, outcome: Outcome, now: Instant) {
+        let Some(tracked) = self.tracked.get_mut(key) else {
+            return;
+        };
+        let course = &mut tracked.course;
+        match outcome {
+            Outcome::Settled => {
+                self.retries.reset(key);
+                // What its status says by now is its own again.
+                self.forfeited.remove(&tracked.uid);
+                // What the status says by now is of this instance only.
+                let owner = tracked.owners.as_ref().map(|owners| owners.first);
+                for (instance, provider) in InstanceId::enumerate(&self.handle.providers) {
+                    if owner != Some(instance) {
+                        provider.on_forgotten(&tracked.uid);
+                    }
+                }
+            }
+            Outcome::Refused => self.retries.reset(key),
+            Outcome::Busy(after) => self.queue.push_after(key, after, now),
+            Outcome::Outdated => {
+                course.conflicts += 1;
+                let pause = CONFLICTS.delay(key, course.conflicts);
+                self.queue.push_after(key, pause, now);
+            }
+            Outcome::Stuck => {
+                let pause = course.progress.stop(now);
+                self.queue.push_after(key, pause, now);
+            }
+            Outcome::Failed => self.fail(key),
+            Outcome::Paused(_) | Outcome::Removed => {}
+        }
+    }
+
+    /// Takes in that nothing is left of a Service with the instances that were asked. `unwritten`:
+    /// the pass wrote nothing to the Service. Returns whether the Service is not tracked any more.
+    fn take_removal(&mut self, key: &ServiceKey, unwritten: bool) -> bool {
+        self.retries.reset(key);
+        let Some(tracked) = self.tracked.get_mut(key) else {
+            return false;
+        };
+        let left = tracked.owners.take().map(|owners| owners.first);
+        // What comes back after this begins from nothing, as it would for another process.
+        tracked.accepted = None;
+        tracked.published.clear();
+        let replacing = std::mem::take(&mut tracked.replacing);
+        let row = self.world.service(key);
+        let same = row.is_some_and(|row| row.uid == tracked.uid);
+        // A Service that passes to another instance is on record with the earlier one's addresses
+        // until that instance has settled it. Nor was the record of one written of which another
+        // controller has charge now.
+        if !(same && (replacing || unwritten)) {
+            for provider in self.handle.providers.iter() {
+                provider.on_forgotten(&tracked.uid);
+            }
+        }
+        if !replacing && same {
+            return false;
+        }
+        let left = left.filter(|_| replacing && same);
+        if let Some(provider) = left.and_then(|it| it.of(&self.handle.providers)) {
+            let marks = provider.profile().marks;
+            self.cleared.insert(tracked.uid.clone(), marks);
+        }
+        self.drop_tracked(key);
+        self.queue.push(key);
+        if self.world.service(key).is_none() {
+            self.forget(key);
+        }
+        true
+    }
+
+    /// Remembers what the pass wrote over what `row` says.
+    fn take_writing(
+        &mut self,
+        key: &ServiceKey,
+        end: &mut PassEnd,
+        row: Option<&ServiceRow>,
+        now: Instant,
+    ) {
+        let Some(tracked) = self.tracked.get_mut(key) else {
+            return;
+        };
+        match (end.writing, row) {
+            (Writing::Nothing, _) => {}
+            (Writing::Done, Some(row)) => {
+                tracked.course.contest.say(&end.status);
+                tracked.remember_written(&row.status, std::mem::take(&mut end.wrote));
+            }
+            // The source reports it.
+            (Writing::Done, None) | (Writing::Unsure, _) => tracked.written = None,
+        }
+        if let Some(wait) = tracked.course.contest.wait(now) {
+            self.queue.push_after(key, wait, now);
         }
     }
 

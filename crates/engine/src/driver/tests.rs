@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, ProviderError, ProviderProfile, ProviderStatus, Retry};
+use landfall_model::provider::{
+    Applied, ProviderError, ProviderProfile, ProviderStatus, ProviderStep, Retry,
+};
 use landfall_model::reason::Code;
 use landfall_model::recorded::vouch;
 use landfall_model::rows::PoolRow;
@@ -176,6 +178,16 @@ impl fmt::Display for Step {
             Self::Take(_, last) => write!(f, "take {last}"),
             Self::Return(_) => f.write_str("return"),
             Self::Write(what) => f.write_str(what),
+        }
+    }
+}
+
+impl ProviderStep for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Take(..) => "take",
+            Self::Return(_) => "return",
+            Self::Write(_) => "write",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use landfall_model::intent::Intent;
 use landfall_model::listener::Certificate;
@@ -10,9 +11,9 @@ use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
-use super::ends::Course;
+use super::course::Course;
 use crate::instance::Owners;
-use crate::pass::{EventState, Job, Persisted};
+use crate::pass::{EventState, Job, Outcome, PassEnd, Persisted, Writing};
 use crate::progress::Progress;
 use crate::resolve::{certificates_of, removal};
 
@@ -96,6 +97,27 @@ impl Accepted {
 // === impl Tracked ===
 
 impl Tracked {
+    /// Remembers how a pass ended. `served`: it was for a load balancer that is wanted.
+    pub(super) fn take_end(&mut self, end: &mut PassEnd, served: bool, now: Instant) {
+        self.last_failure.clone_from(&end.failure);
+        self.telling.clone_from(&end.telling);
+        self.marks.clone_from(&end.status.marks);
+        if served {
+            self.published.clone_from(&end.status.ingress);
+        }
+        let course = &mut self.course;
+        course.last = Some((end.outcome, now));
+        course.unsure = end.writing == Writing::Unsure;
+        course.progress = std::mem::take(&mut end.progress);
+        // A step that fails is not counted; those that succeed before it are, however it ends.
+        if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
+            course.progress.fail(end.failure.as_deref());
+        }
+        if end.outcome != Outcome::Outdated {
+            course.conflicts = 0;
+        }
+    }
+
     /// A pass that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use landfall_model::intent::{AddressSpec, LoadBalancerSpec};
 use landfall_model::listener::{Listener, Protocol};
-use landfall_model::provider::ProviderProfile;
+use landfall_model::provider::{ProviderProfile, ProviderStep};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{ConditionType, FINALIZER, IngressAddress, RECORD};
 use landfall_model::{ServiceKey, Uid};
@@ -136,6 +136,17 @@ impl fmt::Display for Step {
             Self::Open(port) => write!(f, "open {port}"),
             Self::Close(port) => write!(f, "close {port}"),
             Self::Release => f.write_str("release"),
+        }
+    }
+}
+
+impl ProviderStep for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Open(_) => "open",
+            Self::Close(_) => "close",
+            Self::Release => "release",
         }
     }
 }

@@ -102,17 +102,78 @@ fn concerns_service(option: OptionId) -> bool {
     )
 }
 
-/// What to say of an option that no port could use.
+fn no_effect(message: &str, remedy: &str) -> Reason {
+    Reason::warning(
+        Code::OptionNotApplicable,
+        format!("this has no effect: {message}"),
+    )
+    .remedy(remedy)
+}
+
+/// Returns the reason for an option that no port could use.
 fn pointless(option: OptionId) -> Reason {
-    let warning = |message: &str, remedy: &str| {
-        Reason::warning(
-            Code::OptionNotApplicable,
-            format!("this has no effect: {message}"),
-        )
-        .remedy(remedy)
-    };
     match option {
-        // Whoever names a certificate expects encryption, and must not get plain bytes.
+        OptionId::Mode => no_effect(
+            "only TCP ports have a mode, and the Service has none",
+            "remove it, or add a TCP port",
+        ),
+        OptionId::ForwardedHeaders
+        | OptionId::MemberProtocol
+        | OptionId::TrustedHops
+        | OptionId::SourceRequestRate => no_effect(
+            "none of its ports parses requests; TCP ports in mode http or https do",
+            "set landfall.dev/mode to http or https, or remove this",
+        ),
+        OptionId::ProxyProtocol => no_effect(
+            "none of its ports supports PROXY headers",
+            "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
+        ),
+        OptionId::MemberQueue | OptionId::MemberQueueTimeout => no_effect(
+            "none of its TCP ports limits connections to members",
+            "set landfall.dev/member-connection-limit, or remove this",
+        ),
+        OptionId::Monitor => no_effect(
+            "udp-connect checks members of UDP ports, and the Service has none",
+            "write tcp, http or on",
+        ),
+        OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorBody => no_effect(
+            "none of its ports has an http monitor",
+            "set landfall.dev/monitor to http, or remove this",
+        ),
+        OptionId::MonitorHost => no_effect(
+            "none of its ports has a monitor that sends requests",
+            "set landfall.dev/monitor to http, https or grpc, or remove this",
+        ),
+        OptionId::MonitorGrpcService => no_effect(
+            "none of its ports has a grpc monitor",
+            "set landfall.dev/monitor to grpc, or remove this",
+        ),
+        OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort => no_effect(
+            "none of its ports has a monitor",
+            "set landfall.dev/monitor, or remove this",
+        ),
+        OptionId::AcceptProxyProtocolFrom
+        | OptionId::OutlierDetection
+        | OptionId::TimeoutTcpInspect
+        | OptionId::TimeoutMemberConnect => no_effect(
+            "it is for TCP ports, and the Service has none",
+            "remove it, or add a TCP port",
+        ),
+        _ => pointless_tls(option),
+    }
+}
+
+/// Returns the same for options of TLS, and for those that every port supports.
+fn pointless_tls(option: OptionId) -> Reason {
+    match option {
+        // With a certificate encryption is expected, which must not end in plain bytes.
         OptionId::TlsSecret => Reason::error(
             Code::ConflictingOptions,
             "a certificate is named, and none of its ports terminates TLS",
@@ -129,75 +190,22 @@ fn pointless(option: OptionId) -> Reason {
             "a certificate for members is named, and none of its ports uses TLS to members",
         )
         .remedy("set landfall.dev/member-tls to verify, for the port or for all, or remove this"),
-        OptionId::MemberServerName => warning(
+        OptionId::MemberServerName => no_effect(
             "none of its ports uses TLS to members",
             "set landfall.dev/member-tls to verify, or remove this",
         ),
-        OptionId::MemberTls => warning(
+        OptionId::MemberTls => no_effect(
             "only TCP ports have TLS to members, and the Service has none",
             "remove it, or add a TCP port",
         ),
-        OptionId::TlsMinimumVersion | OptionId::TlsStrictNames => warning(
+        OptionId::TlsMinimumVersion | OptionId::TlsStrictNames => no_effect(
             "none of its ports terminates TLS",
             "set landfall.dev/mode to tls or https, or remove this",
         ),
-        OptionId::HttpsRedirect => warning(
+        OptionId::HttpsRedirect => no_effect(
             "none of its ports is in mode http",
             "set landfall.dev/mode to http for the port whose requests are to be redirected",
         ),
-        OptionId::Mode => warning(
-            "only TCP ports have a mode, and the Service has none",
-            "remove it, or add a TCP port",
-        ),
-        OptionId::ForwardedHeaders
-        | OptionId::MemberProtocol
-        | OptionId::TrustedHops
-        | OptionId::SourceRequestRate => warning(
-            "none of its ports parses requests; TCP ports in mode http or https do",
-            "set landfall.dev/mode to http or https, or remove this",
-        ),
-        OptionId::ProxyProtocol => warning(
-            "none of its ports supports PROXY headers",
-            "for a UDP port write v2 for that port: landfall.dev/proxy-protocol.PORT",
-        ),
-        OptionId::MemberQueue | OptionId::MemberQueueTimeout => warning(
-            "none of its TCP ports limits connections to members",
-            "set landfall.dev/member-connection-limit, or remove this",
-        ),
-        OptionId::Monitor => warning(
-            "udp-connect checks members of UDP ports, and the Service has none",
-            "write tcp, http or on",
-        ),
-        OptionId::MonitorMethod
-        | OptionId::MonitorPath
-        | OptionId::MonitorCodes
-        | OptionId::MonitorBody => warning(
-            "none of its ports has an http monitor",
-            "set landfall.dev/monitor to http, or remove this",
-        ),
-        OptionId::MonitorHost => warning(
-            "none of its ports has a monitor that sends requests",
-            "set landfall.dev/monitor to http, https or grpc, or remove this",
-        ),
-        OptionId::MonitorGrpcService => warning(
-            "none of its ports has a grpc monitor",
-            "set landfall.dev/monitor to grpc, or remove this",
-        ),
-        OptionId::MonitorDelay
-        | OptionId::MonitorTimeout
-        | OptionId::MonitorMaxRetries
-        | OptionId::MonitorMaxRetriesDown
-        | OptionId::MonitorPort => warning(
-            "none of its ports has a monitor",
-            "set landfall.dev/monitor, or remove this",
-        ),
-        OptionId::AcceptProxyProtocolFrom
-        | OptionId::OutlierDetection
-        | OptionId::TimeoutTcpInspect
-        | OptionId::TimeoutMemberConnect => warning(
-            "it is for TCP ports, and the Service has none",
-            "remove it, or add a TCP port",
-        ),
-        _ => warning("no port supports it", "remove it"),
+        _ => no_effect("no port supports it", "remove it"),
     }
 }

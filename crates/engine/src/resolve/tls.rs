@@ -9,7 +9,7 @@ use landfall_model::{Code, Reason};
 use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::{Choice, Layers};
-use super::listener::{Kind, secret};
+use super::secrets::{Kind, secret};
 
 /// TLS toward members, as far as it is known.
 pub(super) enum TowardMembers {

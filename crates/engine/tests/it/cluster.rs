@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use landfall_engine::report::{Event, OwnObject, OwnReport};
 use landfall_engine::{Report, ReportError};
-use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
+use landfall_model::provider::{
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
+};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{Intent, Plan, Reason, ServiceKey, Uid};
@@ -249,6 +251,12 @@ impl std::fmt::Display for Assign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self(service, number) = self;
         write!(f, "assign {number:?} to {service}")
+    }
+}
+
+impl ProviderStep for Assign {
+    fn kind(&self) -> &'static str {
+        "assign"
     }
 }
 

@@ -222,6 +222,14 @@ macro_rules! backends {
             }
         }
 
+        impl ProviderStep for Step {
+            fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$name(step) => step.kind(),)+
+                }
+            }
+        }
+
         impl Provider for Backend {
             type Observed = Observed;
             type Step = Step;

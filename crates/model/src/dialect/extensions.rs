@@ -1,9 +1,11 @@
 //! Options that a single provider supports, by dialect.
 
+mod openstack;
+
 use serde::{Deserialize, Serialize};
 
-use super::openstack::OpenStackOptions;
 use crate::status::ServiceStatus;
+pub use openstack::OpenStackOptions;
 
 /// Options that a single provider supports: one field per dialect that has such options.
 ///

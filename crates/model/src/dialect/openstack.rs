@@ -5,20 +5,18 @@
 //! What Octavia would refuse is an error here as there. Options that choose among things that only
 //! a cloud has become a warning.
 
-mod options;
 mod parse;
 
-pub use options::OpenStackOptions;
 use parse::{
-    THE_DEFAULT, boolean, forwarded, integer, list, of_monitor, proxy_protocol, seconds, some,
-    text, timeout, within,
+    THE_DEFAULT, boolean, extension, forwarded, integer, list, of_monitor, proxy_protocol, seconds,
+    some, text, timeout, within,
 };
 
 use super::given::put;
 use super::landfall::ALGORITHMS;
 use super::nodes::NodeSelector;
-use super::options::{MonitorChoice, ServiceOptions};
-use super::{AnnotationError, Dialect, DialectId, Effect, OptionRow, Outcome, Text, value};
+use super::options::MonitorChoice;
+use super::{AnnotationError, Dialect, DialectId, Effect, OptionRow, Outcome, value};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
@@ -489,28 +487,3 @@ const ROWS: &[OptionRow] = &[
         |service, it| list(&mut service.extensions.openstack.pool_tags, it),
     ),
 ];
-
-/// Returns a row about something that only OpenStack has.
-const fn extension(
-    name: &'static str,
-    takes: &'static str,
-    summary: &'static str,
-    example: &'static str,
-    severity: Severity,
-    why: &'static str,
-    set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
-) -> OptionRow {
-    OptionRow {
-        name,
-        takes,
-        default: "none",
-        summary,
-        example,
-        effect: Effect::Extension {
-            of: DialectId::OpenStack,
-            set,
-            severity,
-            why,
-        },
-    }
-}

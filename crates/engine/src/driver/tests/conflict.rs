@@ -98,7 +98,7 @@ async fn in_a_fight_over_the_status_an_edit_is_followed_at_once() {
     let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
     row.ports = svc("a").port(81).row().ports.clone();
     lab.apply(Arc::new(row)).await;
-    tokio::time::sleep(TOGETHER * 2).await;
+    tokio::time::sleep(DEBOUNCE * 2).await;
     assert_eq!(lab.shelf.looks("a"), looks + 1);
     lab.stop().await;
 }

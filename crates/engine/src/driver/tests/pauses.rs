@@ -95,7 +95,7 @@ async fn an_edit_is_followed_at_once_although_the_service_failed_before() {
     lab.shelf.fails.lock().unwrap().clear();
     let looks = lab.shelf.looks("a");
     lab.apply(edited(&lab, "a")).await;
-    tokio::time::sleep(TOGETHER * 2).await;
+    tokio::time::sleep(DEBOUNCE * 2).await;
     assert!(lab.shelf.looks("a") > looks);
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;

@@ -29,7 +29,7 @@ async fn the_loop_rests_while_every_slot_is_taken_and_more_is_due() {
     assert_eq!(lab.shelf.looks.lock().unwrap().len(), 16);
     lab.apply(web("late")).await;
     tokio::task::yield_now().await;
-    tokio::time::advance(TOGETHER * 2).await;
+    tokio::time::advance(DEBOUNCE * 2).await;
     let before = lab.handle.metrics.view().turns;
     for _ in 0..1000 {
         tokio::task::yield_now().await;

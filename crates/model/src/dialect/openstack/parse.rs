@@ -1,16 +1,42 @@
-//! Values of the dialect of cloud-provider-openstack, with the fallbacks of the reference.
+//! Rows and values of the dialect of cloud-provider-openstack, with the fallbacks of the reference.
 
 use std::time::Duration;
 
 use super::PREFIX;
 use crate::dialect::given::{Given, put};
-use crate::dialect::options::{ForwardedHeaders, ModeChoice, PortOptions};
+use crate::dialect::options::{ForwardedHeaders, ModeChoice, PortOptions, ServiceOptions};
 use crate::dialect::value::Refusal;
-use crate::dialect::{AnnotationError, Outcome, Text};
+use crate::dialect::{AnnotationError, DialectId, Effect, OptionRow, Outcome, Text};
 use crate::listener::ProxyProtocol;
+use crate::reason::Severity;
 
 /// Where `cloud.conf` may say otherwise than the documentation.
 pub(super) const THE_DEFAULT: &str = "the default";
+
+/// Returns a row about something that only OpenStack has.
+pub(super) const fn extension(
+    name: &'static str,
+    takes: &'static str,
+    summary: &'static str,
+    example: &'static str,
+    severity: Severity,
+    why: &'static str,
+    set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
+) -> OptionRow {
+    OptionRow {
+        name,
+        takes,
+        default: "none",
+        summary,
+        example,
+        effect: Effect::Extension {
+            of: DialectId::OpenStack,
+            set,
+            severity,
+            why,
+        },
+    }
+}
 
 /// A text, even an empty one.
 pub(super) fn text(

@@ -1,4 +1,8 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::dialect::compound::*;
+use crate::dialect::options::{EndpointSpec, MemberRef};
 
 fn remedy<T: std::fmt::Debug>(refused: Result<T, Refusal>) -> String {
     refused.unwrap_err().remedy

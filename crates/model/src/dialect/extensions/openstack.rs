@@ -68,7 +68,7 @@ openstack_options! {
 impl OpenStackOptions {
     /// Adds the name that the status publishes, where no controller has noted an address.
     #[must_use]
-    pub(in crate::dialect) fn with_status(mut self, status: &ServiceStatus) -> Self {
+    pub(super) fn with_status(mut self, status: &ServiceStatus) -> Self {
         let name = status.ingress.iter().find_map(|it| it.hostname.clone());
         let name = name.map(|value| Given {
             value,

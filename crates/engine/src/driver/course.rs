@@ -1,0 +1,79 @@
+//! How the passes over a Service went of late, and what it keeps others from having.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+use landfall_model::intent::Intent;
+use landfall_model::listener::ListenerKey;
+
+use super::contest::Contest;
+use crate::pass::{Job, Outcome};
+use crate::progress::Progress;
+
+/// How the passes over a Service went of late.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    /// The last end, and when it was.
+    pub(super) last: Option<(Outcome, Instant)>,
+    /// Passes in a row that rested on something that had changed.
+    pub(super) conflicts: u32,
+    /// Whether it is not known if the last status was written.
+    pub(super) unsure: bool,
+    pub(super) progress: Progress,
+    pub(super) contest: Contest,
+    /// What it has kept others from since it was last settled.
+    pub(super) holds: Option<Holds>,
+}
+
+/// What a Service keeps others from having, beside its addresses.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holds {
+    ports: Vec<ListenerKey>,
+    /// Stands for the terms on which it shares an address.
+    terms: u64,
+}
+
+// === impl Course ===
+
+impl Course {
+    /// Hands a pass what it has to know of those before it.
+    pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
+        self.contest.review(now);
+        job.progress = self.progress.clone().at(now);
+        if let Some(intent) = &mut job.intent
+            && intent.load_balancer.is_some()
+        {
+            intent.remarks.extend(self.contest.remark());
+        }
+    }
+
+    /// Whether the provider is at work and a look at it is due.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.last, Some((Outcome::Busy(_), _)))
+    }
+
+    /// Whether it is known what the status says.
+    pub(super) fn is_sure(&self) -> bool {
+        !self.unsure
+    }
+}
+
+// === impl Holds ===
+
+impl Holds {
+    pub(super) fn of(intent: &Intent) -> Option<Self> {
+        let spec = intent.load_balancer.as_ref()?;
+        let mut hasher = DefaultHasher::new();
+        (&spec.address.sharing_key, &spec.address.backend_key).hash(&mut hasher);
+        Some(Self {
+            ports: spec.listeners.iter().map(|it| it.key).collect(),
+            terms: hasher.finish(),
+        })
+    }
+
+    /// Whether others may have something now that they could not have before.
+    pub(super) fn gives_back(&self, now: Option<&Self>) -> bool {
+        let Some(now) = now else { return true };
+        self.terms != now.terms || self.ports.iter().any(|port| !now.ports.contains(port))
+    }
+}

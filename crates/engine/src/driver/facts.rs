@@ -1,0 +1,123 @@
+//! Taking facts in, and which Services they concern.
+
+use landfall_model::ServiceKey;
+use landfall_model::provider::Provider;
+use landfall_model::reason::Reason;
+use landfall_model::rows::Fact;
+
+use super::course::Course;
+use super::echo::Echo;
+use super::{DEBOUNCE, Engine, clock, problems};
+use crate::report::Report;
+use crate::select::Ownership;
+use crate::world::Affected;
+
+// === impl Engine ===
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    pub(super) fn take_facts(&mut self, batch: Vec<Fact>) {
+        let now = clock();
+        let (mut of_note, mut concerns_all) = (false, false);
+        for fact in batch {
+            of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
+            let echo = self.at_work.then(|| self.echo_of(&fact)).flatten();
+            let affected = self.world.apply(fact);
+            if !self.at_work {
+                continue;
+            }
+            match (affected, echo) {
+                (Affected::None, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
+                (Affected::Services(keys), Some(Echo::Status)) => {
+                    for key in &keys {
+                        self.hear(key);
+                    }
+                }
+                (Affected::Services(keys), None) => {
+                    for key in &keys {
+                        if self.is_relevant(key) {
+                            self.queue.push_after(key, DEBOUNCE, now);
+                        }
+                    }
+                }
+                (Affected::All, _) => concerns_all = true,
+                (Affected::Pools, _) => self.pools.push(now),
+            }
+        }
+        if concerns_all {
+            self.push_all();
+        }
+        // First everybody who is still to be handled is noted, and then that all is known: the book
+        // must not say "ready" in between.
+        self.begin();
+        if of_note {
+            self.note_problems();
+        }
+    }
+
+    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and
+    /// a change that is under way, are not disturbed, and who has just failed has a moment's rest:
+    /// nodes may come and go every second.
+    pub(super) fn push_all(&mut self) {
+        let now = clock();
+        let ours: Vec<ServiceKey> = self
+            .world
+            .keys()
+            .filter(|it| self.is_relevant(it))
+            .collect();
+        for key in &ours {
+            let course = self.tracked.get(key).map(|tracked| &tracked.course);
+            if course.is_some_and(Course::is_under_way) {
+                self.queue.push_unless_due(key);
+                continue;
+            }
+            match self.rest(key, now) {
+                Some(rest) => self.queue.push_after(key, rest, now),
+                None => self.queue.push(key),
+            }
+        }
+    }
+
+    /// Whether a fact about a Service may have to be acted upon. Most Services of a cluster are
+    /// nobody's business here, and their facts should cost next to nothing.
+    pub(super) fn is_relevant(&self, key: &ServiceKey) -> bool {
+        let Some(affiliation) = self.world.affiliation(key) else {
+            return self.is_remembered(key);
+        };
+        let namespace = self.world.namespace(key.namespace());
+        let classes = &self.config.classes;
+        match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+            Ownership::Ours(_) | Ownership::UnknownClass => true,
+            Ownership::SwitchedOff => self.is_remembered(key),
+            // It may be ours to clear away.
+            Ownership::NotOurs => {
+                affiliation.finalized || affiliation.reported || self.is_remembered(key)
+            }
+        }
+    }
+
+    pub(super) fn is_remembered(&self, key: &ServiceKey) -> bool {
+        self.tracked.contains_key(key)
+            || self.lost.remembers(key)
+            || self
+                .handle
+                .book
+                .read(|pages| pages.records.contains_key(key))
+    }
+
+    pub(super) fn note_problems(&self) {
+        let problems: Vec<Reason> = self
+            .world
+            .problems()
+            .chain(&self.pool_problems)
+            .cloned()
+            .collect();
+        self.handle
+            .book
+            .read(|pages| problems::log(&pages.problems, &problems));
+        self.handle.book.write(|pages| {
+            pages.problems = problems;
+            pages.synced = self.world.synced();
+            pages.at_work = self.at_work;
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! What is on record when passes begin: the claims, and the Services that are to be handled.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::provider::Provider;
+use landfall_model::rows::ServiceRow;
+use landfall_model::status::ConditionType;
+
+use super::{Engine, prepare};
+use crate::book::Record;
+use crate::claims::{lost, on_record};
+use crate::report::Report;
+use crate::select::Ownership;
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    /// Loads every claim on record before the first pass, and marks who will have to be handled
+    /// before this instance is ready.
+    pub(super) fn restore_claims(&mut self) {
+        // Unpacking a row costs more than all that is asked of it here.
+        let rows: Vec<Arc<ServiceRow>> = self.rows_on_record().collect();
+        let record = on_record(
+            rows.iter().cloned(),
+            &self.world,
+            &self.config.classes,
+            &self.handle.providers,
+        );
+        let served = rows
+            .iter()
+            .filter(|row| prepare::stands(row, ConditionType::Programmed));
+        let served: HashSet<&ServiceKey> = served.map(|row| &row.key).collect();
+        for (provider, claims) in self.handle.providers.iter().zip(&record.claims) {
+            provider.restore_claims(claims);
+            let claims = claims
+                .iter()
+                .filter(|claim| served.contains(&claim.service));
+            provider.reserve_listeners(&claims.cloned().collect::<Vec<_>>());
+        }
+        self.forfeited = record.forfeited;
+        for (key, tracked) in &mut self.tracked {
+            let row = self.world.service(key);
+            let row = row.filter(|row| row.uid == tracked.uid);
+            tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
+        }
+        // After what is ours: where both are on record with an address, ours goes on being served.
+        self.lost.claims = lost(&rows, &self.world, &self.config.classes);
+        self.reserve();
+        let unhandled = rows.iter().filter_map(|row| {
+            let Ownership::Ours(instance) = self.judge(row) else {
+                return None;
+            };
+            let record = Record {
+                row: row.clone(),
+                instance: Some(instance),
+                status: row.status.clone(),
+                reasons: Vec::new(),
+                address: None,
+                left_out: Vec::new(),
+                pending: Vec::new(),
+                handled: false,
+            };
+            Some((row.key.clone(), record))
+        });
+        let records = unhandled.collect();
+        self.handle.book.write(|pages| pages.records = records);
+    }
+
+    /// Every Service that may have something on record here, or is to be handled.
+    pub(super) fn rows_on_record(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
+        let concerned = self.world.keys().filter(|key| {
+            let affiliation = self.world.affiliation(key);
+            self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
+        });
+        concerned.filter_map(|key| self.world.service(&key))
+    }
+}

@@ -1,0 +1,158 @@
+//! Starting passes: those that are due and have a slot.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::provider::Provider;
+
+use super::ends::Running;
+use super::tracked::Tracked;
+use super::{Engine, EngineConfig, PASS_LIMIT, WorkItem, clock};
+use crate::book::Record;
+use crate::instance::InstanceId;
+use crate::pass::{Job, Outcome, Pass, PassEnd};
+use crate::report::Report;
+use crate::select::{Classes, Ownership};
+use crate::world::World;
+
+// === impl Engine ===
+
+impl<P: Provider, R: Report> Engine<P, R> {
+    pub(super) fn start_passes(&mut self) {
+        while self.at_work {
+            let Self {
+                queue,
+                tracked,
+                world,
+                config,
+                handle,
+                ..
+            } = self;
+            let several = handle.providers.len();
+            let lane_of = |key: &ServiceKey| {
+                let instance = lane(key, tracked, world, &config.classes);
+                instance.map_or(several, InstanceId::lane)
+            };
+            let Some(key) = queue.take(clock(), lane_of) else {
+                return;
+            };
+            match self.prepare(&key) {
+                Some(item) => self.start(key, item),
+                None => self.queue.finish(&key),
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, key: ServiceKey, item: WorkItem) {
+        let WorkItem { mut job, owners } = item;
+        if let Some(tracked) = self.tracked.get_mut(&key) {
+            tracked.course.begin(&mut job, clock());
+        }
+        let providers: Vec<Arc<P>> = owners
+            .iter()
+            .filter_map(|instance| instance.of(&self.handle.providers).cloned())
+            .collect();
+        let reporter = self.reporter.clone();
+        let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
+        self.note_start(&job, owners.first);
+        let calls = self.waiting.calls(owners.first);
+        let running = Running::new(key, owners, calls, &job);
+        let task = self.passes.spawn(async move {
+            let started = clock();
+            let end = {
+                let passes = pin!(async {
+                    let mut end = None;
+                    for (position, provider) in providers.iter().enumerate() {
+                        let pass = Pass {
+                            provider: &**provider,
+                            reporter: &*reporter,
+                            metrics: &metrics,
+                            now,
+                        };
+                        job.last_of_row = position + 1 == providers.len();
+                        let ended = end.insert(pass.run(&job).await);
+                        if ended.outcome != Outcome::Removed {
+                            break;
+                        }
+                    }
+                    end.unwrap_or_else(|| PassEnd::nothing(&job))
+                });
+                tokio::time::timeout(PASS_LIMIT, passes).await
+            };
+            let end = end.unwrap_or_else(|_| PassEnd::broken_off(&job, PASS_LIMIT));
+            (started.elapsed(), end)
+        });
+        self.running.insert(task.id(), running);
+    }
+
+    /// Keeps the row of the record current, so that the book never lags behind the source.
+    pub(super) fn note_start(&self, job: &Job, instance: InstanceId) {
+        let instance = Some(instance);
+        let Some(row) = &job.row else { return };
+        let spec = job
+            .intent
+            .as_ref()
+            .and_then(|intent| intent.load_balancer.as_ref());
+        let address = spec.map(|spec| spec.address.clone());
+        let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
+        self.handle.book.write(|pages| {
+            let record = pages
+                .records
+                .entry(row.key.clone())
+                .or_insert_with(|| Record {
+                    row: row.clone(),
+                    instance,
+                    status: job.status.clone(),
+                    reasons: job.errors.clone(),
+                    address: None,
+                    left_out: Vec::new(),
+                    pending: Vec::new(),
+                    handled: false,
+                });
+            record.row = row.clone();
+            record.instance = instance;
+            record.address = address;
+            record.left_out = left_out;
+        });
+    }
+}
+
+/// Passes at the same time: of each instance, and of removals that ask several.
+pub(super) fn slots<P: Provider, R: Report>(
+    config: &EngineConfig,
+    providers: &[Arc<P>],
+    reporter: &R,
+) -> Vec<usize> {
+    let of = |provider: &Arc<P>| {
+        if provider.profile().immediate {
+            reporter.at_once()
+        } else {
+            config.concurrency
+        }
+    };
+    let several = std::iter::once(config.concurrency);
+    providers.iter().map(of).chain(several).collect()
+}
+
+/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or
+/// that it is for; `None`: of several, perhaps.
+pub(super) fn lane(
+    key: &ServiceKey,
+    tracked: &HashMap<ServiceKey, Tracked>,
+    world: &World,
+    classes: &Classes,
+) -> Option<InstanceId> {
+    if let Some(tracked) = tracked.get(key)
+        && let Some(owners) = &tracked.owners
+    {
+        return owners.further.is_empty().then_some(owners.first);
+    }
+    let affiliation = world.affiliation(key)?;
+    let namespace = world.namespace(key.namespace());
+    match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+        Ownership::Ours(instance) => Some(instance),
+        Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
+    }
+}

@@ -1,0 +1,175 @@
+//! The events of a pass: one per change, however many passes it takes.
+
+use landfall_model::intent::Intent;
+use landfall_model::plan::Plan;
+use landfall_model::provider::{Provider, ProviderStatus};
+use landfall_model::reason::{Code, Severity};
+use landfall_model::status::{ConditionType, ServiceStatus};
+
+use super::{Job, Pass, PassEnd, Writing};
+use crate::report::{Event, Report};
+use crate::status::addresses;
+
+/// What people were told, so that an event comes once per change however many passes it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventState {
+    /// What was announced and has not been told to be done yet.
+    pub announced: Option<Announced>,
+    /// Notices that were told and still hold.
+    pub notices: Vec<String>,
+    /// Whether a pass of this process has looked at the Service. Until then what is found is what
+    /// an earlier process told of, unless the status says otherwise.
+    pub looked: bool,
+}
+
+/// What is going on, as it was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// Nothing was: members follow the nodes.
+    Members,
+    /// The load balancer is being made or changed.
+    Change,
+    /// The load balancer is being deleted.
+    Removal,
+}
+
+// === impl Pass ===
+
+impl<P: Provider, R: Report> Pass<'_, P, R> {
+    /// Tells that a change is done. Members that follow the nodes are worth a line in the log, and
+    /// what a process finds at its start as its predecessor reported it was told then.
+    pub(super) async fn tell_of_success(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        standing: &ProviderStatus,
+    ) {
+        let at = addresses(&standing.ingress);
+        let service = job.row.as_ref().map(|row| row.key.to_string());
+        let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
+        match end.telling.announced.take() {
+            Some(Announced::Change | Announced::Removal) if job.telling.looked || !reported => {
+                let message = format!("Ensured load balancer at {at}");
+                self.tell(job, Event::normal("EnsuredLoadBalancer", message))
+                    .await;
+            }
+            Some(Announced::Change | Announced::Removal) => {
+                tracing::debug!(service, at, "serves as before again");
+            }
+            Some(Announced::Members) => tracing::info!(service, "the members are up to date"),
+            None => {}
+        }
+    }
+
+    /// Tells of what has become true since the last pass: what the provider notices, and what holds
+    /// otherwise than it is written. `found`: it was true before this process looked.
+    pub(super) async fn tell_notices(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        standing: &ProviderStatus,
+        found: bool,
+    ) {
+        let told = std::mem::take(&mut end.telling.notices);
+        end.reasons
+            .extend(standing.notices.iter().map(|(_, reason)| reason.clone()));
+        let remarks = job.intent.iter().flat_map(|intent| &intent.remarks);
+        let warnings = remarks.chain(&standing.remarks).filter(|remark| {
+            let noticed = standing.notices.iter().any(|(_, reason)| reason == *remark);
+            remark.severity == Severity::Warning && !noticed && !follows_members(remark.code)
+        });
+        let notices = standing
+            .notices
+            .iter()
+            .map(|(name, reason)| (*name, reason));
+        for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
+            let text = format!("{name}: {reason}");
+            if !found && !told.contains(&text) && !end.telling.notices.contains(&text) {
+                self.tell(job, Event::warning(name, reason.to_string()))
+                    .await;
+            }
+            end.telling.notices.push(text);
+        }
+    }
+
+    pub(super) async fn tell_of_failure(&self, job: &Job, end: &PassEnd) {
+        if let Some(failure) = &end.failure
+            && job.last_failure.as_ref() != Some(failure)
+        {
+            tracing::warn!(
+                service = job.row.as_ref().map(|row| row.key.to_string()),
+                error = failure,
+                "sync failed"
+            );
+            if !job.telling.looked && is_on_record(&job.status, failure) {
+                return;
+            }
+            let message = format!("Error syncing load balancer: {failure}");
+            self.tell(job, Event::warning("SyncLoadBalancerFailed", message))
+                .await;
+        }
+    }
+
+    pub(super) async fn tell(&self, job: &Job, event: Event) {
+        if let Some(row) = &job.row {
+            self.reporter.event(row, &event).await;
+        }
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    pub(super) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            warning: false,
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            warning: true,
+            message: message.into(),
+        }
+    }
+}
+
+/// Returns whether a warning comes and goes with the members. The condition reports it; an event
+/// for each rollout would be noise.
+fn follows_members(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NoEndpoints
+            | Code::NoReadyEndpoints
+            | Code::NoHealthyMembers
+            | Code::NoEligibleNodes
+            | Code::EndpointIgnored
+    )
+}
+
+/// Notes what begins, unless an earlier pass began it.
+pub(super) fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
+    let members_only = plan.steps.iter().all(|planned| planned.members_only);
+    let begun = match &intent.load_balancer {
+        None => Announced::Removal,
+        Some(_) if members_only => Announced::Members,
+        Some(_) => Announced::Change,
+    };
+    if (begun, end.telling.announced) != (Announced::Members, Some(Announced::Change)) {
+        end.telling.announced = Some(begun);
+    }
+}
+
+/// Returns whether a pass over this Service has come to an end before.
+pub(super) fn was_reported(status: &ServiceStatus) -> bool {
+    status.condition(ConditionType::Accepted).is_some()
+}
+
+/// Returns whether a condition tells of a failure.
+fn is_on_record(status: &ServiceStatus, failure: &str) -> bool {
+    let unmet = status.conditions.iter().filter(|it| !it.status);
+    unmet.into_iter().any(|it| it.message.starts_with(failure))
+}

@@ -1,0 +1,40 @@
+//! The kinds of steps, for metrics and logs.
+
+use landfall_model::provider::ProviderStep;
+
+use crate::step::Step;
+
+impl ProviderStep for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Await { .. } => "wait",
+            Self::Upcoming { .. } => "upcoming",
+            Self::FailOver { .. } => "fail",
+            Self::TryListener { .. } => "try",
+            Self::CreateLoadBalancer { .. }
+            | Self::CreateListener { .. }
+            | Self::CreatePool { .. }
+            | Self::CreateMonitor { .. }
+            | Self::CreateFloatingIp { .. }
+            | Self::CreateGroup { .. }
+            | Self::CreateRules { .. } => "create",
+            Self::UpdateLoadBalancer { .. }
+            | Self::UpdateListener { .. }
+            | Self::UpdatePool { .. }
+            | Self::UpdateMember { .. }
+            | Self::UpdateMonitor { .. } => "update",
+            Self::DeleteLoadBalancer { .. }
+            | Self::DeleteListener { .. }
+            | Self::DeletePool { .. }
+            | Self::DeleteMember { .. }
+            | Self::DeleteMonitor { .. }
+            | Self::DeleteFloatingIp { .. }
+            | Self::DeleteRule { .. }
+            | Self::DeleteGroup { .. } => "delete",
+            Self::SetMembers { additive: true, .. } | Self::AddMember { .. } => "add",
+            Self::SetMembers { .. } => "set",
+            Self::AttachFloatingIp { .. } | Self::SetPortGroups { joins: true, .. } => "attach",
+            Self::DetachFloatingIp { .. } | Self::SetPortGroups { .. } => "detach",
+        }
+    }
+}
