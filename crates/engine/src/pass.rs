@@ -1,10 +1,12 @@
-//! One pass over one Service: observe, plan, apply, report. The only place that orders writes.
+//! One pass over one Service: observe, plan, apply, report. The only place that orders writes: a
+//! state machine (`machine`) says what is next, and [`Pass::run`] does it.
 //!
 //! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
 //! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
 //! a crash between any two steps harmless.
 
 mod events;
+mod machine;
 mod persisted;
 mod writes;
 
@@ -13,25 +15,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_model::intent::Intent;
-use landfall_model::plan::{Plan, PlannedStep};
+use landfall_model::plan::{Planned, PlannedStep};
 use landfall_model::provider::{
-    Applied, Provider, ProviderError, ProviderStatus, ProviderStep as _, Retry, Scope,
+    Applied, Provider, ProviderError, ProviderStatus, ProviderStep as _, Retry,
 };
-use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
 use crate::metrics::Metrics;
 use crate::progress::Progress;
-use crate::report::{Event, Report, ReportError};
+use crate::report::Report;
 pub use events::{Announced, EventState};
-use events::{announce, was_reported};
+use machine::{Action, Input, Machine};
 pub use persisted::Persisted;
-use writes::unknown_status;
-
-/// How often one pass may observe anew after carrying out a plan. Two suffice for a provider whose
-/// plans do what they say; the third is for one lost race.
-const ROUNDS: usize = 3;
 
 /// What one pass is about.
 #[derive(Clone, Debug)]
@@ -124,14 +121,6 @@ pub(crate) struct Pass<'a, P, R> {
     pub(crate) now: fn() -> Timestamp,
 }
 
-/// What carrying out a plan came to.
-struct Carried {
-    failures: Vec<ProviderError>,
-    busy: Option<Duration>,
-    /// Index of the first step that was not tried.
-    stopped_at: usize,
-}
-
 // === impl PassEnd ===
 
 impl PassEnd {
@@ -220,234 +209,61 @@ impl Outcome {
 // === impl Pass ===
 
 impl<P: Provider, R: Report> Pass<'_, P, R> {
-    /// Runs the job to its end.
+    /// Runs the job to its end: carries out the actions that the machine asks for.
     pub(crate) async fn run(&self, job: &Job) -> PassEnd {
-        let mut end = PassEnd::nothing(job);
-        if let Err(error) = self.converge(job, &mut end).await {
-            let reason = match error {
-                // No failure yet, and none to tell people of.
-                ReportError::Conflict { .. } => {
-                    end.outcome = Outcome::Outdated;
-                    end.failure = None;
-                    Reason::info(Code::Progressing, error.to_string())
+        let mut machine = Machine::new(job, self.provider);
+        let mut input = Input::Start;
+        loop {
+            let (events, action) = machine.next(input, (self.now)());
+            for event in &events {
+                if let Some(row) = &job.row {
+                    self.reporter.event(row, event).await;
                 }
-                ReportError::Failed { .. } => {
-                    end.outcome = Outcome::Failed;
-                    let reason = Reason::error(Code::ProviderFailed, error.to_string());
-                    end.failure = Some(reason.to_string());
-                    reason
-                }
-            };
-            end.reasons.push(reason);
-        }
-        self.tell_of_failure(job, &end).await;
-        end.telling.looked = true;
-        // A failure is told once, however often the provider is busy with mending it in between.
-        let goes_on = matches!(end.outcome, Outcome::Busy(_) | Outcome::Outdated);
-        if goes_on && end.failure.is_none() {
-            end.failure.clone_from(&job.last_failure);
-        }
-        end.reasons
-            .sort_by_key(|reason| std::cmp::Reverse(reason.severity));
-        let mut told = Vec::with_capacity(end.reasons.len());
-        for reason in std::mem::take(&mut end.reasons) {
-            if !told.contains(&reason) {
-                told.push(reason);
             }
+            input = match action {
+                Action::Observe(intent) => Input::Observed(self.provider.observe(intent).await),
+                Action::Apply(planned) => {
+                    let applied = self.provider.apply(&planned.step).await;
+                    self.count(job, planned, &applied);
+                    Input::Applied(applied)
+                }
+                Action::Write(row, status, true) => {
+                    Input::Written(self.reporter.add_finalizer(row, Some(status)).await)
+                }
+                Action::Write(row, status, false) => {
+                    Input::Written(self.reporter.write_status(row, status).await)
+                }
+                Action::Release(row) => Input::Written(self.reporter.remove_finalizer(row).await),
+                Action::Recorded(service) => {
+                    self.provider.on_recorded(service);
+                    Input::Recorded
+                }
+                Action::Finish => break,
+            };
         }
-        end.reasons = told;
-        end
+        machine.end
     }
 
-    async fn converge(&self, job: &Job, end: &mut PassEnd) -> Result<(), ReportError> {
-        let Some(intent) = &job.intent else {
-            end.outcome = Outcome::Refused;
-            end.failure = job.errors.first().map(ToString::to_string);
-            // What is held stays held, and its address stays published.
-            let standing = job.persisted.unserved_status(&job.status);
-            return self.report(job, end, &standing, &[]).await;
-        };
-        end.reasons.extend(intent.remarks.iter().cloned());
-        end.progress.begin(intent);
-        let said = end.reasons.len();
-        for round in 0..ROUNDS {
-            // What was noticed before the last plan was carried out need not hold any more.
-            end.reasons.truncate(said);
-            let observed = match self.provider.observe(intent).await {
-                Ok(observed) => observed,
-                Err(error) => return self.report_failed(job, end, None, &[error]).await,
-            };
-            let standing = job.placed(self.provider.status(intent, &observed));
-            let found = round == 0 && !job.telling.looked && was_reported(&job.status);
-            self.tell_notices(job, end, &standing, found).await;
-            let plan = match self.provider.plan(intent, &observed) {
-                Ok(plan) => plan,
-                Err(mut reasons) => {
-                    for reason in &mut reasons {
-                        job.place(reason);
-                    }
-                    end.outcome = Outcome::Refused;
-                    end.failure = reasons.first().map(ToString::to_string);
-                    end.reasons.extend(reasons.iter().cloned());
-                    return self.report(job, end, &standing, &reasons).await;
-                }
-            };
-            end.pending = plan.describe();
-            if plan.is_empty() {
-                end.progress = Progress::default();
-                end.reasons
-                    .extend(standing.remarks.iter().chain(&standing.waiting).cloned());
-                return self.settle(job, end, intent, &standing).await;
-            }
-            if let Some(reason) = end.progress.objection(&end.pending) {
-                end.outcome = Outcome::Stuck;
-                end.failure = Some(reason.to_string());
-                end.reasons.push(reason.clone());
-                // Halfway through there may be no address, and what is published is meant to stay.
-                let standing = unknown_status(&end.status);
-                return self.report(job, end, &standing, &[reason]).await;
-            }
-            announce(end, intent, &plan);
-            self.begin(job, end, intent, &standing, &plan).await?;
-            let carried = self.carry_out(job, end, intent, &standing, &plan).await?;
-            end.pending
-                .drain(..carried.stopped_at.min(end.pending.len()));
-            if let Some(after) = carried.busy {
-                end.outcome = Outcome::Busy(after);
-                end.reasons
-                    .push(Reason::info(Code::Progressing, "changes are in progress"));
-                self.report_busy(job, end, &standing).await?;
-                return Ok(());
-            }
-            if carried
-                .failures
-                .iter()
-                .any(|failure| failure.retry != Retry::Now)
-            {
-                return self
-                    .report_failed(job, end, Some(intent), &carried.failures)
-                    .await;
-            }
-        }
-        end.outcome = Outcome::Busy(Duration::from_secs(1));
-        Ok(())
-    }
-
-    /// Applies steps in order. A claim is reported before the next step is tried.
-    async fn carry_out(
+    /// Counts and logs a step. One whose time has not come is none.
+    fn count(
         &self,
         job: &Job,
-        end: &mut PassEnd,
-        intent: &Intent,
-        observed: &ProviderStatus,
-        plan: &Plan<P::Step>,
-    ) -> Result<Carried, ReportError> {
-        let mut carried = Carried {
-            failures: Vec::new(),
-            busy: None,
-            stopped_at: plan.steps.len(),
-        };
-        for (index, planned) in plan.steps.iter().enumerate() {
-            tracing::debug!(step = %planned.step, because = planned.because, "applying");
-            match self.provider.apply(&planned.step).await {
-                Ok(Applied::Skipped) => {}
-                Ok(Applied::Later { after }) => {
-                    carried.busy = Some(after);
-                    carried.stopped_at = index;
-                    return Ok(carried);
-                }
-                Ok(applied) => {
-                    end.changed = true;
-                    self.metrics.step(planned.step.kind());
-                    tracing::info!(
-                        service = job.row.as_ref().map(|row| row.key.to_string()),
-                        step = %planned.step,
-                        because = planned.because,
-                        "applied"
-                    );
-                    // A claim that could not be recorded is repeated until it is: that is no plan
-                    // without an end.
-                    if let Applied::Addressed(published) = &applied {
-                        self.report_claim(job, end, observed, published.clone())
-                            .await?;
-                        self.provider.on_recorded(&intent.uid);
-                    }
-                    if let Some(step) = end.pending.get(index) {
-                        end.progress.count(intent, step);
-                    }
-                    match applied {
-                        Applied::Done
-                        | Applied::Addressed(_)
-                        | Applied::Skipped
-                        | Applied::Later { .. } => {}
-                        Applied::Busy { after } => {
-                            carried.busy = Some(after);
-                            carried.stopped_at = index + 1;
-                            return Ok(carried);
-                        }
-                    }
-                }
-                Err(failure) => {
-                    self.metrics.failed_step(planned.step.kind());
-                    let scope = failure.scope;
-                    carried.failures.push(failure);
-                    if scope == Scope::Pass {
-                        carried.stopped_at = index;
-                        return Ok(carried);
-                    }
-                }
+        planned: &Planned<P::Step>,
+        applied: &Result<Applied, ProviderError>,
+    ) {
+        match applied {
+            Ok(Applied::Skipped | Applied::Later { .. }) => {}
+            Ok(Applied::Done | Applied::Addressed(_) | Applied::Busy { .. }) => {
+                self.metrics.step(planned.step.kind());
+                tracing::info!(
+                    service = job.row.as_ref().map(|row| row.key.to_string()),
+                    step = %planned.step,
+                    because = planned.because,
+                    "applied"
+                );
             }
+            Err(_) => self.metrics.failed_step(planned.step.kind()),
         }
-        Ok(carried)
-    }
-
-    async fn settle(
-        &self,
-        job: &Job,
-        end: &mut PassEnd,
-        intent: &Intent,
-        standing: &ProviderStatus,
-    ) -> Result<(), ReportError> {
-        if intent.load_balancer.is_some() {
-            // A version that was not accepted stays an error however well the previous one serves.
-            let unheeded = standing
-                .remarks
-                .iter()
-                .filter(|remark| remark.severity == Severity::Error);
-            let refusal = job.errors.iter().chain(unheeded).next();
-            end.outcome = if refusal.is_none() {
-                Outcome::Settled
-            } else {
-                Outcome::Refused
-            };
-            end.failure = refusal.map(ToString::to_string);
-            self.report(job, end, standing, &[]).await?;
-            if end.outcome == Outcome::Settled {
-                self.tell_of_success(job, end, standing).await;
-            }
-            return Ok(());
-        }
-        end.outcome = Outcome::Removed;
-        end.telling = EventState::default();
-        let Some(row) = job.row.as_ref().filter(|_| job.last_of_row) else {
-            return Ok(());
-        };
-        // One write for both: whatever a crash leaves, the status tells whose the finalizer is.
-        // Also where the row has none: it may be older than the write that put it on with the
-        // status.
-        if row.finalized || end.status != ServiceStatus::default() {
-            let served = row.finalized || !end.status.ingress.is_empty();
-            end.writing = Writing::Unsure;
-            self.reporter.remove_finalizer(row).await?;
-            end.writing = Writing::Done;
-            end.wrote.push(ServiceStatus::default());
-            if served {
-                let event = Event::normal("DeletedLoadBalancer", "Deleted load balancer");
-                self.tell(job, event).await;
-            }
-        }
-        end.status = ServiceStatus::default();
-        Ok(())
     }
 }
 

@@ -6,8 +6,9 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Severity};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::{Job, Pass, PassEnd, Writing};
-use crate::report::{Event, Report};
+use super::machine::Machine;
+use super::{PassEnd, Writing};
+use crate::report::Event;
 use crate::status::addresses;
 
 /// What people were told, so that an event comes once per change however many passes it takes.
@@ -33,25 +34,21 @@ pub enum Announced {
     Removal,
 }
 
-// === impl Pass ===
+// === impl Machine ===
 
-impl<P: Provider, R: Report> Pass<'_, P, R> {
+impl<P: Provider> Machine<'_, P> {
     /// Tells that a change is done. Members that follow the nodes are worth a line in the log, and
     /// what a process finds at its start as its predecessor reported it was told then.
-    pub(super) async fn tell_of_success(
-        &self,
-        job: &Job,
-        end: &mut PassEnd,
-        standing: &ProviderStatus,
-    ) {
-        let at = addresses(&standing.ingress);
+    pub(super) fn announce_success(&mut self, status: &ProviderStatus) {
+        let (job, end) = (self.job, &mut self.end);
+        let at = addresses(&status.ingress);
         let service = job.row.as_ref().map(|row| row.key.to_string());
         let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
         match end.telling.announced.take() {
             Some(Announced::Change | Announced::Removal) if job.telling.looked || !reported => {
                 let message = format!("Ensured load balancer at {at}");
-                self.tell(job, Event::normal("EnsuredLoadBalancer", message))
-                    .await;
+                self.events
+                    .push(Event::normal("EnsuredLoadBalancer", message));
             }
             Some(Announced::Change | Announced::Removal) => {
                 tracing::debug!(service, at, "serves as before again");
@@ -63,36 +60,28 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
 
     /// Tells of what has become true since the last pass: what the provider notices, and what holds
     /// otherwise than it is written. `found`: it was true before this process looked.
-    pub(super) async fn tell_notices(
-        &self,
-        job: &Job,
-        end: &mut PassEnd,
-        standing: &ProviderStatus,
-        found: bool,
-    ) {
+    pub(super) fn announce_notices(&mut self, status: &ProviderStatus, found: bool) {
+        let (job, end) = (self.job, &mut self.end);
         let told = std::mem::take(&mut end.telling.notices);
         end.reasons
-            .extend(standing.notices.iter().map(|(_, reason)| reason.clone()));
+            .extend(status.notices.iter().map(|(_, reason)| reason.clone()));
         let remarks = job.intent.iter().flat_map(|intent| &intent.remarks);
-        let warnings = remarks.chain(&standing.remarks).filter(|remark| {
-            let noticed = standing.notices.iter().any(|(_, reason)| reason == *remark);
+        let warnings = remarks.chain(&status.remarks).filter(|remark| {
+            let noticed = status.notices.iter().any(|(_, reason)| reason == *remark);
             remark.severity == Severity::Warning && !noticed && !follows_members(remark.code)
         });
-        let notices = standing
-            .notices
-            .iter()
-            .map(|(name, reason)| (*name, reason));
+        let notices = status.notices.iter().map(|(name, reason)| (*name, reason));
         for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
             let text = format!("{name}: {reason}");
             if !found && !told.contains(&text) && !end.telling.notices.contains(&text) {
-                self.tell(job, Event::warning(name, reason.to_string()))
-                    .await;
+                self.events.push(Event::warning(name, reason.to_string()));
             }
             end.telling.notices.push(text);
         }
     }
 
-    pub(super) async fn tell_of_failure(&self, job: &Job, end: &PassEnd) {
+    pub(super) fn announce_failure(&mut self) {
+        let (job, end) = (self.job, &self.end);
         if let Some(failure) = &end.failure
             && job.last_failure.as_ref() != Some(failure)
         {
@@ -105,14 +94,8 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 return;
             }
             let message = format!("Error syncing load balancer: {failure}");
-            self.tell(job, Event::warning("SyncLoadBalancerFailed", message))
-                .await;
-        }
-    }
-
-    pub(super) async fn tell(&self, job: &Job, event: Event) {
-        if let Some(row) = &job.row {
-            self.reporter.event(row, &event).await;
+            self.events
+                .push(Event::warning("SyncLoadBalancerFailed", message));
         }
     }
 }

@@ -12,7 +12,12 @@ use landfall_model::status::{ConditionType, FINALIZER, IngressAddress, RECORD};
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
+use landfall_model::intent::Intent;
+use landfall_model::plan::Plan;
+use landfall_model::provider::Scope;
+
 use super::*;
+use crate::report::{Event, ReportError};
 
 mod telling;
 
