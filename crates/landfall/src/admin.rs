@@ -12,7 +12,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
-use crate::{logging, planning, view};
+use crate::{dry_run, logging};
+
+pub mod client;
+pub mod view;
+
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
 /// waits for anything outside.
@@ -128,7 +132,7 @@ impl landfall_web::Instance for AdminApi {
             .iter()
             .map(|provider| provider.sandbox())
             .collect();
-        let outlook = planning::on_top(world, &sandboxes, &self.classes, loaded, prune).await;
+        let outlook = dry_run::on_top(world, &sandboxes, &self.classes, loaded, prune).await;
         serde_json::to_value(&outlook).map_err(|error| PlanError::Unavailable(error.to_string()))
     }
 }

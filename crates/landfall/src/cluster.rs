@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Mode;
 use crate::cli::ClusterArgs;
 use crate::instances::{self, Instances};
-use crate::planning;
+use crate::dry_run;
 
 /// The longest that reading a whole cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ impl ClusterArgs {
         let mut found = found.with_context(|| {
             format!("there is no Service {key} of type LoadBalancer for Landfall")
         })?;
-        if let Some(plan) = planning::in_the_cloud(&instances, facts, key).await {
+        if let Some(plan) = dry_run::in_the_cloud(&instances, facts, key).await {
             found.pending = plan.steps;
             for reason in plan.reasons {
                 if !found.reasons.contains(&reason) {

@@ -29,7 +29,7 @@ use super::{
     Adopted, Answer, Bounds, CloudReport, Disabled, FoundOrphans, Kind, Orphan, Owners, Unusable,
 };
 use crate::cli::InstancesArgs;
-use crate::instance::Lifetime;
+use crate::lifetime::Lifetime;
 
 mod setup;
 

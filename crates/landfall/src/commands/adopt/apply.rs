@@ -15,9 +15,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
-use crate::controller;
-use crate::instance::{Instance, Options};
+use crate::assembly::{Instance, Options};
+use crate::commands::serve_cluster;
 use crate::instances::Instances;
+use crate::text::counted;
 
 /// How long the Lease of a controller that is gone may still be held.
 const ELECTED_WITHIN: Duration = Duration::from_secs(60);
@@ -100,7 +101,7 @@ async fn take_over(
         access_log: crate::cli::AccessLogArgs::default(),
     };
     let (guard, role) = (election.guard(), election.role());
-    let instance = controller::on_cluster(options, connection, identity, guard, Some(role)).await?;
+    let instance = serve_cluster::on_cluster(options, connection, identity, guard, Some(role)).await?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     let outcome = follow(args, &instance, keys, deadline).await;
     instance.stop(Duration::ZERO).await;
@@ -146,9 +147,8 @@ async fn follow(
     let taken = keys.len() - left.len();
     writeln!(
         out,
-        "{taken} of {} Services are taken over; start landfall controller with the same options \
-        now",
-        keys.len()
+        "{taken} of {} taken over; start landfall controller with the same options now",
+        counted(keys.len(), "Service")
     )?;
     Ok(left.is_empty())
 }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use landfall_files::Loaded;
 use landfall_model::reason::{Origin, Reason};
 
-use crate::planning::DryRunReport;
+use crate::dry_run::DryRunReport;
 
 /// Between two files: they are documents of one stream then.
 const SEPARATOR: &str = "\n---\n";

@@ -9,7 +9,7 @@ use landfall_model::view::{InstanceView, ListenerView, ServiceView};
 use serde_json::Value;
 
 use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
-use crate::client::Admin;
+use crate::admin::client::Admin;
 use crate::cluster::Known;
 use crate::{config, table};
 

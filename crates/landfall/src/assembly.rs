@@ -1,6 +1,5 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,8 +12,6 @@ use landfall_config::pools;
 use landfall_engine::book::{Snapshot, StateStore};
 use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
-use landfall_local::Local;
-use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_model::view::InstanceView;
 use landfall_proxy::Proxy;
@@ -23,22 +20,27 @@ use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::admin::AdminApi;
-use crate::backend::Backend;
+use crate::backend::{self, Backend};
 use crate::cli::AccessLogArgs;
 use crate::data_plane::DataPlane;
 use crate::instances::Instances;
+use crate::lifetime::Lifetime;
 use crate::takeover::Estate;
-use crate::{planning, view};
+use crate::dry_run;
+use crate::admin::view;
 
-mod clouds;
+mod cloud_checks;
+mod facts;
+mod ground;
 mod inherited;
 mod machine;
+mod wait;
 
-/// Facts on their way from the source to the engine.
-const FACTS: usize = 1024;
+pub use ground::{Ground, LastWords};
+use ground::admin_socket;
+
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;
 /// How often the picture is looked at while waiting for it.
@@ -65,28 +67,6 @@ pub struct Options {
     pub access_log: AccessLogArgs,
 }
 
-/// How long the tasks of an instance live: until cancelled, and then until they have ended.
-#[derive(Clone, Debug, Default)]
-pub struct Lifetime {
-    /// The tasks.
-    pub tasks: TaskTracker,
-    /// Ends them.
-    pub cancel: CancellationToken,
-}
-
-/// What an instance is started on, beside what is configured.
-#[derive(Debug, Default)]
-pub struct Ground {
-    /// What another process hands over.
-    pub estate: Estate,
-    /// A data plane that runs already.
-    pub proxy: Option<Arc<Proxy>>,
-    /// What clients must not know: [`DataPlane::hash_secret`].
-    pub hash_secret: [u8; 16],
-    /// What the control plane that ended says of itself.
-    pub last_words: Option<LastWords>,
-}
-
 /// The part of this replica among several.
 #[derive(Clone, Debug)]
 pub struct Lead {
@@ -94,14 +74,6 @@ pub struct Lead {
     pub role: watch::Receiver<Role>,
     /// Whether the source says when everything is known as of the beginning of a term.
     pub confirmed: bool,
-}
-
-/// How the admin endpoint is answered while there is traffic and no control plane.
-#[derive(Clone, Debug)]
-pub struct LastWords {
-    desk: Arc<AdminApi>,
-    names: Names,
-    token: Option<TokenFile>,
 }
 
 /// What is running.
@@ -127,19 +99,32 @@ pub struct Instance {
 impl Options {
     /// Finds what is wrong with the pools.
     pub fn judge(&self) -> anyhow::Result<()> {
-        judge_pools("--pool", planning::flag_pools(&self.pools).iter())?;
+        judge_pools("--pool", dry_run::flag_pools(&self.pools).iter())?;
         judge_pools("pools", self.instances.pools().iter())
     }
-}
 
-// === impl Lifetime ===
+    /// The pools of configuration and command line.
+    fn all_pools(&self) -> Vec<PoolRow> {
+        let mut pools = self.instances.pools();
+        pools.extend(dry_run::flag_pools(&self.pools));
+        if self.fallback_pool {
+            pools.push(pools::fallback());
+        }
+        pools
+    }
 
-impl Lifetime {
-    /// Ends the tasks, and returns once they have ended.
-    async fn end(&self) {
-        self.cancel.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+    /// Finds what is wrong with the token of the admin endpoint.
+    async fn check_token(&self) -> anyhow::Result<()> {
+        match &self.admin_token {
+            Some(token) => drop(token.read().await.context("--admin-token-file")?),
+            None if !self.admin.ip().is_loopback() => tracing::warn!(
+                admin = %self.admin,
+                "every client of the admin endpoint can read all Services and make plans; \
+                --admin-token-file makes it require a token"
+            ),
+            None => {}
+        }
+        Ok(())
     }
 }
 
@@ -159,41 +144,24 @@ impl Instance {
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
-        let mut pools = options.instances.pools();
-        pools.extend(planning::flag_pools(&options.pools));
-        let Ground {
-            estate,
-            proxy,
-            hash_secret,
-            ..
-        } = ground;
-        let inherits = proxy.is_some();
-        let admin = admin_socket(options.admin, estate.admin).await?;
-        let listener = TcpListener::from_std(admin.try_clone()?)?;
-        match &options.admin_token {
-            Some(token) => drop(token.read().await.context("--admin-token-file")?),
-            None if !options.admin.ip().is_loopback() => tracing::warn!(
-                admin = %options.admin,
-                "every client of the admin endpoint can read all Services and make plans; \
-                --admin-token-file makes it require a token"
-            ),
-            None => {}
-        }
-        let instances = options.instances.beside(admin.local_addr()?);
+        options.check_token().await?;
+        let inherits = ground.proxy.is_some();
+        let admin = admin_socket(options.admin, ground.estate.admin).await?;
+        let address = admin.local_addr()?;
+        let instances = options.instances.clone().beside(address);
         let instances = instances.sharing(most_listeners(options.workers));
-        let silent = clouds::check_clouds(&instances, inherits).await?;
+        let silent = cloud_checks::check_clouds(&instances, inherits).await?;
         let mut data_plane = DataPlane {
-            proxy,
-            sockets: Some(estate.sockets),
+            proxy: ground.proxy,
+            sockets: Some(ground.estate.sockets),
             workers: options.workers,
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
-            hash_secret,
+            hash_secret: ground.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
-        let proxy = data_plane.proxy;
         let classes = instances.classes();
         let config = EngineConfig::new(classes.clone());
         let mut engine = Engine::new(config, providers.clone(), reporter);
@@ -204,30 +172,14 @@ impl Instance {
             }
         }
         let handle = engine.handle();
-        let started = Timestamp::now().to_string();
 
         let Lifetime { tasks, cancel } = &lifetime;
-        let (read, told) = mpsc::channel(FACTS);
-        let (facts, received) = mpsc::channel(FACTS);
         let (wakes, woken) = mpsc::channel(WAKES);
-        source(read, &lifetime);
-        if options.fallback_pool {
-            pools.push(pools::fallback());
-        }
-        if admin.local_addr()?.ip().is_unspecified() {
-            // Before the first Service is told of, so that none has a member there.
-            let known = machine::tell(&facts).await;
-            let (facts, cancel) = (facts.downgrade(), cancel.clone());
-            tasks.spawn(async move {
-                cancel
-                    .run_until_cancelled(machine::follow(facts, known))
-                    .await;
-            });
-        }
-        tasks.spawn(with_pools(told, facts, pools));
+        let everywhere = address.ip().is_unspecified();
+        let facts = facts::start(&lifetime, options.all_pools(), everywhere, source).await;
         let ended = CancellationToken::new();
         tasks.spawn(watched(
-            engine.run(received, woken, cancel.clone()),
+            engine.run(facts, woken, cancel.clone()),
             ended.clone(),
         ));
         for provider in &providers {
@@ -235,22 +187,24 @@ impl Instance {
         }
         drop(providers);
         for setup in silent {
-            tasks.spawn(clouds::retry_cloud_check(setup, cancel.clone()));
+            tasks.spawn(cloud_checks::retry_cloud_check(setup, cancel.clone()));
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
+        let started = Timestamp::now().to_string();
         let desk = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
         let words = LastWords {
             desk: Arc::new(desk),
             names: Names::new(options.admin_names),
             token: options.admin_token,
         };
-        let serving = words.clone().answer(listener, web.cancel.clone());
-        web.tasks.spawn(serving);
+        let listener = TcpListener::from_std(admin.try_clone()?)?;
+        web.tasks
+            .spawn(words.clone().answer(listener, web.cancel.clone()));
         Ok(Self {
             admin,
             words,
             handle,
-            proxy,
+            proxy: data_plane.proxy,
             started,
             lifetime,
             web,
@@ -319,46 +273,6 @@ impl Instance {
         }
     }
 
-    /// Waits until everything is known and was handled once. Of ten thousand Services a picture
-    /// takes a while to draw, so only the last one is drawn.
-    ///
-    /// # Errors
-    /// It is not so in time.
-    pub async fn wait_ready(&self, limit: Duration) -> anyhow::Result<InstanceView> {
-        let wait = async {
-            while !self.handle.book.read(Snapshot::ready) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(limit, wait)
-            .await
-            .with_context(|| format!("not ready after {} s", limit.as_secs()))?;
-        Ok(view::instance(&self.handle, &self.started))
-    }
-
-    /// Waits for a picture of which something is true.
-    ///
-    /// # Errors
-    /// It did not become true in time.
-    pub async fn wait_until(
-        &self,
-        time_limit: Duration,
-        met: impl Fn(&InstanceView) -> bool,
-    ) -> anyhow::Result<InstanceView> {
-        let wait = async {
-            loop {
-                let view = view::instance(&self.handle, &self.started);
-                if met(&view) {
-                    return view;
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(time_limit, wait)
-            .await
-            .with_context(|| format!("not ready after {} s", time_limit.as_secs()))
-    }
-
     /// What the rest of the process may see of the control loop.
     pub fn handle(&self) -> &EngineHandle<Backend> {
         &self.handle
@@ -419,78 +333,6 @@ async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
     task.await;
 }
 
-/// The admin endpoint's socket: the one that was handed over, if it is where it should be.
-async fn admin_socket(
-    at: SocketAddr,
-    given: Option<std::net::TcpListener>,
-) -> anyhow::Result<std::net::TcpListener> {
-    let fits = |given: &std::net::TcpListener| {
-        given.local_addr().is_ok_and(|address| {
-            address.ip() == at.ip() && (at.port() == 0 || address.port() == at.port())
-        })
-    };
-    if let Some(given) = given.filter(fits) {
-        return Ok(given);
-    }
-    let listener = TcpListener::bind(at).await.with_context(|| {
-        format!(
-            "opening the admin endpoint at {at} (another instance? --admin names another address)"
-        )
-    })?;
-    Ok(listener.into_std()?)
-}
-
-// === impl Ground ===
-
-impl Ground {
-    /// The same once more, without what another process handed over.
-    pub fn again(&self) -> io::Result<Self> {
-        let admin = self
-            .estate
-            .admin
-            .as_ref()
-            .map(std::net::TcpListener::try_clone);
-        let estate = Estate {
-            admin: admin.transpose()?,
-            ..Estate::default()
-        };
-        Ok(Self {
-            estate,
-            proxy: self.proxy.clone(),
-            hash_secret: self.hash_secret,
-            last_words: None,
-        })
-    }
-
-    /// Answers at the admin endpoint from `after` on, as long as this is polled: traffic that
-    /// can't be looked at looks like trouble.
-    pub async fn answer(&self, after: Duration) -> Infallible {
-        tokio::time::sleep(after).await;
-        let cancel = CancellationToken::new();
-        let _ended = cancel.clone().drop_guard();
-        let admin = self.estate.admin.as_ref();
-        let listener = admin.map(|admin| TcpListener::from_std(admin.try_clone()?));
-        match (listener, self.last_words.clone()) {
-            (Some(Ok(listener)), Some(words)) => words.answer(listener, cancel).await,
-            (Some(Err(error)), _) => tracing::warn!(%error, "the admin endpoint can't be served"),
-            _ => {}
-        }
-        std::future::pending().await
-    }
-}
-
-// === impl LastWords ===
-
-impl LastWords {
-    async fn answer(self, listener: TcpListener, cancel: CancellationToken) {
-        let options = landfall_web::Options {
-            names: self.names,
-            token: self.token,
-        };
-        landfall_web::serve(listener, self.desk, options, cancel).await;
-    }
-}
-
 /// How many listeners the descriptors of the process let be, if nothing else needed any: one
 /// descriptor per thread and listener.
 fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
@@ -522,28 +364,10 @@ async fn tell_serving(book: &StateStore, serving: &watch::Sender<bool>) {
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.
 fn judge_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> anyhow::Result<()> {
     let pools: Vec<_> = pools.cloned().map(Arc::new).collect();
-    let problems = Local::offline().set_pools(&pools);
+    let problems = backend::pool_problems(&pools);
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     anyhow::ensure!(texts.is_empty(), "{place}: {}", texts.join("\n"));
     Ok(())
-}
-
-/// Passes facts on after the pools of configuration and command line.
-async fn with_pools(
-    mut told: mpsc::Receiver<Fact>,
-    facts: mpsc::Sender<Fact>,
-    pools: Vec<PoolRow>,
-) {
-    for pool in pools {
-        if facts.send(Fact::Pool(Arc::new(pool))).await.is_err() {
-            return;
-        }
-    }
-    while let Some(fact) = told.recv().await {
-        if facts.send(fact).await.is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use crate::backend::{Adopted, Backend, Mode};
 use crate::cli::{AdoptArgs, TextOutput};
 use crate::instances::Instances;
-use crate::planning;
+use crate::text::counted;
+use crate::dry_run;
 
 mod apply;
 
@@ -69,7 +70,7 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         instances.learn_cluster(&connection, &origin).await?;
         args.cluster.load(instances.metallb_namespace()).await?
     } else {
-        planning::read(args.filename.clone(), args.recursive).await?
+        dry_run::read(args.filename.clone(), args.recursive).await?
     };
     let survey = survey(&instances, loaded).await?;
     let text = match args.output {
@@ -249,12 +250,15 @@ fn describe(survey: &Survey) -> String {
     let others = services.iter().filter(|it| !it.steps.is_empty()).count();
     let _ = write!(
         text,
-        "{} Services, {free} taken over with no write, {steps} steps for {others} others",
-        services.len()
+        "{}, {free} taken over with no write, {} for {}",
+        counted(services.len(), "Service"),
+        counted(steps, "step"),
+        counted(others, "other")
     );
     let unclear = services.len() - free - others;
     if unclear > 0 {
-        let _ = write!(text, "; {unclear} are undetermined, for the reasons above");
+        let verb = if unclear == 1 { "is" } else { "are" };
+        let _ = write!(text, "; {unclear} {verb} undetermined, for the reasons above");
     }
     text.push('\n');
     text

@@ -149,7 +149,7 @@ mod tests {
     use landfall_testkit::{node, svc};
 
     use super::*;
-    use crate::{explain, get};
+    use crate::commands::{explain, get};
 
     fn simulated(sim: &Sim) -> OpenStack {
         let logins = Logins::default();

@@ -14,12 +14,15 @@ use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
 use crate::cli::UpArgs;
-use crate::controller::Beside;
-use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::assembly::{Ground, Instance, Options};
+use crate::lifetime::Lifetime;
 use crate::instances::Instances;
 use crate::signals::Stop;
 use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
-use crate::{controller, get, logging, systemd};
+use crate::{logging, systemd};
+
+use super::announce::announce;
+use super::serve_cluster::{self, ServeCluster};
 
 /// How long a start may take before it is said that something is slow.
 const START: Duration = Duration::from_secs(5);
@@ -132,7 +135,7 @@ impl Serving {
                 next = self.stop.unless_asked(self.succeeded()) => next,
                 () = instance.broken() => {
                     instance.stop(self.grace).await;
-                    return Err(controller::loop_ended());
+                    return Err(serve_cluster::loop_ended());
                 }
             };
             let Some(mut handing) = next else {
@@ -323,7 +326,7 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
 
 /// Serves the Services of a cluster, as its controller does.
 async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
-    let beside = Beside {
+    let beside = ServeCluster {
         options: options(&args).await?,
         cluster: args.cluster,
         election: args.election,
@@ -333,37 +336,6 @@ async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
         by_hand: true,
     };
     beside.run(stop).await
-}
-
-/// Says what is served and where to look, once there is something to say. Nothing depends on
-/// whether that can be printed.
-pub async fn announce(instance: &Instance) {
-    let by = tokio::time::Instant::now() + START;
-    let works = async {
-        while !instance.handle().book.read(|pages| pages.at_work) {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    let works = tokio::time::timeout_at(by, works).await.is_ok();
-    let left = by.saturating_duration_since(tokio::time::Instant::now());
-    let found = match instance.wait_ready(left).await {
-        Ok(_) if !works => "another process leads (the log names it); this one stands by, and \
-                            serves once that one does not"
-            .to_owned(),
-        Ok(view) if view.services.is_empty() => {
-            "no Services of type LoadBalancer in these manifests yet".to_owned()
-        }
-        Ok(view) => get::list(&view.services, false),
-        Err(_) => "still starting; `landfall get services` shows the progress".to_owned(),
-    };
-    let printed = instance.admin().and_then(|admin| {
-        logging::print(&format!(
-            "{found}\n\nstatus page  http://{admin}/\nCtrl-C stops\n"
-        ))
-    });
-    if let Err(error) = printed {
-        tracing::debug!(%error, "the summary could not be printed");
-    }
 }
 
 /// Starts an instance whose facts are manifests.

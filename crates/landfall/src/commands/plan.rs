@@ -9,14 +9,15 @@ use landfall_model::reason::Severity;
 
 use crate::backend::Mode;
 use crate::cli::{PlanArgs, TextOutput};
-use crate::client::{Admin, AskError};
+use crate::admin::client::{Admin, AskError};
 use crate::instances::Instances;
-use crate::planning::{self, Against, DryRunReport};
-use crate::sources;
+use crate::dry_run::{self, Against, DryRunReport};
+use crate::manifests;
+use crate::text::counted;
 
 /// Runs the command; says whether every spec can be had.
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
-    let text = sources::concatenated(&args.filename, args.recursive).await?;
+    let text = manifests::concatenated(&args.filename, args.recursive).await?;
     if args.cluster.is_meant() {
         let instances = Instances::read(&args.instances).await?;
         let mut instances = instances.in_cluster_as(&args.instances);
@@ -25,7 +26,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         instances.learn_cluster(&connection, &origin).await?;
         let cluster = args.cluster.load(instances.metallb_namespace()).await?;
         let mut outlook =
-            planning::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
+            dry_run::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);
     }
@@ -52,7 +53,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             let instances = Instances::read(&args.instances).await?;
             let (sandboxes, loaded) = (instances.detached(Mode::ReadOnly), text.loaded());
             let mut outlook =
-                planning::from_nothing(&instances, &sandboxes, loaded, &args.pools).await;
+                dry_run::from_nothing(&instances, &sandboxes, loaded, &args.pools).await;
             text.place(&mut outlook);
             outlook
         }
@@ -104,8 +105,9 @@ pub fn describe(outlook: &DryRunReport) -> String {
     let steps: usize = outlook.plans.iter().map(|plan| plan.steps.len()).sum();
     let _ = writeln!(
         text,
-        "{steps} steps for {} Services, {} of them unchanged; planned against {against}",
-        outlook.plans.len(),
+        "{} for {}, {} of them unchanged; planned against {against}",
+        counted(steps, "step"),
+        counted(outlook.plans.len(), "Service"),
         idle.len()
     );
     text

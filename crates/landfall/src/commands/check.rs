@@ -1,6 +1,7 @@
-//! `landfall check`: manifests and annotations judged, with file and line.
+//! `landfall check`: validates manifests and annotations, with file and line.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use clap::CommandFactory as _;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::backend::{CloudReport, Mode};
 use crate::cli::{CheckArgs, Cli, TextOutput};
 use crate::instances::Instances;
-use crate::planning::{self, DryRunReport};
+use crate::dry_run::{self, DryRunReport};
 use crate::text::counted;
 
 /// What `check -o json` prints.
@@ -50,7 +51,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
         let loaded = args.cluster.load(instances.metallb_namespace()).await?;
         (instances, loaded)
     } else {
-        let loaded = planning::read(args.filename, args.recursive).await?;
+        let loaded = dry_run::read(args.filename, args.recursive).await?;
         (instances, loaded)
     };
     let mut clouds = Vec::new();
@@ -67,59 +68,59 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
         Mode::Offline
     };
     let providers = instances.detached(mode);
-    let outlook = planning::from_nothing(&instances, &providers, loaded, &args.pools).await;
+    let outlook = dry_run::from_nothing(&instances, &providers, loaded, &args.pools).await;
     let problems = clouds.iter().filter_map(|cloud| cloud.problem.clone());
     let about_files = instances
         .on_clouds()
         .flat_map(|setup| setup.warnings().to_vec());
     let findings = findings(about_files.chain(problems), &outlook);
-    let count = |severity| {
-        findings
-            .iter()
-            .filter(|it| it.reason.severity == severity)
-            .count()
+    let verdict = Verdict::of(outlook.plans.len(), &findings, &clouds);
+    let text = match args.output {
+        TextOutput::Text => verdict.describe(),
+        TextOutput::Json => serde_json::to_string_pretty(&verdict)? + "\n",
     };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let mut out = std::io::stdout();
-    match args.output {
-        TextOutput::Text => {
-            for finding in &findings {
-                let Reason { severity, code, .. } = &finding.reason;
-                let about = finding
-                    .service
-                    .as_ref()
-                    .map(|service| format!(" ({service})"));
-                writeln!(
-                    out,
-                    "{severity} {code}: {}{}",
-                    finding.reason,
-                    about.unwrap_or_default()
-                )?;
-            }
-            for cloud in clouds.iter().filter(|cloud| cloud.problem.is_none()) {
-                writeln!(out, "{}", cloud.text)?;
-            }
-            writeln!(
-                out,
-                "{}: {}, {}",
-                counted(outlook.plans.len(), "Service"),
-                counted(errors, "error"),
-                counted(warnings, "warning")
-            )?;
-        }
-        TextOutput::Json => {
-            let services = outlook.plans.len();
-            let verdict = Verdict {
-                services,
-                errors,
-                warnings,
-                findings: &findings,
-                clouds: &clouds,
-            };
-            writeln!(out, "{}", serde_json::to_string_pretty(&verdict)?)?;
+    write!(std::io::stdout(), "{text}")?;
+    Ok(verdict.errors == 0)
+}
+
+// === impl Verdict ===
+
+impl<'a> Verdict<'a> {
+    fn of(services: usize, findings: &'a [Finding], clouds: &'a [CloudReport]) -> Self {
+        let count = |severity| {
+            let of_it = |it: &&Finding| it.reason.severity == severity;
+            findings.iter().filter(of_it).count()
+        };
+        Self {
+            services,
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            findings,
+            clouds,
         }
     }
-    Ok(errors == 0)
+
+    /// The verdict for people.
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for Finding { service, reason } in self.findings {
+            let Reason { severity, code, .. } = reason;
+            let about = service.as_ref().map(|service| format!(" ({service})"));
+            let about = about.unwrap_or_default();
+            let _ = writeln!(text, "{severity} {code}: {reason}{about}");
+        }
+        for cloud in self.clouds.iter().filter(|cloud| cloud.problem.is_none()) {
+            let _ = writeln!(text, "{}", cloud.text);
+        }
+        let _ = writeln!(
+            text,
+            "{}: {}, {}",
+            counted(self.services, "Service"),
+            counted(self.errors, "error"),
+            counted(self.warnings, "warning")
+        );
+        text
+    }
 }
 
 /// Every finding once, by place.

@@ -17,10 +17,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::DemoArgs;
 use crate::get;
-use crate::instance::{Ground, Instance, Options};
+use crate::assembly::{Ground, Instance, Options};
 use crate::instances::Instances;
 use crate::signals::Stop;
-use crate::up;
+use crate::commands::up;
 use backends::{Backends, FAILING_NAME};
 
 /// How long the demo may take until everything serves and the failing member is known as such.

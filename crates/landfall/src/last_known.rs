@@ -24,7 +24,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
-use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
+use crate::assembly::{Ground, Instance, Lead, Options};
+use crate::lifetime::Lifetime;
 use crate::instances::Instances;
 
 /// Changes within this time are remembered together.

@@ -9,9 +9,11 @@ use landfall_model::reason::Reason;
 use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
 use crate::cli::{ExplainArgs, TextOutput};
-use crate::client::Admin;
+use crate::admin::client::Admin;
 use crate::instances::Instances;
-use crate::{get, table};
+use crate::table;
+
+use super::get;
 
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {

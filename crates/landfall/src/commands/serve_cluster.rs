@@ -1,42 +1,32 @@
-//! `landfall controller`, and `landfall up` beside a cluster: facts from the API server, reports to
-//! it.
+//! `landfall controller`, and `landfall up` for a cluster: facts from the API server, reports to it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_engine::leadership::{Role, Times};
-use landfall_engine::metrics::Metrics;
 use landfall_files::Snapshot;
 use landfall_kube::lease::{Election, LeaseConfig, WriteGuard, identity};
-use landfall_kube::{
-    ApiError, Connection, Health, KubeReports, Origin, SourceConfig, Sources, access,
-};
-use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::Fact;
-use landfall_model::view::SecretsView;
-use landfall_web::token::TokenFile;
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use landfall_kube::{ApiError, Connection, Origin, access};
+
 use tokio_util::task::TaskTracker;
 
-use crate::cli::{ControllerArgs, ElectionArgs, LeaseArgs, ServeClusterArgs};
-use crate::instance::{Ground, Instance, Lead, Lifetime, Options, descriptors};
+use crate::cli::{ElectionArgs, LeaseArgs, ServeClusterArgs};
+use crate::assembly::{Instance, Options};
 use crate::instances::Instances;
-use crate::served::{Carried, Memory};
+use crate::last_known::{Carried, Memory};
 use crate::signals::Stop;
-use crate::up;
+
+use super::announce::announce;
 
 mod carry;
+mod start;
 mod turns;
 
 use carry::Ends;
+pub use start::on_cluster;
+use start::{On, start};
 use turns::take_turns;
-
-/// From one giving back of unused memory to the next, in the long run. It takes about a
-/// millisecond.
-const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// The namespace that the manifests of `deploy/` are for.
 const SHIPPED_NAMESPACE: &str = "landfall-system";
@@ -48,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const CONNECTING: &str = "connecting to the cluster";
 
 /// What serves the Services of a cluster.
-pub struct Beside {
+pub struct ServeCluster {
     pub options: Options,
     pub cluster: ServeClusterArgs,
     pub election: ElectionArgs,
@@ -61,36 +51,9 @@ pub struct Beside {
     pub by_hand: bool,
 }
 
-/// Runs the command.
-pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
-    let grace = args.run.grace();
-    // First, so that no signal of these ends the process while it waits for credentials.
-    let stop = Stop::watch(grace)?;
-    let options = Options {
-        instances: Instances::read(&args.instances).await?,
-        pools: Vec::new(),
-        fallback_pool: false,
-        admin: args.admin,
-        workers: args.run.threads(),
-        access_log: args.run.access_log.clone(),
-        admin_token: args.run.admin_token_file.map(TokenFile::new),
-        admin_names: args.run.admin_name,
-    };
-    let beside = Beside {
-        options,
-        cluster: args.cluster,
-        election: args.election,
-        state: args.state,
-        host: std::env::var("HOSTNAME").unwrap_or_else(|_| "landfall".to_owned()),
-        grace,
-        by_hand: false,
-    };
-    beside.run(stop).await
-}
+// === impl ServeCluster ===
 
-// === impl Beside ===
-
-impl Beside {
+impl ServeCluster {
     /// Serves until a stop is asked for, or something ends that must not.
     pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
         let times = self.election.lease.times()?;
@@ -211,7 +174,7 @@ impl Beside {
             tasks.spawn(take_turns(times, works, changes, role, able));
         }
         if self.by_hand {
-            ends.stop.unless_asked(up::announce(&instance)).await;
+            ends.stop.unless_asked(announce(&instance)).await;
         }
         let outcome = over(
             ends.stop.asked(),
@@ -319,147 +282,11 @@ fn election_ended() -> anyhow::Error {
     anyhow::anyhow!("the election ended unexpectedly; the log says why, and this is a bug")
 }
 
-/// What an instance is started with, beside its connection.
-#[derive(Debug, Default)]
-struct On {
-    ground: Ground,
-    memory: Option<Memory>,
-    role: Option<watch::Receiver<Role>>,
-}
-
 /// Why a process ends whose control loop or data plane has ended by itself.
 pub fn loop_ended() -> anyhow::Error {
     anyhow::anyhow!(
         "the control loop or the data plane ended unexpectedly; this is a bug, see the log"
     )
-}
-
-/// Starts an instance whose facts come from an API server.
-pub async fn on_cluster(
-    options: Options,
-    connection: Connection,
-    identity: &str,
-    guard: WriteGuard,
-    role: Option<watch::Receiver<Role>>,
-) -> anyhow::Result<Instance> {
-    let on = On {
-        role,
-        ..On::default()
-    };
-    start(&options, &connection, identity, guard, &on).await
-}
-
-async fn start(
-    options: &Options,
-    connection: &Connection,
-    identity: &str,
-    guard: WriteGuard,
-    on: &On,
-) -> anyhow::Result<Instance> {
-    let role = on.role.clone();
-    let lead = role.clone().map(|role| Lead {
-        role,
-        confirmed: true,
-    });
-    let lifetime = Lifetime::default();
-    let Lifetime { tasks, cancel } = &lifetime;
-    // What is started here ends with an attempt that fails.
-    let failed = cancel.clone().drop_guard();
-    let limits = options.instances.limits().within_files(descriptors());
-    let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
-    let (mut told, mut secrets) = (None, None);
-    let started = Instance::start_on(
-        on.ground.again()?,
-        options.clone(),
-        lifetime.clone(),
-        Arc::new(reports),
-        lead,
-        |facts, lifetime| {
-            let Lifetime { tasks, cancel } = lifetime;
-            let config = SourceConfig {
-                limits,
-                pool_namespace: Some(options.instances.metallb_namespace().to_owned()),
-                ..SourceConfig::default()
-            };
-            let (told_to, role) = (facts.clone(), role.clone());
-            let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
-            told = Some(facts.clone());
-            secrets = Some(sources.secrets());
-            tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
-            tasks.spawn(give_back(cancel.clone()));
-        },
-    );
-    let instance = started.await?;
-    drop(failed.disarm());
-    instance.close_what_is_gone();
-    if let Some(secrets) = secrets {
-        let counting = count_secrets(secrets, instance.handle().metrics.clone());
-        let cancel = cancel.clone();
-        tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
-    }
-    if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
-        let handle = instance.handle().clone();
-        tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
-    }
-    Ok(instance)
-}
-
-/// Shows in the metrics how many Secrets are watched.
-async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<Metrics>) {
-    loop {
-        metrics.secrets(*secrets.borrow_and_update());
-        if secrets.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Gives memory back that nobody uses: often at first, when whole lists have just gone through, and
-/// then from time to time.
-async fn give_back(cancel: CancellationToken) {
-    let mut pause = Duration::from_secs(1);
-    while cancel
-        .run_until_cancelled(tokio::time::sleep(pause))
-        .await
-        .is_some()
-    {
-        landfall_sys::memory::give_back();
-        pause = (pause * 2).min(GIVE_BACK_EVERY);
-    }
-}
-
-/// Shows as a problem what can't be followed at the moment.
-async fn tell_health(
-    mut health: watch::Receiver<Health>,
-    facts: mpsc::Sender<Fact>,
-    cancel: CancellationToken,
-) {
-    loop {
-        let failing: Vec<Reason> = health
-            .borrow_and_update()
-            .failing()
-            .map(|(what, why)| {
-                Reason::warning(
-                    Code::ChangesNoticedLate,
-                    format!("{what} can't be watched: {why}"),
-                )
-                .remedy("the last known state is served; changes are applied once it is back")
-            })
-            .collect();
-        let told = Fact::SourceProblems {
-            part: "API server".into(),
-            reasons: failing,
-        };
-        if facts.send(told).await.is_err() {
-            return;
-        }
-        if !matches!(
-            cancel.run_until_cancelled(health.changed()).await,
-            Some(Ok(()))
-        ) {
-            return;
-        }
-    }
 }
 
 /// A missing right is one clear error at the start, not a failure of each Service. A server that

@@ -8,9 +8,9 @@ use landfall_kube::Connection;
 use tokio::sync::watch;
 
 use super::{On, loop_ended};
-use crate::instance::{Ground, Instance};
+use crate::assembly::{Ground, Instance};
 use crate::instances::Instances;
-use crate::served::{Carried, Memory, until_done};
+use crate::last_known::{Carried, Memory, until_done};
 use crate::signals::Stop;
 
 /// What ends it before its time.

@@ -22,7 +22,7 @@ use serde::{Serialize, Serializer};
 use crate::backend::{Orphan, Owners, camel_cased};
 use crate::cli::{OrphansArgs, TextOutput};
 use crate::instances::Instances;
-use crate::sources::{self, Texts};
+use crate::manifests::{self, Texts};
 use crate::table;
 use crate::text::counted;
 
@@ -87,7 +87,7 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
             .await?;
         Source::Cluster(args.cluster.clone())
     } else {
-        Source::Manifests(sources::concatenated(&args.filename, args.recursive).await?)
+        Source::Manifests(manifests::concatenated(&args.filename, args.recursive).await?)
     };
     let mut first = look(&instances, &source, &args).await?;
     let deletes = args.delete && !first.orphans.is_empty();
