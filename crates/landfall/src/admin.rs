@@ -17,7 +17,6 @@ use crate::{dry_run, logging};
 pub mod client;
 pub mod view;
 
-
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
 /// waits for anything outside.
 const STUCK: Duration = Duration::from_secs(15);

@@ -13,7 +13,6 @@ use landfall_engine::book::{Snapshot, StateStore};
 use landfall_engine::leadership::Role;
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
-use landfall_model::view::InstanceView;
 use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
@@ -25,11 +24,10 @@ use crate::admin::AdminApi;
 use crate::backend::{self, Backend};
 use crate::cli::AccessLogArgs;
 use crate::data_plane::DataPlane;
+use crate::dry_run;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::takeover::Estate;
-use crate::dry_run;
-use crate::admin::view;
 
 mod cloud_checks;
 mod facts;
@@ -38,8 +36,8 @@ mod inherited;
 mod machine;
 mod wait;
 
-pub use ground::{Ground, LastWords};
 use ground::admin_socket;
+pub use ground::{Ground, LastWords};
 
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;

@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::Mode;
 use crate::cli::ClusterArgs;
-use crate::instances::{self, Instances};
 use crate::dry_run;
+use crate::instances::{self, Instances};
 
 /// The longest that reading a whole cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use landfall_model::rows::PoolRow;
 
 use crate::backend::{self, Backend, Bounds, Disabled, Mode, Setup};
 use crate::cli::InstancesArgs;
-use crate::data_plane::DataPlane;
 use crate::config;
+use crate::data_plane::DataPlane;
 
 mod cluster_id;
 

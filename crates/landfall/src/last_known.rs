@@ -23,10 +23,10 @@ use landfall_model::status::ServiceStatus;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::Backend;
 use crate::assembly::{Ground, Instance, Lead, Options};
-use crate::lifetime::Lifetime;
+use crate::backend::Backend;
 use crate::instances::Instances;
+use crate::lifetime::Lifetime;
 
 /// Changes within this time are remembered together.
 const TOGETHER: Duration = Duration::from_secs(1);

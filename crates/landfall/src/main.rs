@@ -31,9 +31,7 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use cli::{Cli, Command};
-use commands::{
-    adopt, check, completion, controller, demo, explain, get, orphans, plan, up,
-};
+use commands::{adopt, check, completion, controller, demo, explain, get, orphans, plan, up};
 
 /// Set up in [`landfall_sys::memory`].
 #[global_allocator]

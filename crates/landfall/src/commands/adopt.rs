@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
 use crate::cli::{AdoptArgs, TextOutput};
+use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
-use crate::dry_run;
 
 mod apply;
 
@@ -258,7 +258,10 @@ fn describe(survey: &Survey) -> String {
     let unclear = services.len() - free - others;
     if unclear > 0 {
         let verb = if unclear == 1 { "is" } else { "are" };
-        let _ = write!(text, "; {unclear} {verb} undetermined, for the reasons above");
+        let _ = write!(
+            text,
+            "; {unclear} {verb} undetermined, for the reasons above"
+        );
     }
     text.push('\n');
     text

@@ -43,4 +43,3 @@ pub async fn announce(instance: &Instance) {
         tracing::debug!(%error, "the summary could not be printed");
     }
 }
-

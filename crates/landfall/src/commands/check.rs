@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::backend::{CloudReport, Mode};
 use crate::cli::{CheckArgs, Cli, TextOutput};
-use crate::instances::Instances;
 use crate::dry_run::{self, DryRunReport};
+use crate::instances::Instances;
 use crate::text::counted;
 
 /// What `check -o json` prints.

@@ -8,8 +8,8 @@ use landfall_model::listener::{AllowedSources, Check, Monitor};
 use landfall_model::reason::Reason;
 use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
-use crate::cli::{ExplainArgs, TextOutput};
 use crate::admin::client::Admin;
+use crate::cli::{ExplainArgs, TextOutput};
 use crate::instances::Instances;
 use crate::table;
 

@@ -8,8 +8,8 @@ use landfall_model::status::ConditionType;
 use landfall_model::view::{InstanceView, ListenerView, ServiceView};
 use serde_json::Value;
 
-use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
 use crate::admin::client::Admin;
+use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
 use crate::cluster::Known;
 use crate::{config, table};
 

@@ -7,11 +7,11 @@ use anyhow::Context as _;
 use landfall_engine::dry_run::ServicePlan;
 use landfall_model::reason::Severity;
 
+use crate::admin::client::{Admin, AskError};
 use crate::backend::Mode;
 use crate::cli::{PlanArgs, TextOutput};
-use crate::admin::client::{Admin, AskError};
-use crate::instances::Instances;
 use crate::dry_run::{self, Against, DryRunReport};
+use crate::instances::Instances;
 use crate::manifests;
 use crate::text::counted;
 
@@ -25,8 +25,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
         let cluster = args.cluster.load(instances.metallb_namespace()).await?;
-        let mut outlook =
-            dry_run::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
+        let mut outlook = dry_run::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);
     }

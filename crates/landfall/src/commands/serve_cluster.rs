@@ -11,9 +11,8 @@ use landfall_kube::{ApiError, Connection, Origin, access};
 
 use tokio_util::task::TaskTracker;
 
-use crate::cli::{ElectionArgs, LeaseArgs, ServeClusterArgs};
 use crate::assembly::{Instance, Options};
-use crate::instances::Instances;
+use crate::cli::{ElectionArgs, LeaseArgs, ServeClusterArgs};
 use crate::last_known::{Carried, Memory};
 use crate::signals::Stop;
 

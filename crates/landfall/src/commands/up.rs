@@ -13,22 +13,16 @@ use landfall_files::{Manifests, OpenError, StateError};
 use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
-use crate::cli::UpArgs;
 use crate::assembly::{Ground, Instance, Options};
-use crate::lifetime::Lifetime;
+use crate::cli::UpArgs;
 use crate::instances::Instances;
+use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
-use crate::{logging, systemd};
+use crate::systemd;
 
 use super::announce::announce;
 use super::serve_cluster::{self, ServeCluster};
-
-/// How long a start may take before it is said that something is slow.
-const START: Duration = Duration::from_secs(5);
-
-/// From one look for something to say to the next.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// From one try to start the control plane again to the next, when another process did not take
 /// over.

@@ -14,8 +14,8 @@ use landfall_model::view::InstanceView;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
 use crate::assembly::{Instance, Options};
+use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
 use crate::commands::serve_cluster;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -101,7 +101,8 @@ async fn take_over(
         access_log: crate::cli::AccessLogArgs::default(),
     };
     let (guard, role) = (election.guard(), election.role());
-    let instance = serve_cluster::on_cluster(options, connection, identity, guard, Some(role)).await?;
+    let instance =
+        serve_cluster::on_cluster(options, connection, identity, guard, Some(role)).await?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     let outcome = follow(args, &instance, keys, deadline).await;
     instance.stop(Duration::ZERO).await;

@@ -15,12 +15,12 @@ use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cli::DemoArgs;
-use crate::get;
 use crate::assembly::{Ground, Instance, Options};
+use crate::cli::DemoArgs;
+use crate::commands::up;
+use crate::get;
 use crate::instances::Instances;
 use crate::signals::Stop;
-use crate::commands::up;
 use backends::{Backends, FAILING_NAME};
 
 /// How long the demo may take until everything serves and the failing member is known as such.
