@@ -245,7 +245,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             resolve(row, world, &ProviderProfile::default()).ok()
         }
         Ownership::Ours(instance) => {
-            let abilities = known.abilities.get(instance).cloned().unwrap_or_default();
+            let abilities = instance.of(&known.abilities).cloned().unwrap_or_default();
             match resolve(row, world, &abilities) {
                 Ok(intent) => Some(intent),
                 Err(errors) => {

@@ -119,9 +119,7 @@ async fn take_as_open(world: &World, providers: &[Backend], classes: &Classes) -
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
         let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
-            Ownership::Ours(instance) => {
-                providers.get(instance).is_some_and(Backend::is_in_process)
-            }
+            Ownership::Ours(instance) => instance.of(providers).is_some_and(Backend::is_in_process),
             Ownership::NotOurs | Ownership::SwitchedOff | Ownership::UnknownClass => false,
         };
         let programmed = row.status.condition(ConditionType::Programmed);
@@ -157,7 +155,7 @@ pub async fn in_the_cloud(
     let Ownership::Ours(instance) = belongs else {
         return None;
     };
-    if !providers.get(instance)?.reads_a_cloud() {
+    if !instance.of(&providers)?.reads_a_cloud() {
         return None;
     }
     let others: Vec<ServiceKey> = world.keys().filter(|other| other != key).collect();

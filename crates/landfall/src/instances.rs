@@ -161,7 +161,7 @@ impl Instances {
     pub fn classes(&self) -> Classes {
         let setups = self.setups.iter();
         let off = setups.map(|setup| self.mode(setup) == Mode::Offline);
-        classes(&self.config).switched_off(off.collect())
+        classes(&self.config).switched_off(&off.collect::<Vec<_>>())
     }
 
     /// What is configured of the access log.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_engine::claims;
+use landfall_engine::instance::InstanceId;
 use landfall_engine::leadership::Role;
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_engine::{EngineHandle, World};
@@ -239,8 +240,8 @@ fn problem(error: Option<&StateError>) -> Fact {
 
 /// The Services that an instance on this machine serves.
 fn served_here(handle: &EngineHandle<Backend>) -> BTreeSet<ServiceKey> {
-    let is_here = |instance: usize| {
-        let provider = handle.providers.get(instance);
+    let is_here = |instance: Option<InstanceId>| {
+        let provider = instance.and_then(|it| it.of(&handle.providers));
         provider.is_some_and(|provider| provider.is_in_process())
     };
     handle.book.read(|pages| {

@@ -73,7 +73,7 @@ fn waiting(pages: &Snapshot, most: usize) -> Vec<String> {
 }
 
 fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> ServiceView {
-    let provider = handle.providers.get(record.instance);
+    let provider = record.instance.and_then(|it| it.of(&handle.providers));
     let mut view = service(provider.map(AsRef::as_ref), record);
     view.reasons
         .extend(duplicates(&pages.problems, &record.row.key));
@@ -187,7 +187,7 @@ mod tests {
     fn unhandled(name: &str) -> (ServiceKey, Record) {
         let row = svc(name).port(80).row();
         let record = Record {
-            instance: 0,
+            instance: None,
             status: ServiceStatus::default(),
             reasons: Vec::new(),
             address: None,
@@ -239,7 +239,7 @@ mod tests {
         }
         let record = Record {
             row,
-            instance: 0,
+            instance: None,
             status: ServiceStatus::default(),
             reasons: Vec::new(),
             address: None,

@@ -117,17 +117,17 @@ async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey>
         let Ownership::Ours(instance) = belongs else {
             continue;
         };
-        let provider = providers.get(instance);
+        let provider = instance.of(&providers);
         let Some(provider) = provider.filter(|provider| provider.reads_a_cloud()) else {
             continue;
         };
-        let name = classes.names().get(instance).cloned();
+        let name = classes.name(instance).map(str::to_owned);
         let mut takeover = Takeover::of(row.key.clone(), name.unwrap_or_default());
         match resolve(&row, &world, provider.profile()) {
             Ok(intent) => {
                 let providers = providers.clone();
                 looking.spawn(async move {
-                    if let Some(provider) = providers.get(instance) {
+                    if let Some(provider) = instance.of(&providers) {
                         takeover.look(provider, &intent).await;
                     }
                     takeover
