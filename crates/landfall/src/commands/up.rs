@@ -18,8 +18,8 @@ use crate::cli::UpArgs;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
-use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
 use crate::systemd;
+use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
 
 use super::announce::announce;
 use super::serve_cluster::{self, ServeCluster};
