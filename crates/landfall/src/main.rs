@@ -34,6 +34,7 @@ use cli::{Cli, Command};
 use commands::{adopt, check, completion, controller, demo, explain, get, orphans, plan, up};
 
 /// Set up in [`landfall_sys::memory`].
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::local;
+use landfall_config::provider::local;
 use landfall_local::{Local as LocalProvider, watch_health, watch_shares};
 use landfall_model::Uid;
 use landfall_model::provider::{Provider as _, ProviderProfile};

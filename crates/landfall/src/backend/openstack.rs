@@ -10,7 +10,7 @@ use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::file::Config;
 use landfall_config::instance::Instance;
 use landfall_config::limits::LimitsConfig;
-use landfall_config::openstack::{self as config, SecurityGroups};
+use landfall_config::provider::openstack::{self as config, SecurityGroups};
 use landfall_config::provider::ProviderConfig;
 use landfall_model::Uid;
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::{Complaint, Options};
+use super::{Complaint, Options};
 
 /// Addresses of this machine, traffic through this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cloud::ConfError;
 use crate::cloud_conf::{self, CloudConf};
 use crate::clouds_yaml::{self, Surroundings};
-use crate::provider::{Complaint, Options};
+use super::{Complaint, Options};
 
 /// An instance that creates load balancers with OpenStack's Octavia.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
