@@ -36,7 +36,7 @@ pub struct AdminApi {
 // === impl AdminApi ===
 
 impl AdminApi {
-    /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not
+    /// Creates the API of an engine; `started` is RFC 3339. Once `leaving` fires the instance is not
     /// ready any more, and its loop, which ends then, is no sign of trouble.
     pub fn new(
         handle: EngineHandle<Backend>,

@@ -51,7 +51,7 @@ pub struct Options {
     pub instances: Instances,
     /// Ranges of one more pool of the default instance.
     pub pools: Vec<String>,
-    /// Whether loopback addresses are handed out when nobody names a pool that serves everybody.
+    /// Whether loopback addresses are assigned if no pool serves all Services.
     pub fallback_pool: bool,
     /// Where the admin endpoint answers; port 0 picks a free one.
     pub admin: SocketAddr,
@@ -189,9 +189,9 @@ impl Instance {
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let started = Timestamp::now().to_string();
-        let desk = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
+        let api = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
         let words = LastWords {
-            desk: Arc::new(desk),
+            api: Arc::new(api),
             names: Names::new(options.admin_names),
             token: options.admin_token,
         };
@@ -212,8 +212,7 @@ impl Instance {
     }
 
     /// Returns once the control loop has ended although nothing asked it to: it panicked, or its
-    /// source is gone. What runs on then serves what nobody keeps in order, and the process should
-    /// end.
+    /// source is gone. The data plane alone follows no change, so the process should end.
     pub async fn broken(&self) {
         let data_plane = async {
             match &self.proxy {

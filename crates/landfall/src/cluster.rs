@@ -203,7 +203,8 @@ fn view(known: &Known, loaded: Loaded) -> InstanceView {
     }
 }
 
-/// A watch waits for a server and for rights that may come; somebody who asks wants to be told.
+/// Returns an error for missing rights at once: a watch waits for rights that may come, a command
+/// does not.
 async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
     let missing = access::missing(connection, access::to_watch())
         .await

@@ -129,7 +129,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
     }
 }
 
-/// Whoever read our output has seen enough: `landfall get services | head`.
+/// Returns whether the reader of standard output ended: `landfall get services | head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

@@ -29,12 +29,12 @@ pub struct Admin {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers there.
+    /// There is no answer.
     #[error(
         "no instance answers at {address}: {why} (is `landfall up` running, and is --admin or \
          LANDFALL_ADMIN the address that it printed?)"
     )]
-    NobodyThere {
+    Unreachable {
         /// The admin address.
         address: String,
         /// What the system said.
@@ -120,8 +120,8 @@ impl Admin {
                 status,
                 message: error_message(status, &bytes),
             }),
-            Ok(Err(error)) => Err(self.nobody(&format!("{error:#}"))),
-            Err(_) => Err(self.nobody("no answer in 30 s")),
+            Ok(Err(error)) => Err(self.unanswered(&format!("{error:#}"))),
+            Err(_) => Err(self.unanswered("no answer in 30 s")),
         }
     }
 
@@ -146,8 +146,8 @@ impl Admin {
         Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 
-    fn nobody(&self, why: &str) -> AskError {
-        AskError::NobodyThere {
+    fn unanswered(&self, why: &str) -> AskError {
+        AskError::Unreachable {
             address: self.address.clone(),
             why: why.to_owned(),
         }

@@ -223,19 +223,19 @@ mod tests {
     async fn a_service_on_openstack_is_listed_with_its_ports_and_members() {
         let sim = Sim::new();
         sim.configure(|settings| settings.settle = Settle::all(Duration::ZERO));
-        let platform = simulated(&sim);
+        let provider = simulated(&sim);
         let row = svc("web").port(80).node_port(30080).row();
         let mut world = World::default();
         world.apply(Fact::Node(node("a", "10.0.0.4").row()));
-        let want = resolve(&row, &world, platform.profile()).unwrap();
+        let want = resolve(&row, &world, provider.profile()).unwrap();
         // A pass may end with every write.
         for _ in 0..10 {
-            let have = platform.observe(&want).await.unwrap();
-            let plan = platform.plan(&want, &have).unwrap();
+            let have = provider.observe(&want).await.unwrap();
+            let plan = provider.plan(&want, &have).unwrap();
             let Some(planned) = plan.steps.first() else {
                 break;
             };
-            platform.apply(&planned.step).await.unwrap();
+            provider.apply(&planned.step).await.unwrap();
         }
         let record = Record {
             row,
@@ -247,7 +247,7 @@ mod tests {
             pending: Vec::new(),
             handled: true,
         };
-        let view = service(Some(&platform), &record);
+        let view = service(Some(&provider), &record);
         let told = explain::explain(&view);
         assert!(told.contains("Listener 80/TCP"), "{told}");
         assert!(told.contains("10.0.0.4:30080"), "{told}");

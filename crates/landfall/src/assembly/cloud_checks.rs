@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::cli::InstancesArgs;
 
-    /// A Keystone that lets nobody in.
+    /// A Keystone that refuses every login.
     async fn refusing() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -32,7 +32,7 @@ pub struct Ground {
 /// How the admin endpoint is answered while there is traffic and no control plane.
 #[derive(Clone, Debug)]
 pub struct LastWords {
-    pub(super) desk: Arc<AdminApi>,
+    pub(super) api: Arc<AdminApi>,
     pub(super) names: Names,
     pub(super) token: Option<TokenFile>,
 }
@@ -105,6 +105,6 @@ impl LastWords {
             names: self.names,
             token: self.token,
         };
-        landfall_web::serve(listener, self.desk, options, cancel).await;
+        landfall_web::serve(listener, self.api, options, cancel).await;
     }
 }

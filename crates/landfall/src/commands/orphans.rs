@@ -29,7 +29,7 @@ use crate::text::counted;
 /// The kind that `--keep-floating-ips` is about.
 const FLOATING_IP: &str = "floating IP";
 
-/// What was looked at, and what nobody owns of it.
+/// What was read, and the orphans among it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Look {
@@ -50,7 +50,7 @@ struct Stray {
     instance: String,
     #[serde(flatten)]
     orphan: Orphan,
-    /// What came of deleting it; absent: nobody tried.
+    /// What came of deleting it; absent: it was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
 }
@@ -59,7 +59,7 @@ struct Stray {
 #[serde(rename_all = "camelCase")]
 enum Outcome {
     Deleted,
-    /// By its owner or somebody else, or a Service owns it now.
+    /// It is gone, or a Service owns it now.
     NoOrphanAnyMore,
     Failed(String),
 }
@@ -246,7 +246,7 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Deletes what is still nobody's, in the order in which it can be: floating IPs, load balancers,
+/// Deletes what is still an orphan, in the order in which it can be: floating IPs, load balancers,
 /// then groups.
 async fn delete(
     instances: &Instances,

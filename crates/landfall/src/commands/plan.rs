@@ -38,7 +38,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         if args.pools.is_empty() && args.instances.is_default() {
             Admin::at(&args.instance).post(path, text.joined()).await
         } else {
-            Err(AskError::NobodyThere {
+            Err(AskError::Unreachable {
                 address: String::new(),
                 why: String::new(),
             })
@@ -48,7 +48,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             text.place(&mut outlook);
             outlook
         }
-        Err(AskError::NobodyThere { .. }) => {
+        Err(AskError::Unreachable { .. }) => {
             let instances = Instances::read(&args.instances).await?;
             let (sandboxes, loaded) = (instances.detached(Mode::ReadOnly), text.loaded());
             let mut outlook =

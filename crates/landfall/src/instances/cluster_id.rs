@@ -13,7 +13,7 @@ use serde::Deserialize;
 /// The namespace that every cluster has.
 const NAMESPACE: &str = "kube-system";
 /// How often an API server is asked that does not answer, and how long is waited in between. After
-/// that the process ends and is started anew by whoever runs it.
+/// that the process ends, and its supervisor starts it again.
 const ATTEMPTS: u32 = 15;
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long an answer is waited for.

@@ -26,7 +26,7 @@ pub struct OpenStack {
     pub auth_url: String,
     /// The `cloud.conf`, where there is one.
     pub cloud_conf: Option<PathBuf>,
-    /// The client. It has asked nobody yet.
+    /// The client. It has sent nothing yet.
     pub cloud: Cloud,
     /// What the operator has configured.
     pub settings: Settings,

@@ -44,7 +44,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
     let backends = backends::start(&tasks, &cancel).await?;
     let folder = Folder::with(&manifests::render(&backends))?;
-    // With --once nobody is there to look at the page, and many may run side by side.
+    // With --once there is no one to read the page, and many may run side by side.
     let admin = if args.once {
         SocketAddr::from(([127, 0, 0, 1], 0))
     } else {
@@ -178,7 +178,7 @@ fn try_lines(view: &InstanceView) -> Vec<String> {
 // === impl Pool ===
 
 impl Pool {
-    /// A /24 of loopback on whose first addresses nobody listens yet, so that a second demo (or an
+    /// A /24 of loopback on whose first addresses nothing listens yet, so that a second demo (or an
     /// instance in earnest) beside this one is not in the way.
     fn claim() -> anyhow::Result<Self> {
         for third in 0..=255 {

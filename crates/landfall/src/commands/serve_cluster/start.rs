@@ -109,7 +109,7 @@ async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<M
     }
 }
 
-/// Gives memory back that nobody uses: often at first, when whole lists have just gone through, and
+/// Returns unused memory to the kernel: often at first, after whole lists were read, and
 /// then from time to time.
 async fn give_back(cancel: CancellationToken) {
     let mut pause = Duration::from_secs(1);
