@@ -36,8 +36,8 @@ pub struct AdminApi {
 // === impl AdminApi ===
 
 impl AdminApi {
-    /// Creates the API of an engine; `started` is RFC 3339. Once `leaving` fires the instance is not
-    /// ready any more, and its loop, which ends then, is no sign of trouble.
+    /// Creates the API of an engine; `started` is RFC 3339. Once `leaving` is cancelled, the
+    /// instance is not ready any more, and the end of its loop is no failure.
     pub fn new(
         handle: EngineHandle<Backend>,
         classes: Classes,

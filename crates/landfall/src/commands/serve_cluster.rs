@@ -1,4 +1,5 @@
-//! `landfall controller`, and `landfall up` for a cluster: facts from the API server, reports to it.
+//! What `landfall controller`, and `landfall up` for a cluster, run: facts from the API server,
+//! reports to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
