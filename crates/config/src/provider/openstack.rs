@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Complaint, Options};
 use crate::cloud::ConfError;
 use crate::cloud_conf::{self, CloudConf};
 use crate::clouds_yaml::{self, Surroundings};
-use super::{Complaint, Options};
 
 /// An instance that creates load balancers with OpenStack's Octavia.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
