@@ -1,15 +1,15 @@
-//! From an intent to a question for the allocator.
+//! Requests to the allocator, from Intents and from claims on record.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_ipam::{
-    Addresses, BackendKey, Claimant, PoolName, Refusal, Request, SharingKey, Terms, WantedFamilies,
+    Addresses, BackendKey, Claimant, PoolName, Refusal, Request, Restore, SharingKey, Terms,
+    WantedFamilies,
 };
 use landfall_model::intent::{Claim, Intent, LoadBalancerSpec};
 
-/// What to ask the allocator for a Service.
-pub fn request(want: &Intent, spec: &LoadBalancerSpec) -> Result<Request, Refusal> {
+/// Makes the request of a Service.
+pub(crate) fn request(want: &Intent, spec: &LoadBalancerSpec) -> Result<Request, Refusal> {
     let address = &spec.address;
     let mut requested = Addresses::NONE;
     for asked in &address.requested {
@@ -37,15 +37,24 @@ pub fn request(want: &Intent, spec: &LoadBalancerSpec) -> Result<Request, Refusa
     })
 }
 
-/// The Service behind a claim on record.
-pub fn claimant(claim: &Claim) -> Claimant {
-    Claimant {
-        uid: claim.uid.clone(),
-        service: claim.service.clone(),
-        terms: Terms {
-            key: claim.sharing_key.as_deref().and_then(SharingKey::new),
-            backend: BackendKey::from_text(&claim.backend_key),
-            ports: claim.ports.iter().copied().collect::<BTreeSet<_>>(),
-        },
+/// Makes the request to restore a claim on record.
+pub(crate) fn restore(claim: &Claim) -> Restore {
+    let mut requested = Addresses::NONE;
+    for address in &claim.requested {
+        requested.insert(*address);
+    }
+    Restore {
+        claimant: Arc::new(Claimant {
+            uid: claim.uid.clone(),
+            service: claim.service.clone(),
+            terms: Terms {
+                key: claim.sharing_key.as_deref().and_then(SharingKey::new),
+                backend: BackendKey::from_text(&claim.backend_key),
+                ports: claim.ports.iter().copied().collect(),
+            },
+        }),
+        addresses: claim.addresses.clone(),
+        pool: None,
+        requested,
     }
 }
