@@ -6,19 +6,17 @@ mod network;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, ProviderError, Scope};
-use landfall_model::{Code, Intent, Reason, Uid};
-use serde_json::{Map, Value, json};
+use landfall_model::Uid;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::graph::{Graph, key_of};
-use crate::memory::{ExpectedGraph, Memory, afterwards};
-use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
-use crate::observed::{Found, Observed};
+use crate::memory::{ExpectedGraph, afterwards};
+use crate::objects::{LoadBalancer, Provisioning, Ref};
 use crate::provider::OpenStack;
 use crate::refusal::{self, is_lasting, option_of};
 use crate::step::Step;
@@ -133,41 +131,6 @@ impl OpenStack {
         Ok(Applied::Busy { after })
     }
 
-    /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost:
-    /// it is not asked for a second time, and its Service does not go without it.
-    pub(crate) fn defer_while_create_in_doubt(
-        &self,
-        want: &Intent,
-        have: &Observed,
-        mut plan: Plan<Step>,
-    ) -> Plan<Step> {
-        let mut memory = self.memory();
-        let Some(until) = memory.expected.get(&want.uid) else {
-            return plan;
-        };
-        if *until <= Instant::now() || !matches!(have.found, Found::Nothing) {
-            memory.expected.remove(&want.uid);
-            return plan;
-        }
-        plan.steps.retain(|planned| {
-            let step = &planned.step;
-            !matches!(
-                step,
-                Step::CreateLoadBalancer { .. } | Step::Upcoming { .. }
-            )
-        });
-        plan.push_members(
-            Step::Await {
-                load_balancer: Id::new("new"),
-                doing: "possibly being created".to_owned(),
-            },
-            "the answer to the request was lost, and it may still be executed",
-        );
-        // The next look must tell.
-        memory.attempts.insert(want.uid.clone(), afterwards());
-        plan
-    }
-
     /// A change of a load balancer, which is busy afterwards.
     async fn change(&self, step: &Step) -> Result<Applied, ApiError> {
         let Some(id) = step.locks().cloned() else {
@@ -209,7 +172,7 @@ impl OpenStack {
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {
-                memory.refuse_method(step, &error);
+                memory.refuse_algorithm(step, &error);
                 Ok(Applied::Done)
             }
             ErrorKind::Forbidden
@@ -481,34 +444,4 @@ fn may_come(error: &ApiError) -> bool {
 fn settled<T>(mut object: T, status: impl Fn(&mut T) -> &mut crate::objects::Provisioning) -> T {
     *status(&mut object) = crate::objects::Provisioning::Active;
     object
-}
-
-impl Memory {
-    /// Octavia does not take the algorithm: the pool keeps its own, and is not asked again.
-    fn refuse_method(&mut self, step: &Step, error: &ApiError) {
-        if let Step::UpdatePool { pool, changes, .. } = step
-            && let Some(algorithm) = changes.get("lb_algorithm")
-        {
-            let refused = (algorithm.clone(), error.message.clone());
-            self.refused_methods.insert(pool.clone(), refused);
-        }
-    }
-}
-
-/// What there is to say of an algorithm that Octavia refused.
-pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
-    (
-        "LoadBalancerLbMethodUnknown",
-        Reason::warning(
-            Code::OptionNotSupported,
-            format!("Octavia does not accept the algorithm: {message}"),
-        )
-        .remedy("choose one that the provider of the load balancer supports"),
-    )
-}
-
-/// Whether a change is of an algorithm that was refused already.
-pub(crate) fn is_refused(memory: &Memory, pool: &Id, changes: &Map<String, Value>) -> bool {
-    let refused = memory.refused_methods.get(pool);
-    refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
 }

@@ -28,17 +28,17 @@ use crate::features::Features;
 use crate::names::{Names, SERVICE_PREFIX, floating_ip_beside};
 use crate::network::Sought;
 use crate::objects::{Listener, LoadBalancer, Provisioning};
-use crate::observed::{Addressing, Content, Found, Goal, Observed, Target};
+use crate::memory::afterwards;
+use crate::observed::{Addressing, Attempts, Content, Found, Goal, Observed, Target};
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::Record;
-use crate::refusal::Refusals;
 use crate::settings::OVN;
 use crate::wanted;
 use beside::Place;
 use notices::{
-    exposed_by_owner, no_nodes_notice, notices_of, other_named, resting, strangers_notice,
-    unknown_method,
+    exposed_by_owner, no_nodes_notice, notices_of, other_named, refused_algorithm, resting,
+    strangers_notice, unknown_method,
 };
 
 impl OpenStack {
@@ -92,7 +92,6 @@ impl OpenStack {
             body_limit: self.cloud.body_limit(),
             serial: self.settings.conf.provider_requires_serial_api_calls,
             notices: self.troubles(&found).into_iter().collect(),
-            found,
             in_vain: None,
             beside: Vec::new(),
             lacking: None,
@@ -100,7 +99,8 @@ impl OpenStack {
             leaving: self.memory().leaves(&intent.uid, &names.load_balancer),
             others: Vec::new(),
             listener_tags: Vec::new(),
-            refusals: Refusals::default(),
+            attempts: self.attempts(intent, &found),
+            found,
             names,
         };
         let mut port = None;
@@ -268,6 +268,8 @@ impl OpenStack {
             }
             Some(_) => {}
         }
+        let attempts = self.attempts(intent, &found);
+        notices.extend(refused_algorithm(&attempts, &found, &target));
         let mut have = Observed {
             names,
             features,
@@ -287,10 +289,7 @@ impl OpenStack {
             leaving: HashSet::new(),
             others: Vec::new(),
             listener_tags: Vec::new(),
-            refusals: balancer
-                .as_ref()
-                .map(|it| self.memory().refusals(&it.id, Instant::now()))
-                .unwrap_or_default(),
+            attempts,
         };
         if matches!(have.found, Found::Nothing) {
             have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
@@ -302,6 +301,30 @@ impl OpenStack {
             have.notices.extend(strangers_notice(spec));
         }
         Ok(have)
+    }
+}
+
+impl OpenStack {
+    /// What became of earlier attempts for a Service. As long as a load balancer may yet come of a
+    /// request, the next look reads the cloud.
+    fn attempts(&self, intent: &Intent, found: &Found) -> Attempts {
+        let now = Instant::now();
+        let mut memory = self.memory();
+        let unanswered = memory.is_unanswered(&intent.uid, now);
+        let create_is_unanswered = unanswered && matches!(found, Found::Nothing);
+        if create_is_unanswered {
+            memory.attempts.insert(intent.uid.clone(), afterwards());
+        } else {
+            memory.expected.remove(&intent.uid);
+        }
+        let attempts = match found {
+            Found::One { balancer, .. } => memory.attempts_at(&balancer.id, now),
+            Found::Nothing | Found::Refused(_) => Attempts::default(),
+        };
+        Attempts {
+            create_is_unanswered,
+            ..attempts
+        }
     }
 }
 

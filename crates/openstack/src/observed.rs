@@ -7,6 +7,7 @@ use std::sync::Arc;
 use landfall_model::dialect::Given;
 use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
+use serde_json::{Map, Value};
 
 use crate::choice::Choice;
 use crate::features::Features;
@@ -39,9 +40,9 @@ pub struct Observed {
     /// Further load balancers of the Service: one for the family that the first one has no address
     /// of, or one that is to go.
     pub(crate) beside: Vec<Secondary>,
-    /// Why the Service's second family can't be served.
     /// Why the load balancer is not asked for at once.
     pub(crate) resting: Option<Reason>,
+    /// Why the Service's second family can't be served.
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
@@ -50,8 +51,34 @@ pub struct Observed {
     pub(crate) others: Vec<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
+    /// What became of earlier attempts.
+    pub(crate) attempts: Attempts,
+}
+
+/// What is known of earlier attempts, as far as it concerns what is planned now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempts {
     /// Writes that the cloud has refused.
     pub(crate) refusals: Refusals,
+    /// The algorithms that Octavia refused to pools of the load balancer, with its messages.
+    pub(crate) refused_algorithms: BTreeMap<Id, (Value, String)>,
+    /// Whether a failover is of any use.
+    pub(crate) failover: Failover,
+    /// A load balancer may come of a request whose answer was lost.
+    pub(crate) create_is_unanswered: bool,
+}
+
+/// Whether a load balancer that Octavia reports in ERROR is failed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Failover {
+    /// Nothing speaks against it.
+    #[default]
+    Possible,
+    /// The cloud takes none, or none has repaired the load balancer.
+    Useless {
+        /// It is time to try once more.
+        due: bool,
+    },
 }
 
 /// A load balancer for the Service's other family.
@@ -178,6 +205,16 @@ pub(crate) struct GroupView {
     pub(crate) leaving: Vec<Port>,
     /// Whether groups are managed at all.
     pub(crate) managed: bool,
+}
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// Whether a change is of an algorithm that Octavia refused to the pool already.
+    pub(crate) fn is_refused_algorithm(&self, pool: &Id, changes: &Map<String, Value>) -> bool {
+        let refused = self.refused_algorithms.get(pool);
+        refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
+    }
 }
 
 // === impl Found ===

@@ -3,6 +3,7 @@
 //! What needs no lock of the load balancer comes first, because the first change of the load
 //! balancer ends the pass.
 
+mod attempts;
 mod broken;
 mod removal;
 mod rename;
@@ -10,7 +11,7 @@ mod rename;
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-pub(crate) use broken::{held, may_serve, not_left, not_rebuilt, was_noted};
+pub(crate) use broken::was_noted;
 pub(crate) use removal::has_left;
 
 use crate::bodies::{self, Extent};
@@ -24,6 +25,7 @@ use crate::refusal::Refusals;
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{address, groups};
+use attempts::{defer_while_create_is_unanswered, without_refused};
 use broken::broken;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
@@ -31,15 +33,23 @@ use rename::{rename, tag};
 /// What the members of a load balancer take of a request, besides the rest.
 const MARGIN: usize = 1024;
 
-/// The steps toward what is wanted.
+/// Plans the steps toward what is wanted of all load balancers of a Service.
 ///
 /// # Errors
 /// Why it can't be had. What is there stays as it is.
-pub(crate) fn plan(
-    intent: &Intent,
-    have: &Observed,
-    settings: &Settings,
-) -> Result<Plan<Step>, Vec<Reason>> {
+pub(crate) fn plan(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
+    let beside = have.beside.iter();
+    let beside = beside.map(|part| (part, plan_one(&part.intent, &part.have, settings)));
+    together(have, plan_one(intent, have, settings), beside.collect())
+}
+
+/// Plans the steps toward what is wanted of one load balancer.
+fn plan_one(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
+    let planned = without_refused(have, toward_goal(intent, have, settings)?)?;
+    Ok(defer_while_create_is_unanswered(have, planned))
+}
+
+fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
     let planned = match &have.goal {
         Goal::Gone { keep_floating_ip } => removal(have, *keep_floating_ip, settings),
         Goal::Exists(target) => spec(intent, have, target, settings),
@@ -63,7 +73,7 @@ type Planned = Result<Plan<Step>, Vec<Reason>>;
 ///
 /// # Errors
 /// Why the Service can't have what it wants, and nothing is left to do but that.
-pub(crate) fn together(
+fn together(
     have: &Observed,
     mut first: Planned,
     beside: Vec<(&Secondary, Planned)>,
@@ -194,7 +204,7 @@ fn spec(
     let changes = !graph_plan.is_empty();
     tag(intent, have, balancer, *owner, changes, &mut tags);
     let refused = tags.steps.first();
-    let refused = refused.and_then(|it| have.refusals.of(&it.step));
+    let refused = refused.and_then(|it| have.attempts.refusals.of(&it.step));
     let joined = *owner || balancer.tags.contains(&have.names.load_balancer);
     match refused {
         Some(refusal) if !refusal.due => {
@@ -272,7 +282,7 @@ fn diff<'a>(have: &'a Observed, balancer: &'a LoadBalancer, owner: bool) -> Opti
             features: have.features,
             body_limit: have.body_limit,
             serial: have.serial,
-            refusals: &have.refusals,
+            refusals: &have.attempts.refusals,
             graph,
         }),
         Content::AsWanted | Content::Unread => None,

@@ -8,11 +8,9 @@ use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::apply::{is_refused, refused_method};
 use crate::client::{ApiError, Cloud};
 use crate::errors::failure;
 use crate::listed::Listed;
@@ -20,10 +18,10 @@ use crate::live::Shown;
 use crate::memory::Memory;
 use crate::names::{UID_PREFIX, service_of};
 use crate::objects::{
-    FloatingIp, Id, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning,
+    FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning,
     SecurityGroup,
 };
-use crate::observed::{Found, Goal, Observed};
+use crate::observed::{Found, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::{drift, plan, standing};
@@ -280,92 +278,6 @@ impl OpenStack {
         }
         Ok(changed)
     }
-
-    /// What Octavia said of an algorithm that it refused.
-    fn tell_refused(&self, have: &mut Observed) {
-        if let Found::One { balancer, .. } = &have.found {
-            let memory = self.memory();
-            let Goal::Exists(target) = &have.goal else {
-                return;
-            };
-            let wanted = |algorithm: &Value| {
-                let mut listeners = target.listeners.iter();
-                listeners.any(|it| algorithm.as_str() == Some(&it.pool.algorithm))
-            };
-            let here = |pool: &Id| balancer.pools.iter().any(|it| it.id == *pool);
-            let mut refused = memory.refused_methods.iter();
-            let refused = refused.find(|(pool, (algorithm, _))| here(pool) && wanted(algorithm));
-            have.notices
-                .extend(refused.map(|(_, (_, message))| refused_method(message)));
-        }
-    }
-
-    /// The steps toward what is wanted of one load balancer.
-    fn plan_one(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        let planned = plan::plan(want, have, &self.settings)?;
-        let planned = self.without_refused(have, planned)?;
-        Ok(self.defer_while_create_in_doubt(want, have, planned))
-    }
-
-    /// What can't be asked for again, taken out of a plan.
-    ///
-    /// # Errors
-    /// Only a failover would help, and there is none.
-    fn without_refused(
-        &self,
-        have: &Observed,
-        mut plan: Plan<Step>,
-    ) -> Result<Plan<Step>, Vec<Reason>> {
-        let memory = self.memory();
-        let now = Instant::now();
-        let leaves = matches!(have.goal, Goal::Gone { .. });
-        let mut rebuilt = Vec::new();
-        let mut held = Vec::new();
-        let serving = match &have.found {
-            Found::One { balancer, .. } if plan::may_serve(balancer) => Some(balancer),
-            _ => None,
-        };
-        plan.steps.retain(|planned| match &planned.step {
-            Step::UpdatePool {
-                pool,
-                changes,
-                lenient: true,
-                ..
-            } => !is_refused(&memory, pool, changes),
-            Step::FailOver { load_balancer } if memory.no_failover.contains_key(load_balancer) => {
-                let serving = serving.filter(|it| it.id == *load_balancer);
-                let shared = leaves || !have.others.is_empty();
-                if let Some(balancer) = serving {
-                    held.push(plan::held(balancer));
-                } else if shared && memory.is_failover_due(load_balancer, now) {
-                    return true;
-                } else if leaves {
-                    // What others use is not taken from them.
-                    held.push(plan::not_left(load_balancer));
-                } else if shared {
-                    held.push(plan::not_rebuilt(load_balancer, &have.others));
-                } else {
-                    rebuilt.push(load_balancer.clone());
-                }
-                false
-            }
-            _ => true,
-        });
-        for load_balancer in rebuilt {
-            plan.push(
-                Step::DeleteLoadBalancer {
-                    load_balancer,
-                    cascade: true,
-                },
-                "Octavia reports that it serves no traffic, and a failover did not help; it is \
-                recreated",
-            );
-        }
-        if plan.is_empty() && !held.is_empty() {
-            return Err(held);
-        }
-        Ok(plan)
-    }
 }
 
 /// A number that changes with what is in a list, in whichever order.
@@ -387,32 +299,19 @@ impl Provider for OpenStack {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
-        let mut have = self.look(want).await?;
+        let have = self.look(want).await?;
         self.shown.note(want, &have);
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);
         }
-        self.tell_refused(&mut have);
-        for part in &mut have.beside {
-            self.tell_refused(&mut part.have);
-        }
+        // What is kept for others is read again until they are gone.
+        let refused = !have.others.is_empty() || self.plan(want, &have).is_err();
+        self.memory().set_refused(&want.uid, refused);
         Ok(have)
     }
 
     fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        let beside = have.beside.iter();
-        let beside = beside.map(|part| (part, self.plan_one(&part.intent, &part.have)));
-        let planned = plan::together(have, self.plan_one(want, have), beside.collect());
-        {
-            let refused = &mut self.memory().refused;
-            // What is kept for others is looked at again until they are gone.
-            if planned.is_err() || !have.others.is_empty() {
-                refused.insert(want.uid.clone());
-            } else {
-                refused.remove(&want.uid);
-            }
-        }
-        planned
+        plan::plan(want, have, &self.settings)
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {

@@ -135,8 +135,7 @@ impl OpenStack {
         let (known, expected) = {
             let memory = self.memory();
             let known = memory.of.contains_key(&intent.uid);
-            let expected = memory.expected.get(&intent.uid);
-            (known, expected.is_some_and(|until| *until > Instant::now()))
+            (known, memory.is_unanswered(&intent.uid, Instant::now()))
         };
         let removal = matches!(have.goal, Goal::Gone { .. });
         if !removal && !known && !expected {

@@ -7,8 +7,8 @@ use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_model::{Code, LoadBalancerSpec, Reason, Severity};
 
 use super::server_of;
-use crate::objects::LoadBalancer;
-use crate::observed::Found;
+use crate::objects::{Id, LoadBalancer};
+use crate::observed::{Attempts, Found, Target};
 
 /// Groups can't be put on nodes that are not of this cloud.
 pub(super) fn strangers_notice(spec: &LoadBalancerSpec) -> Option<(&'static str, Reason)> {
@@ -110,6 +110,31 @@ pub(super) fn unknown_method(remark: &Reason) -> Option<(&'static str, Reason)> 
     let field = remark.field.as_deref()?;
     let of_value = remark.code == Code::InvalidAnnotation && field.contains("/lb-method");
     of_value.then(|| ("LoadBalancerLbMethodUnknown", remark.clone()))
+}
+
+/// That Octavia refused the algorithm that the Service asks for.
+pub(super) fn refused_algorithm(
+    attempts: &Attempts,
+    found: &Found,
+    target: &Target,
+) -> Option<(&'static str, Reason)> {
+    let Found::One { balancer, .. } = found else {
+        return None;
+    };
+    let wanted = |algorithm: &str| {
+        let mut listeners = target.listeners.iter();
+        listeners.any(|it| algorithm == it.pool.algorithm)
+    };
+    let here = |pool: &Id| balancer.pools.iter().any(|it| it.id == *pool);
+    let mut refused = attempts.refused_algorithms.iter();
+    let (_, (_, message)) = refused
+        .find(|(pool, (algorithm, _))| here(pool) && algorithm.as_str().is_some_and(wanted))?;
+    let reason = Reason::warning(
+        Code::OptionNotSupported,
+        format!("Octavia does not accept the algorithm: {message}"),
+    )
+    .remedy("choose one that the provider of the load balancer supports");
+    Some(("LoadBalancerLbMethodUnknown", reason))
 }
 
 /// That no load balancer of those that were asked for came to work, and that Octavia is given time.
