@@ -12,38 +12,30 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod adoption;
 mod apply;
 mod bodies;
-mod certificate;
-mod choice;
 pub mod client;
-mod diff;
-mod drift;
 mod errors;
 mod features;
-mod find;
 mod graph;
-mod groups;
-mod listed;
 mod live;
-mod members;
 mod memory;
 pub mod names;
-mod network;
+mod notices;
 pub mod objects;
-mod observe;
 mod observed;
 pub mod orphans;
+mod ownership;
 mod plan;
 mod provider;
+mod read;
 mod record;
 mod refusal;
 mod settings;
-mod standing;
+mod status;
 mod step;
-mod wanted;
+mod target;
 
 pub use adoption::Adopted;
 pub use observed::Observed;

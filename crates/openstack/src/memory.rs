@@ -5,6 +5,8 @@
 //! As long as it stands where it stood when the graph was read, or when our own last change was
 //! done, the graph is as it was.
 
+pub(crate) mod lists;
+
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
 use crate::observed::{Attempts, Failover};
 use crate::refusal::{Key, Refusal, Refusals, follows_nodes};
 use crate::step::Step;
-use crate::wanted::WantedListener;
+use crate::target::WantedListener;
 
 /// The moment after what was just done: a list that was asked for in the same instant need not tell
 /// of it.
@@ -434,6 +436,13 @@ impl Memory {
         } else {
             self.refused.remove(service);
         }
+    }
+
+    /// Whether a load balancer is taken to be done with our last change, without a look.
+    pub(crate) fn is_assumed_done(&self, known: &Known, now: Instant) -> bool {
+        let guessing = self.cautious_until.is_none_or(|until| now >= until);
+        let over = known.dirty.is_some_and(|at| now >= at + self.settle);
+        guessing && known.assume && over && known.graph.is_some()
     }
 
     /// How long Octavia has been busy with a load balancer.

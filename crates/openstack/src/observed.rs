@@ -1,7 +1,6 @@
 //! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::dialect::Given;
@@ -9,13 +8,12 @@ use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
 use serde_json::{Map, Value};
 
-use crate::choice::Choice;
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
 use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, SecurityGroup};
 use crate::refusal::Refusals;
-use crate::wanted::WantedListener;
+use crate::target::Target;
 
 /// What is held, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -100,28 +98,6 @@ pub(crate) enum Goal {
         /// The floating IP stays.
         keep_floating_ip: bool,
     },
-}
-
-/// A load balancer that shall exist.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) choice: Choice,
-    pub(crate) listeners: Vec<WantedListener>,
-    /// What can't be had, or only otherwise.
-    pub(crate) reasons: Vec<Reason>,
-    /// Further VIPs.
-    pub(crate) additional: Vec<FurtherVip>,
-    /// Whether any node may be a member.
-    pub(crate) has_nodes: bool,
-}
-
-/// A further VIP of a load balancer that is to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FurtherVip {
-    /// Its subnet.
-    pub(crate) subnet: Id,
-    /// The address that is asked for; `None`: any.
-    pub(crate) address: Option<IpAddr>,
 }
 
 /// Which load balancer is the Service's.
@@ -220,6 +196,14 @@ impl Attempts {
 // === impl Found ===
 
 impl Found {
+    /// The load balancer.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        match self {
+            Self::One { balancer, .. } => Some(balancer),
+            Self::Nothing | Self::Refused(_) => None,
+        }
+    }
+
     /// Takes the load balancer for busy where what is in it could not be read for that.
     pub(crate) fn settle(&mut self, content: &Content) {
         if let (Self::One { balancer, .. }, Content::Unread) = (self, content) {

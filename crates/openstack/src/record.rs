@@ -8,6 +8,8 @@ use landfall_model::Intent;
 use landfall_model::status::{RECORD, RECORD_OF_GIVEN};
 
 use crate::objects::Id;
+use landfall_model::status::LOAD_BALANCER_ADDRESS;
+use landfall_model::status::LOAD_BALANCER_ID;
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +96,23 @@ impl fmt::Display for Record {
             self.balancer, self.token, self.fingerprint
         )
     }
+}
+
+/// Whether what the Service publishes is its own, rather than that of a load balancer that it
+/// shares.
+pub(crate) fn owned(intent: &Intent) -> bool {
+    Record::of(intent).is_some_and(|record| !record.given)
+}
+
+/// Whether we wrote the id that the Service names.
+pub(crate) fn is_given(intent: &Intent) -> bool {
+    intent.cloud.load_balancer.is_some() && !intent.marks.contains_key(LOAD_BALANCER_ID)
+}
+
+/// Whether a controller, rather than the user, has written on the Service which load balancer it
+/// has: it has noted the address, too.
+pub(crate) fn was_noted(intent: &Intent) -> bool {
+    intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 #[cfg(test)]

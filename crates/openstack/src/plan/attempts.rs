@@ -4,9 +4,9 @@
 use landfall_model::Reason;
 use landfall_model::plan::Plan;
 
-use super::broken::{held, may_serve, not_left, not_rebuilt};
 use crate::objects::Id;
 use crate::observed::{Failover, Found, Goal, Observed};
+use crate::plan::broken::{held, may_serve, not_left, not_rebuilt};
 use crate::step::Step;
 
 /// Returns a plan without what can't be requested again.

@@ -16,7 +16,7 @@ use crate::rig::{Rig, cloud};
 use crate::shapes::{Dice, Story};
 
 /// Stories from whose states plans are made.
-const STORIES: u64 = 12;
+const STORIES: u64 = 20;
 /// Plans that are made at least.
 const PLANS: usize = 1_000;
 /// Plans that are not empty at least.
