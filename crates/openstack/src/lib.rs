@@ -2,8 +2,9 @@
 //! Neutron.
 //!
 //! ```text
-//!  Intent ──> observe: the roster of load balancers (one shared list), the details of one
-//!         ──> plan (pure): the graph that is wanted against the graph that is there
+//!  Intent ──> read: the roster of load balancers (one shared list), the details of one
+//!         ──> target (pure): the graph that is wanted
+//!         ──> plan (pure): the steps from the graph that is there to the one that is wanted
 //!         ──> apply: one write
 //! ```
 //!

@@ -43,10 +43,7 @@ pub(crate) fn strangers_notice(spec: &LoadBalancerSpec) -> Option<Notice> {
 
 /// A Service that has a load balancer of its own does not leave it for another one that an
 /// annotation names.
-pub(crate) fn other_named(
-    in_vain: Option<&Given<String>>,
-    found: &Found,
-) -> Option<Notice> {
+pub(crate) fn other_named(in_vain: Option<&Given<String>>, found: &Found) -> Option<Notice> {
     let Found::One {
         balancer, owner, ..
     } = found

@@ -257,8 +257,8 @@ impl<'a> Survey<'a> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let balancers = self.project.balancers.iter();
-        let mut stay = balancers
-            .filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going());
+        let mut stay =
+            balancers.filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going());
         stay.any(|it| of_it(&it.name) || it.tags.iter().any(|tag| of_it(tag)))
     }
 

@@ -213,7 +213,14 @@ fn serve(
         addressed.clone()?;
     }
     let mut tags = Plan::default();
-    tag(intent, have, balancer, owner, !changes.is_empty(), &mut tags);
+    tag(
+        intent,
+        have,
+        balancer,
+        owner,
+        !changes.is_empty(),
+        &mut tags,
+    );
     let refused = tags.steps.first();
     let refused = refused.and_then(|it| have.attempts.refusals.of(&it.step));
     match refused {

@@ -22,10 +22,10 @@ use crate::names::Names;
 use crate::objects::Id;
 use crate::objects::LoadBalancer;
 use crate::settings::Settings;
+pub(crate) use build::{Basis, build};
 use choice::Choice;
 use landfall_model::rows::Family;
 use ranges::EVERYBODY;
-pub(crate) use build::{Basis, build};
 pub(crate) use ranges::keep_of_vips;
 
 /// A reason, and the name of the event by which users know it.

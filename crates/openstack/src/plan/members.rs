@@ -192,9 +192,7 @@ impl<'a> Comparison<'a> {
     fn all_unnamed(&self) -> Vec<Value> {
         let members = self.wanted.members.iter();
         let mut all: Vec<Value> = members
-            .map(|(address, member)| {
-                as_it_stays(*address, member, self.find(address, member)).0
-            })
+            .map(|(address, member)| as_it_stays(*address, member, self.find(address, member)).0)
             .collect();
         all.iter_mut().for_each(unnamed);
         all
@@ -246,12 +244,7 @@ impl<'a> Comparison<'a> {
 
 /// For providers that take no batches. Members are told apart by address and port alone, as they
 /// have names of another kind then.
-fn one_by_one(
-    writer: Writer<'_>,
-    wanted: &WantedPool,
-    there: &[Member],
-    plan: &mut Plan<Step>,
-) {
+fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &mut Plan<Step>) {
     for (address, member) in &wanted.members {
         let key = Some((*address, member.port));
         let mut same = there.iter().filter(|it| key_of(it) == key).peekable();

@@ -43,7 +43,8 @@ impl OpenStack {
         {
             have.features = Features::new(version, &balancer.provider);
             let (balancer, owner) = (balancer.clone(), *owner);
-            self.look_inside(intent, &balancer, owner, &mut have).await?;
+            self.look_inside(intent, &balancer, owner, &mut have)
+                .await?;
         }
         // The last to leave the load balancer of a Service that has gone gives back its floating
         // IP, too.

@@ -39,7 +39,9 @@ impl OpenStack {
         let shares = matches!(found, Found::One { owner: false, .. });
         let exposed = (choice.internal && shares).then(|| exposed_by_owner(balancer.as_ref()));
         choice.internal &= !shares;
-        let provider = balancer.as_ref().map_or(&choice.provider, |it| &it.provider);
+        let provider = balancer
+            .as_ref()
+            .map_or(&choice.provider, |it| &it.provider);
         let features = Features::new(version, provider);
         let mut notices: Vec<_> = self.troubles(&found).into_iter().collect();
         notices.extend(self.renaming(&names, &found));
@@ -68,8 +70,13 @@ impl OpenStack {
         }
         let ignored = target::keep_of_vips(&mut target, balancer.as_ref()).into_iter();
         notices.extend(ignored.map(|reason| ("LoadBalancerSourceRangesIgnored", reason)));
-        let content = self.judge_named(intent, balancer.as_ref(), &mut target).await?;
-        if matches!(balancer.as_ref().map(|it| it.provisioning_status), Some(Provisioning::Active)) {
+        let content = self
+            .judge_named(intent, balancer.as_ref(), &mut target)
+            .await?;
+        if matches!(
+            balancer.as_ref().map(|it| it.provisioning_status),
+            Some(Provisioning::Active)
+        ) {
             found.settle(&content);
         }
         let mut have = self.observed(

@@ -174,7 +174,12 @@ impl Diff<'_> {
             let step = self.update_pool(pool, changes, true);
             plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
         }
-        members::plan(self.writer(&pool.id), wanted, self.graph.members_of(pool), plan);
+        members::plan(
+            self.writer(&pool.id),
+            wanted,
+            self.graph.members_of(pool),
+            plan,
+        );
         self.change_monitor(pool, wanted.monitor.as_ref(), plan);
     }
 

@@ -23,14 +23,14 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
     let members = || wanted.members.iter();
     let (staying, coming): (Vec<_>, Vec<_>) =
         members().partition(|(address, member)| find(address, member).is_some());
-    let changed: Vec<_> = staying
+    let both: Vec<_> = staying
         .iter()
         .filter_map(|(address, member)| Some((*address, *member, find(address, member)?)))
         .collect();
-    let elsewhere = changed
+    let elsewhere = both
         .iter()
         .filter(|(_, member, it)| is_elsewhere(it, member));
-    let different = changed
+    let different = both
         .iter()
         .filter(|(_, member, it)| differs(it, member) && !is_elsewhere(it, member));
     // A batch that carries all who stay.
