@@ -5,6 +5,7 @@ mod layers;
 mod lines;
 mod literals;
 mod manifests;
+mod sizes;
 mod sources;
 mod words;
 
@@ -26,6 +27,8 @@ Stages, in order:
   lockfile   Cargo.lock fits the manifests, and every crate in it is available
   sources    sizes of files, #[ignore], todo!, unimplemented!, unsafe outside landfall-sys, paths of
              one machine
+  sizes      files over 500 lines, functions over 80, circles of imports, tests left out; what is
+             in xtask/src/check/sizes.baseline may not grow
   words      lines of at most 100 columns in Rust and Markdown, the words that docs/glossary.md
              excludes, subjects of commits
   manifests  banned crates, versions in one place, licence, lints
@@ -42,7 +45,7 @@ Security advisories need a database from the network, so they are a separate com
 pub struct CheckArgs {}
 
 /// How many stages [`stages`] runs.
-pub const STAGES: usize = 9;
+pub const STAGES: usize = 10;
 
 /// Compiling may take this long from nothing on a slow machine.
 const DEADLINE: Duration = Duration::from_mins(30);
@@ -68,6 +71,9 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
         .await?;
     stages
         .work("sources", again, async { settle(&sources::judge(place)?) })
+        .await?;
+    stages
+        .work("sizes", again, async { settle(&sizes::check(place)?) })
         .await?;
     stages
         .work("words", again, async { settle(&texts(place)?) })

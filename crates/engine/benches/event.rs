@@ -19,7 +19,7 @@ use landfall_engine::report::Event;
 use landfall_engine::{Classes, Engine, EngineConfig, Report, ReportError, World, resolve};
 use landfall_model::intent::Intent;
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
@@ -40,7 +40,7 @@ const AIM: f64 = 50.0;
 /// Holds nothing, changes nothing, counts.
 #[derive(Debug, Default)]
 struct Idle {
-    capabilities: Capabilities,
+    profile: ProviderProfile,
     passes: AtomicUsize,
 }
 
@@ -57,8 +57,8 @@ impl Provider for Idle {
     type Observed = ();
     type Step = Never;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn profile(&self) -> &ProviderProfile {
+        &self.profile
     }
 
     async fn observe(&self, _: &Intent) -> Result<(), ProviderError> {
@@ -74,8 +74,8 @@ impl Provider for Idle {
         match *step {}
     }
 
-    fn standing(&self, _: &Intent, (): &()) -> Standing {
-        Standing::default()
+    fn status(&self, _: &Intent, (): &()) -> ProviderStatus {
+        ProviderStatus::default()
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
@@ -301,7 +301,7 @@ fn main() {
     let before = spent();
     for key in &keys {
         let row = world.service(key).unwrap();
-        resolve(&row, &world, &Capabilities::default()).unwrap();
+        resolve(&row, &world, &ProviderProfile::default()).unwrap();
     }
     tell("  resolve its Service", since(before));
 

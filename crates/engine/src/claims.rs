@@ -92,7 +92,7 @@ pub fn on_record<P: Provider>(
     for (provider, mut candidates) in providers.iter().zip(candidates) {
         candidates.sort_by(|one, other| one.rank.cmp(&other.rank));
         let claims = candidates.into_iter().map(|candidate| candidate.claim);
-        record.claims.push(if provider.capabilities().takes_pools {
+        record.claims.push(if provider.profile().takes_pools {
             settle(claims, &mut record.forfeited)
         } else {
             // Who may have which address is the cloud's to say.
@@ -136,7 +136,7 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
     // What is served is the version that was accepted, and so are the terms on which it shares.
     let accepted = accepted(row).and_then(Result::ok);
     let row = accepted.as_ref().unwrap_or(row);
-    let options = dialect::read(&row.annotations, &row.ports).options;
+    let options = dialect::options(&row.annotations, &row.ports);
     let requested = if let Some(given) = options.addresses.into_iter().next() {
         given.value
     } else {

@@ -429,7 +429,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             let claims = claims
                 .iter()
                 .filter(|claim| served.contains(&claim.service));
-            provider.keep_places(&claims.cloned().collect::<Vec<_>>());
+            provider.reserve_listeners(&claims.cloned().collect::<Vec<_>>());
         }
         self.forfeited = record.forfeited;
         for (key, tracked) in &mut self.tracked {
@@ -653,7 +653,7 @@ fn slots<P: Provider, R: Report>(
     reporter: &R,
 ) -> Vec<usize> {
     let of = |provider: &Arc<P>| {
-        if provider.capabilities().immediate {
+        if provider.profile().immediate {
             reporter.at_once()
         } else {
             config.concurrency
@@ -691,13 +691,13 @@ pub fn hand_out_pools<P: Provider>(
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> Vec<Reason> {
-    let takes = providers.iter().map(|it| it.capabilities().takes_pools);
+    let takes = providers.iter().map(|it| it.profile().takes_pools);
     let takes: Vec<bool> = takes.collect();
     let home = classes.home_of_pools(&takes);
     let mut problems = world.settle_pools(home.and_then(|home| classes.name(home)));
     let shares = classes.share_pools(world.pools(), &takes);
     for (provider, pools) in providers.iter().zip(&shares) {
-        provider.doubt_pools(world.pools_in_doubt());
+        provider.set_pools_incomplete(world.pools_in_doubt());
         problems.extend(provider.set_pools(pools));
     }
     problems

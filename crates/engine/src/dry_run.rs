@@ -61,7 +61,7 @@ pub async fn dry_run<P: Provider>(
                 let Some(sandbox) = sandboxes.get(instance) else {
                     continue;
                 };
-                match resolve(row, world, sandbox.capabilities()) {
+                match resolve(row, world, sandbox.profile()) {
                     Ok(intent) => plan_one(sandbox, intent).await,
                     Err(reasons) => refused(reasons),
                 }
@@ -117,7 +117,7 @@ async fn plan_one<P: Provider>(sandbox: &P, intent: Intent) -> ServicePlan {
             outcome.steps = plan.describe();
             for planned in &plan.steps {
                 match sandbox.apply(&planned.step).await {
-                    Ok(Applied::Addressed(_)) => sandbox.recorded(&intent.uid),
+                    Ok(Applied::Addressed(_)) => sandbox.on_recorded(&intent.uid),
                     Ok(
                         Applied::Done
                         | Applied::Skipped
@@ -128,7 +128,7 @@ async fn plan_one<P: Provider>(sandbox: &P, intent: Intent) -> ServicePlan {
                 }
             }
             if intent.load_balancer.is_none() {
-                sandbox.forgotten(&intent.uid);
+                sandbox.on_forgotten(&intent.uid);
             }
         }
         Err(reasons) => outcome.reasons.extend(reasons),

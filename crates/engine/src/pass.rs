@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use landfall_model::intent::Intent;
 use landfall_model::plan::{Plan, PlannedStep};
 use landfall_model::provider::{
-    Applied, Provider, ProviderError, Published, Retry, Scope, Standing,
+    Applied, Provider, ProviderError, ProviderStatus, Published, Retry, Scope,
 };
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
@@ -223,8 +223,8 @@ impl Job {
         }
     }
 
-    fn placed(&self, mut standing: Standing) -> Standing {
-        let Standing {
+    fn placed(&self, mut standing: ProviderStatus) -> ProviderStatus {
+        let ProviderStatus {
             remarks,
             waiting,
             notices,
@@ -251,7 +251,7 @@ impl Persisted {
 
     /// Returns what stands of a Service of which no version can be served. What is held was read
     /// from what was published, and that goes back there if another program takes it out.
-    fn unserved_standing(&self, status: &ServiceStatus) -> Standing {
+    fn unserved_standing(&self, status: &ServiceStatus) -> ProviderStatus {
         let mut standing = unknown_standing(status);
         if standing.ingress.is_empty() {
             standing.ingress.clone_from(&self.published);
@@ -282,7 +282,7 @@ impl Persisted {
         &self,
         provider: &[&str],
         before: &ServiceStatus,
-        standing: &Standing,
+        standing: &ProviderStatus,
     ) -> BTreeMap<String, String> {
         let engine = |key: &str| ENGINE_MARKS.contains(&key);
         let mut marks = before.marks.clone();
@@ -385,7 +385,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 Ok(observed) => observed,
                 Err(error) => return self.report_failed(job, end, None, &[error]).await,
             };
-            let standing = job.placed(self.provider.standing(intent, &observed));
+            let standing = job.placed(self.provider.status(intent, &observed));
             let found = round == 0 && !job.telling.looked && was_reported(&job.status);
             self.tell_notices(job, end, &standing, found).await;
             let plan = match self.provider.plan(intent, &observed) {
@@ -447,7 +447,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         job: &Job,
         end: &mut PassEnd,
         intent: &Intent,
-        observed: &Standing,
+        observed: &ProviderStatus,
         plan: &Plan<P::Step>,
     ) -> Result<Carried, ReportError> {
         let mut carried = Carried {
@@ -478,7 +478,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     if let Applied::Addressed(published) = &applied {
                         self.report_claim(job, end, observed, published.clone())
                             .await?;
-                        self.provider.recorded(&intent.uid);
+                        self.provider.on_recorded(&intent.uid);
                     }
                     if let Some(step) = end.pending.get(index) {
                         end.progress.count(intent, step);
@@ -515,7 +515,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         job: &Job,
         end: &mut PassEnd,
         intent: &Intent,
-        standing: &Standing,
+        standing: &ProviderStatus,
     ) -> Result<(), ReportError> {
         if intent.load_balancer.is_some() {
             // A version that was not accepted stays an error however well the previous one serves.
@@ -567,7 +567,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         job: &Job,
         end: &mut PassEnd,
         intent: &Intent,
-        standing: &Standing,
+        standing: &ProviderStatus,
         plan: &Plan<P::Step>,
     ) -> Result<(), ReportError> {
         let claims = plan.steps.first().is_some_and(|planned| planned.claims);
@@ -578,7 +578,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             return Ok(());
         }
         let mut status = if end.status.conditions.is_empty() {
-            let standing = Standing {
+            let standing = ProviderStatus {
                 ingress: end.status.ingress.clone(),
                 marks: end.status.marks.clone(),
                 ..standing.clone()
@@ -596,10 +596,10 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
-        observed: &Standing,
+        observed: &ProviderStatus,
         published: Published,
     ) -> Result<(), ReportError> {
-        let standing = Standing {
+        let standing = ProviderStatus {
             marks: published.marks(&end.status.marks),
             ingress: published.ingress,
             ..observed.clone()
@@ -614,7 +614,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
-        standing: &Standing,
+        standing: &ProviderStatus,
     ) -> Result<(), ReportError> {
         let removal = Some(Announced::Removal);
         if end.telling.announced == removal && job.telling.announced != removal {
@@ -624,7 +624,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         if !end.status.ingress.is_empty() {
             return Ok(());
         }
-        let standing = Standing {
+        let standing = ProviderStatus {
             marks: end.status.marks.clone(),
             ..standing.clone()
         };
@@ -648,7 +648,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         end.reasons.extend(reasons.iter().cloned());
         let standing = match intent {
             Some(intent) => match self.provider.observe(intent).await {
-                Ok(observed) => job.placed(self.provider.standing(intent, &observed)),
+                Ok(observed) => job.placed(self.provider.status(intent, &observed)),
                 Err(_) => unknown_standing(&end.status),
             },
             None => unknown_standing(&end.status),
@@ -661,7 +661,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &mut PassEnd,
-        standing: &Standing,
+        standing: &ProviderStatus,
         refused: &[Reason],
     ) -> Result<(), ReportError> {
         let Some(row) = &job.row else {
@@ -679,7 +679,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         // somebody may have taken the finalizer off.
         let holds = job.intent.is_some() || !status.ingress.is_empty();
         let finalize = holds && !end.finalized;
-        if says_more(&status, &end.status, standing.unhurried) || finalize {
+        if says_more(&status, &end.status, standing.deferred_marks) || finalize {
             job.persisted.name_instance(&mut status);
             self.write(row, end, status, finalize).await?;
         }
@@ -690,7 +690,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         &self,
         job: &Job,
         end: &PassEnd,
-        standing: &Standing,
+        standing: &ProviderStatus,
         refused: &[Reason],
     ) -> ServiceStatus {
         let mut status = compose(&Facts {
@@ -703,7 +703,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
             generation: job.row.as_ref().and_then(|row| row.generation),
             now: (self.now)(),
         });
-        let provider = self.provider.capabilities().marks;
+        let provider = self.provider.profile().marks;
         status.marks = job.persisted.marks(provider, &end.status, standing);
         status
     }
@@ -735,7 +735,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
 
     /// Tells that a change is done. Members that follow the nodes are worth a line in the log, and
     /// what a process finds at its start as its predecessor reported it was told then.
-    async fn tell_of_success(&self, job: &Job, end: &mut PassEnd, standing: &Standing) {
+    async fn tell_of_success(&self, job: &Job, end: &mut PassEnd, standing: &ProviderStatus) {
         let at = addresses(&standing.ingress);
         let service = job.row.as_ref().map(|row| row.key.to_string());
         let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
@@ -755,7 +755,13 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
 
     /// Tells of what has become true since the last pass: what the provider notices, and what holds
     /// otherwise than it is written. `found`: it was true before this process looked.
-    async fn tell_notices(&self, job: &Job, end: &mut PassEnd, standing: &Standing, found: bool) {
+    async fn tell_notices(
+        &self,
+        job: &Job,
+        end: &mut PassEnd,
+        standing: &ProviderStatus,
+        found: bool,
+    ) {
         let told = std::mem::take(&mut end.telling.notices);
         end.reasons
             .extend(standing.notices.iter().map(|(_, reason)| reason.clone()));
@@ -852,7 +858,7 @@ fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
 /// Returns what to say of a Service whose listeners are about to be opened: nothing where traffic
 /// flows already or is known to wait for something else, so that the status of the end is no other
 /// one than this.
-fn progress(before: &ServiceStatus, standing: &Standing) -> Vec<Reason> {
+fn progress(before: &ServiceStatus, standing: &ProviderStatus) -> Vec<Reason> {
     let programmed = before.condition(ConditionType::Programmed);
     if programmed.is_some_and(|condition| condition.status) || !standing.waiting.is_empty() {
         return Vec::new();
@@ -890,12 +896,12 @@ fn outcome_of(failures: &[ProviderError]) -> Outcome {
     }
 }
 
-/// Whether a status is worth a write over another one. Marks that are `unhurried` are not, where
+/// Whether a status is worth a write over another one. Marks that are `deferred_marks` are not, where
 /// they are there with an older value.
-fn says_more(status: &ServiceStatus, before: &ServiceStatus, unhurried: &[&str]) -> bool {
+fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&str]) -> bool {
     let is_late = |(key, value): (&String, &String)| {
         let older = before.marks.get(key);
-        unhurried.contains(&key.as_str()) && older.is_some_and(|older| older != value)
+        deferred_marks.contains(&key.as_str()) && older.is_some_and(|older| older != value)
     };
     if !status.marks.iter().any(is_late) {
         return status != before;
@@ -903,18 +909,18 @@ fn says_more(status: &ServiceStatus, before: &ServiceStatus, unhurried: &[&str])
     let without = |it: &ServiceStatus| {
         let mut rest = it.clone();
         rest.marks
-            .retain(|key, _| !unhurried.contains(&key.as_str()));
+            .retain(|key, _| !deferred_marks.contains(&key.as_str()));
         rest
     };
     without(status) != without(before)
 }
 
 /// Where the provider can't be asked, what was last published still stands.
-fn unknown_standing(status: &ServiceStatus) -> Standing {
-    Standing {
+fn unknown_standing(status: &ServiceStatus) -> ProviderStatus {
+    ProviderStatus {
         ingress: status.ingress.clone(),
         marks: status.marks.clone(),
-        ..Standing::default()
+        ..ProviderStatus::default()
     }
 }
 

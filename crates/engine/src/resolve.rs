@@ -26,10 +26,10 @@ mod tls;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use landfall_model::dialect::{self, CloudOptions, Given, PortOptions, Reading, ServiceOptions};
+use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::option::OptionId;
-use landfall_model::provider::{Capabilities, Support};
+use landfall_model::provider::{ProviderProfile, Support};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 
@@ -42,7 +42,7 @@ pub(crate) use tls::certificates_of;
 struct ResolveContext<'a> {
     service: &'a ServiceRow,
     world: &'a World,
-    capabilities: &'a Capabilities,
+    profile: &'a ProviderProfile,
     options: &'a ServiceOptions,
     /// Certificates that a Secret held when this version was accepted.
     certificates: &'a [Arc<Certificate>],
@@ -57,16 +57,16 @@ struct ResolveContext<'a> {
 pub fn resolve(
     service: &ServiceRow,
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
-    resolve_version(service, None, world, capabilities)
+    resolve_version(service, None, world, profile)
 }
 
 /// That nothing be left of a Service's load balancer.
 pub fn removal(service: &ServiceRow) -> Intent {
-    let reading = dialect::read(&service.annotations, &service.ports);
+    let options = dialect::options(&service.annotations, &service.ports);
     Intent {
-        cloud: reading.options.cloud,
+        extensions: options.extensions,
         marks: service.status.marks.clone(),
         created: service.created,
         ..Intent::removal(service.key.clone(), service.uid.clone())
@@ -84,9 +84,9 @@ pub fn resolve_previous(
     service: &ServiceRow,
     certificates: &[Arc<Certificate>],
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
-    resolve_version(service, Some(certificates), world, capabilities)
+    resolve_version(service, Some(certificates), world, profile)
 }
 
 /// `accepted`: the certificates of a version that was accepted earlier.
@@ -94,27 +94,19 @@ fn resolve_version(
     service: &ServiceRow,
     accepted: Option<&[Arc<Certificate>]>,
     world: &World,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> Result<Intent, Vec<Reason>> {
     if service.deleting || !service.wants_load_balancer {
         return Ok(removal(service));
     }
-    let reading = if capabilities.openstack {
-        dialect::read_on_openstack(&service.annotations, &service.ports)
-    } else {
-        dialect::read(&service.annotations, &service.ports)
-    };
+    let reading = dialect::read(&service.annotations, &service.ports, &profile.vocabulary);
     let mut findings = Findings::new(service, reading.reasons.clone());
     findings.extend(service.faults.iter().cloned());
-    findings.extend(if capabilities.openstack {
-        reading.cloud_reasons.clone()
-    } else {
-        reading.elsewhere.clone()
-    });
+    findings.extend(reading.extension_reasons.iter().cloned());
     let scene = ResolveContext {
         service,
         world,
-        capabilities,
+        profile,
         options: &reading.options,
         certificates: accepted.unwrap_or_default(),
         previous: accepted.is_some(),
@@ -168,22 +160,14 @@ fn resolve_version(
             nodes,
             has_nodes: nodes::any(&scene),
         }),
-        cloud: with_published_name(reading.options.cloud.clone(), service),
+        extensions: reading
+            .options
+            .extensions
+            .clone()
+            .with_status(&service.status),
         marks: service.status.marks.clone(),
         remarks,
     })
-}
-
-/// Adds the name under which the Service is published, where no controller has noted an address.
-fn with_published_name(mut cloud: CloudOptions, service: &ServiceRow) -> CloudOptions {
-    let mut ingress = service.status.ingress.iter();
-    let name = ingress.find_map(|entry| entry.hostname.clone());
-    let name = name.map(|value| Given {
-        value,
-        annotation: "status.loadBalancer".to_owned(),
-    });
-    cloud.published = cloud.published.or(name);
-    cloud
 }
 
 fn order(service: &ServiceRow) -> Vec<ListenerKey> {
@@ -210,7 +194,7 @@ fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut F
             "off" | "none" | "false" | "stream" | "-1"
         );
         if asks {
-            let reason = judge_support(scene.capabilities, given.option);
+            let reason = judge_support(scene.profile, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
         }
     }
@@ -238,20 +222,20 @@ fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut F
         ),
     ];
     for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
-        let reason = judge_support(scene.capabilities, option);
+        let reason = judge_support(scene.profile, option);
         findings.extend(reason.map(|reason| reason.at(field)));
     }
     for (field, value) in &service.node_fields {
         let place = format!("spec.{field}");
         let option = OptionId::of_field(&place);
-        let reason = option.and_then(|option| judge_support(scene.capabilities, option));
+        let reason = option.and_then(|option| judge_support(scene.profile, option));
         findings.extend(reason.map(|reason| reason.at(place).value(value.clone())));
     }
 }
 
-fn judge_support(capabilities: &Capabilities, option: OptionId) -> Option<Reason> {
-    let provider = capabilities.provider;
-    match (capabilities.support)(option) {
+fn judge_support(profile: &ProviderProfile, option: OptionId) -> Option<Reason> {
+    let provider = profile.provider;
+    match (profile.support)(option) {
         Support::Supported => None,
         Support::Emulated { how } => Some(Reason::info(
             Code::OptionNotSupported,
@@ -280,7 +264,7 @@ impl ResolveContext<'_> {
         layers::Layers {
             own,
             common: &self.options.common,
-            defaults: &self.capabilities.defaults,
+            defaults: &self.profile.defaults,
         }
     }
 }

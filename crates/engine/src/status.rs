@@ -1,7 +1,7 @@
 //! From what is known of a Service to the status that is reported: pure.
 
 use jiff::Timestamp;
-use landfall_model::provider::Standing;
+use landfall_model::provider::ProviderStatus;
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
 
@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     /// Whether no version of the Service is known that was ever accepted: then nothing is served.
     pub unserved: bool,
     /// What the provider says of the Service.
-    pub standing: &'a Standing,
+    pub standing: &'a ProviderStatus,
     /// The status before.
     pub before: &'a ServiceStatus,
     /// `metadata.generation` of the Service, where it has one.
@@ -136,7 +136,11 @@ fn unmet(kind: ConditionType, why: &[Reason], now: Timestamp) -> Condition {
 mod tests {
     use super::*;
 
-    fn compose_with(errors: &[Reason], refused: &[Reason], standing: &Standing) -> ServiceStatus {
+    fn compose_with(
+        errors: &[Reason],
+        refused: &[Reason],
+        standing: &ProviderStatus,
+    ) -> ServiceStatus {
         compose(&Facts {
             errors,
             remarks: &[],
@@ -149,15 +153,15 @@ mod tests {
         })
     }
 
-    fn addressed(waiting: Vec<Reason>) -> Standing {
+    fn addressed(waiting: Vec<Reason>) -> ProviderStatus {
         let ip = Some("127.77.0.1".parse().unwrap());
-        Standing {
+        ProviderStatus {
             ingress: vec![IngressAddress {
                 ip,
                 ..IngressAddress::default()
             }],
             waiting,
-            ..Standing::default()
+            ..ProviderStatus::default()
         }
     }
 
@@ -253,7 +257,7 @@ mod tests {
     #[test]
     fn a_refused_address_explains_both_missing_conditions() {
         let refused = Reason::error(Code::PoolExhausted, "all taken");
-        let status = compose_with(&[], &[refused], &Standing::default());
+        let status = compose_with(&[], &[refused], &ProviderStatus::default());
         assert_eq!(
             truths(&status),
             [

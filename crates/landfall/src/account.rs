@@ -97,7 +97,7 @@ impl OpenStackInstance {
             // The TLS library's refusal of a certificate comes as a connection that could not be
             // made. It is no outage: somebody has to renew it, or to name another authority.
             let certificate = error.message.contains("certificate");
-            if error.is_passing() && !certificate {
+            if error.is_transient() && !certificate {
                 return Unusable::NoAnswer { auth_url, error };
             }
             let remedy = match error.kind {

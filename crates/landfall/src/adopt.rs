@@ -122,7 +122,7 @@ async fn survey(fleet: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
         };
         let name = classes.names().get(instance).cloned();
         let mut takeover = Takeover::of(row.key.clone(), name.unwrap_or_default());
-        match resolve(&row, &world, provider.capabilities()) {
+        match resolve(&row, &world, provider.profile()) {
             Ok(intent) => {
                 let providers = providers.clone();
                 looking.spawn(async move {
@@ -202,7 +202,7 @@ impl Takeover {
             }
             Err(reasons) => self.reasons.extend(reasons),
         }
-        let standing = provider.standing(intent, &observed);
+        let standing = provider.status(intent, &observed);
         for reason in standing.waiting.into_iter().chain(standing.remarks) {
             if !self.reasons.contains(&reason) {
                 self.reasons.push(reason);

@@ -11,7 +11,7 @@ use landfall_kube::{Connection, Origin, SourceConfig, Sources, access};
 use landfall_model::ServiceKey;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::listener::Listener;
-use landfall_model::provider::{Capabilities, Provider as _};
+use landfall_model::provider::{Provider as _, ProviderProfile};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::view::{Health, InstanceView, ListenerView, MemberView, ServiceView};
@@ -155,7 +155,7 @@ pub struct Known {
     /// The classes.
     pub classes: Classes,
     /// In the order of the classes.
-    pub abilities: Vec<Capabilities>,
+    pub abilities: Vec<ProviderProfile>,
     /// The namespace of MetalLB's pools.
     pub pools: String,
 }
@@ -166,7 +166,7 @@ impl Known {
     /// By the files that a configuration names.
     pub fn of(fleet: &Instances) -> Self {
         let abilities = fleet.paper();
-        let abilities = abilities.iter().map(|it| it.capabilities().clone());
+        let abilities = abilities.iter().map(|it| it.profile().clone());
         Self {
             classes: fleet.classes(),
             abilities: abilities.collect(),
@@ -241,7 +241,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
                 .value(class)
                 .remedy("name the configuration of the controller with --config"),
             );
-            resolve(row, world, &Capabilities::default()).ok()
+            resolve(row, world, &ProviderProfile::default()).ok()
         }
         Ownership::Ours(instance) => {
             let abilities = known.abilities.get(instance).cloned().unwrap_or_default();

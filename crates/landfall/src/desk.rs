@@ -113,7 +113,7 @@ impl landfall_web::Instance for AdminApi {
                     metrics.resources = local.proxy().map(|proxy| resources(proxy));
                     continue;
                 }
-                Platform::ReadOnly(_) | Platform::CapabilitiesOnly(_) => continue,
+                Platform::ReadOnly(_) | Platform::ProfileOnly(_) => continue,
             };
             for (key, calls) in openstack.cloud().calls() {
                 metrics.cloud_calls.push(CloudCallsView {

@@ -15,7 +15,7 @@ use landfall_engine::Classes;
 use landfall_kube::{Connection, Origin};
 use landfall_local::Local;
 use landfall_model::limits::Limits;
-use landfall_model::provider::{Capabilities, Provider as _};
+use landfall_model::provider::{Provider as _, ProviderProfile};
 use landfall_model::reach::Setting;
 use landfall_model::rows::PoolRow;
 use landfall_openstack::{OpenStack, Settings};
@@ -304,7 +304,7 @@ pub fn classes(config: &Config) -> Classes {
 
 /// What the instances of a configuration can do in a cluster, without a look into the files that it
 /// names.
-pub fn abilities(config: &Config) -> Vec<Capabilities> {
+pub fn abilities(config: &Config) -> Vec<ProviderProfile> {
     let of = |instance: &Instance| match &instance.provider {
         ProviderKind::Local => {
             let rules = instance.member_rules(match &instance.members {
@@ -313,11 +313,11 @@ pub fn abilities(config: &Config) -> Vec<Capabilities> {
             });
             let local = Local::offline().allowing(rules);
             let limits = config.limits.limits(None);
-            local.within(limits).capabilities().clone()
+            local.within(limits).profile().clone()
         }
         ProviderKind::OpenStack(openstack) => {
             let conf = CloudConf::of(Global::default());
-            Settings::new(&conf, &openstack.cluster_name).capabilities()
+            Settings::new(&conf, &openstack.cluster_name).profile()
         }
     };
     config.instances.iter().map(of).collect()
@@ -340,7 +340,7 @@ fn switched_off(account: &OpenStackInstance) -> String {
 }
 
 fn paper(account: &OpenStackInstance) -> Platform {
-    Platform::CapabilitiesOnly(Box::new(account.settings.capabilities()))
+    Platform::ProfileOnly(Box::new(account.settings.profile()))
 }
 
 fn made(account: &OpenStackInstance) -> Box<OpenStack> {

@@ -14,9 +14,9 @@ use std::io::{BufRead as _, IsTerminal as _, Write};
 
 use anyhow::Context as _;
 use landfall_files::Loaded;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::reason::Severity;
 use landfall_model::rows::{Fact, METALLB_NAMESPACE, ServiceRow};
-use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, Orphan, OrphanKind, Owner};
 use serde::Serialize;

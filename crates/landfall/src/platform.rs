@@ -8,7 +8,7 @@ use landfall_local::Local;
 use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::{Plan, Planned};
-use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
 use landfall_model::view::{ListenerView, PoolView};
@@ -25,7 +25,7 @@ pub enum Platform {
     /// OpenStack, looked at only: what is carried out changes nothing.
     ReadOnly(Box<OpenStack>),
     /// A platform of which only the abilities are known. It holds nothing and asks nobody.
-    CapabilitiesOnly(Box<Capabilities>),
+    ProfileOnly(Box<ProviderProfile>),
 }
 
 /// What a platform holds for one Service.
@@ -61,7 +61,7 @@ impl Platform {
                 let (cloud, settings) = (openstack.cloud().clone(), openstack.settings().clone());
                 Self::ReadOnly(Box::new(OpenStack::new(cloud, settings)))
             }
-            Self::CapabilitiesOnly(capabilities) => Self::CapabilitiesOnly(capabilities.clone()),
+            Self::ProfileOnly(profile) => Self::ProfileOnly(profile.clone()),
         }
     }
 
@@ -69,7 +69,7 @@ impl Platform {
     pub fn problem(&self) -> Option<Reason> {
         match self {
             Self::Local(local) => local.problem(),
-            Self::OpenStack(_) | Self::ReadOnly(_) | Self::CapabilitiesOnly(_) => None,
+            Self::OpenStack(_) | Self::ReadOnly(_) | Self::ProfileOnly(_) => None,
         }
     }
 }
@@ -78,11 +78,11 @@ impl Provider for Platform {
     type Observed = Observed;
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
+    fn profile(&self) -> &ProviderProfile {
         match self {
-            Self::Local(local) => local.capabilities(),
-            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.capabilities(),
-            Self::CapabilitiesOnly(capabilities) => capabilities,
+            Self::Local(local) => local.profile(),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.profile(),
+            Self::ProfileOnly(profile) => profile,
         }
     }
 
@@ -97,7 +97,7 @@ impl Provider for Platform {
                 let have = Box::pin(openstack.observe(want)).await?;
                 Ok(Observed::OpenStack(Box::new(have)))
             }
-            Self::CapabilitiesOnly(_) => Ok(Observed::Nothing),
+            Self::ProfileOnly(_) => Ok(Observed::Nothing),
         }
     }
 
@@ -111,7 +111,7 @@ impl Provider for Platform {
                     .plan(want, have)
                     .map(|plan| of(plan, |step| Step::OpenStack(Box::new(step))))
             }
-            (Self::CapabilitiesOnly(_), Observed::Nothing) => Ok(Plan::default()),
+            (Self::ProfileOnly(_), Observed::Nothing) => Ok(Plan::default()),
             _ => Err(vec![of_another()]),
         }
     }
@@ -125,16 +125,16 @@ impl Provider for Platform {
         }
     }
 
-    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+    fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
         match (self, have) {
-            (Self::Local(local), Observed::Local(have)) => local.standing(want, have),
+            (Self::Local(local), Observed::Local(have)) => local.status(want, have),
             (Self::OpenStack(openstack) | Self::ReadOnly(openstack), Observed::OpenStack(have)) => {
-                openstack.standing(want, have)
+                openstack.status(want, have)
             }
-            (Self::CapabilitiesOnly(_), Observed::Nothing) => Standing::default(),
-            _ => Standing {
+            (Self::ProfileOnly(_), Observed::Nothing) => ProviderStatus::default(),
+            _ => ProviderStatus {
                 waiting: vec![of_another()],
-                ..Standing::default()
+                ..ProviderStatus::default()
             },
         }
     }
@@ -145,56 +145,64 @@ impl Provider for Platform {
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
                 openstack.restore_claims(claims);
             }
-            Self::CapabilitiesOnly(_) => {}
+            Self::ProfileOnly(_) => {}
         }
     }
 
-    fn keep_places(&self, claims: &[Claim]) {
+    fn reserve_listeners(&self, claims: &[Claim]) {
         match self {
-            Self::Local(local) => local.keep_places(claims),
-            Self::OpenStack(_) | Self::ReadOnly(_) | Self::CapabilitiesOnly(_) => {}
+            Self::Local(local) => local.reserve_listeners(claims),
+            Self::OpenStack(_) | Self::ReadOnly(_) | Self::ProfileOnly(_) => {}
         }
     }
 
-    fn recorded(&self, service: &Uid) {
+    fn on_recorded(&self, service: &Uid) {
         match self {
-            Self::Local(local) => local.recorded(service),
-            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.recorded(service),
-            Self::CapabilitiesOnly(_) => {}
-        }
-    }
-
-    fn forgotten(&self, service: &Uid) {
-        match self {
-            Self::Local(local) => local.forgotten(service),
-            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.forgotten(service),
-            Self::CapabilitiesOnly(_) => {}
-        }
-    }
-
-    fn reserve(&self, claims: &[Claim]) {
-        match self {
-            Self::Local(local) => local.reserve(claims),
-            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.reserve(claims),
-            Self::CapabilitiesOnly(_) => {}
-        }
-    }
-
-    fn doubt_pools(&self, in_doubt: bool) {
-        match self {
-            Self::Local(local) => local.doubt_pools(in_doubt),
+            Self::Local(local) => local.on_recorded(service),
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
-                openstack.doubt_pools(in_doubt);
+                openstack.on_recorded(service)
             }
-            Self::CapabilitiesOnly(_) => {}
+            Self::ProfileOnly(_) => {}
         }
     }
 
-    fn doubt(&self, others_led: bool) {
+    fn on_forgotten(&self, service: &Uid) {
         match self {
-            Self::Local(local) => local.doubt(others_led),
-            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.doubt(others_led),
-            Self::CapabilitiesOnly(_) => {}
+            Self::Local(local) => local.on_forgotten(service),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
+                openstack.on_forgotten(service)
+            }
+            Self::ProfileOnly(_) => {}
+        }
+    }
+
+    fn set_foreign_claims(&self, claims: &[Claim]) {
+        match self {
+            Self::Local(local) => local.set_foreign_claims(claims),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
+                openstack.set_foreign_claims(claims)
+            }
+            Self::ProfileOnly(_) => {}
+        }
+    }
+
+    fn set_pools_incomplete(&self, incomplete: bool) {
+        match self {
+            Self::Local(local) => local.set_pools_incomplete(incomplete),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
+                openstack.set_pools_incomplete(incomplete);
+            }
+            Self::ProfileOnly(_) => {}
+        }
+    }
+
+    fn invalidate_caches(&self, others_led: bool) {
+        match self {
+            Self::Local(local) => local.invalidate_caches(others_led),
+            Self::OpenStack(openstack) | Self::ReadOnly(openstack) => {
+                openstack.invalidate_caches(others_led)
+            }
+            Self::ProfileOnly(_) => {}
         }
     }
 
@@ -202,7 +210,7 @@ impl Provider for Platform {
         match self {
             Self::Local(local) => local.retire().await,
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.retire().await,
-            Self::CapabilitiesOnly(_) => {}
+            Self::ProfileOnly(_) => {}
         }
     }
 
@@ -210,7 +218,7 @@ impl Provider for Platform {
         match self {
             Self::Local(local) => local.set_pools(pools),
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.set_pools(pools),
-            Self::CapabilitiesOnly(_) => Vec::new(),
+            Self::ProfileOnly(_) => Vec::new(),
         }
     }
 
@@ -218,7 +226,7 @@ impl Provider for Platform {
         match self {
             Self::Local(local) => local.live(service),
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.live(service),
-            Self::CapabilitiesOnly(_) => Vec::new(),
+            Self::ProfileOnly(_) => Vec::new(),
         }
     }
 
@@ -226,7 +234,7 @@ impl Provider for Platform {
         match self {
             Self::Local(local) => local.pools(),
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.pools(),
-            Self::CapabilitiesOnly(_) => Vec::new(),
+            Self::ProfileOnly(_) => Vec::new(),
         }
     }
 
@@ -234,7 +242,7 @@ impl Provider for Platform {
         match self {
             Self::Local(local) => local.audit().await,
             Self::OpenStack(openstack) | Self::ReadOnly(openstack) => openstack.audit().await,
-            Self::CapabilitiesOnly(_) => Ok(Vec::new()),
+            Self::ProfileOnly(_) => Ok(Vec::new()),
         }
     }
 }
@@ -287,13 +295,13 @@ mod tests {
         assert!(local.plan(&want, &seen).unwrap().is_empty());
         let refused = local.plan(&want, &Observed::Nothing).unwrap_err();
         assert_eq!(refused[0].code, Code::ProviderFailed);
-        let standing = local.standing(&want, &Observed::Nothing);
+        let standing = local.status(&want, &Observed::Nothing);
         assert_eq!(standing.waiting.len(), 1);
     }
 
     #[tokio::test]
     async fn paper_plans_nothing_and_asks_nobody() {
-        let paper = Platform::CapabilitiesOnly(Box::default());
+        let paper = Platform::ProfileOnly(Box::default());
         let want = removal();
         let seen = paper.observe(&want).await.unwrap();
         assert!(paper.plan(&want, &seen).unwrap().is_empty());

@@ -227,7 +227,7 @@ mod tests {
         let row = svc("web").port(80).node_port(30080).row();
         let mut world = World::default();
         world.apply(Fact::Node(node("a", "10.0.0.4").row()));
-        let want = resolve(&row, &world, platform.capabilities()).unwrap();
+        let want = resolve(&row, &world, platform.profile()).unwrap();
         // A pass may end with every write.
         for _ in 0..10 {
             let have = platform.observe(&want).await.unwrap();

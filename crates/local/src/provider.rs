@@ -12,8 +12,8 @@ use landfall_model::listener::{Listener, Mode};
 use landfall_model::option::OptionId;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Capabilities, Provider, ProviderError, Published, Retry, Scope, Standing, Support,
-    Target,
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, Published, Retry, Scope,
+    Support, Target,
 };
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
@@ -41,14 +41,14 @@ pub struct Local {
     /// Shared with changes of sockets that outlive the pass which began them.
     state: Arc<Mutex<State>>,
     pool_rows: Mutex<Vec<Arc<PoolRow>>>,
-    /// The members of each Service as they were looked at last.
+    /// The members of each Service as they were looked at last; none while steps change them.
     seen: Mutex<HashMap<Uid, Members>>,
     /// Of which Services clients are refused.
     shortages: Mutex<Shortages>,
     quota: Arc<Mutex<Quota>>,
     /// Changes of sockets under way. A pass that is broken off leaves its own to end by itself.
     changes: TaskTracker,
-    capabilities: Capabilities,
+    profile: ProviderProfile,
 }
 
 /// What the data plane makes of each option.
@@ -172,14 +172,14 @@ impl Local {
     /// The same, with rules about what may be a member.
     #[must_use]
     pub fn allowing(mut self, members: MemberRules) -> Self {
-        self.capabilities.members = members;
+        self.profile.members = members;
         self
     }
 
     /// The same, with limits on what one Service or one namespace may have.
     #[must_use]
     pub fn within(mut self, limits: Limits) -> Self {
-        self.capabilities.limits = limits;
+        self.profile.limits = limits;
         self.quota().limit(limits.ports_per_namespace);
         self
     }
@@ -200,19 +200,19 @@ impl Local {
                 self.pool_rows().clone(),
             )
         };
-        copy.allowing(self.capabilities.members.clone())
-            .within(self.capabilities.limits)
+        copy.allowing(self.profile.members.clone())
+            .within(self.profile.limits)
     }
 
     fn with(carrier: Carrier, state: State, pool_rows: Vec<Arc<PoolRow>>) -> Self {
-        let capabilities = Capabilities {
+        let profile = ProviderProfile {
             provider: "local",
             target: Target::Pod,
             support,
             takes_pools: true,
             immediate: true,
             marks: &[HELD_ADDRESSES],
-            ..Capabilities::default()
+            ..ProviderProfile::default()
         };
         Self {
             carrier,
@@ -222,7 +222,7 @@ impl Local {
             shortages: Mutex::default(),
             quota: Arc::default(),
             changes: TaskTracker::new(),
-            capabilities,
+            profile,
         }
     }
 
@@ -461,8 +461,8 @@ impl Provider for Local {
     type Observed = Observed;
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn profile(&self) -> &ProviderProfile {
+        &self.profile
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
@@ -511,6 +511,8 @@ impl Provider for Local {
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        // The reconcile looks at the members when all steps are done.
+        self.seen().remove(step.service());
         match step {
             Step::Claim { grant, publish, .. } => {
                 let (request, proposal) = &**grant;
@@ -555,7 +557,7 @@ impl Provider for Local {
         }
     }
 
-    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
+    fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
         standing::standing(want, have)
     }
 
@@ -597,7 +599,7 @@ impl Provider for Local {
         }
     }
 
-    fn keep_places(&self, claims: &[Claim]) {
+    fn reserve_listeners(&self, claims: &[Claim]) {
         let mut quota = self.quota();
         for claim in claims {
             for address in &claim.addresses {
@@ -609,15 +611,15 @@ impl Provider for Local {
         }
     }
 
-    fn recorded(&self, service: &Uid) {
+    fn on_recorded(&self, service: &Uid) {
         self.state().recorded(service);
     }
 
-    fn forgotten(&self, service: &Uid) {
+    fn on_forgotten(&self, service: &Uid) {
         self.state().forgotten(service);
     }
 
-    fn reserve(&self, claims: &[Claim]) {
+    fn set_foreign_claims(&self, claims: &[Claim]) {
         let mut state = self.state();
         let claimed: BTreeSet<Uid> = claims.iter().map(|claim| claim.uid.clone()).collect();
         let before = std::mem::replace(&mut state.reserved, claimed);
@@ -630,11 +632,11 @@ impl Provider for Local {
             .restore_all(claims.iter().map(restore).collect());
     }
 
-    fn doubt_pools(&self, in_doubt: bool) {
-        self.state().pools_in_doubt = in_doubt;
+    fn set_pools_incomplete(&self, incomplete: bool) {
+        self.state().pools_in_doubt = incomplete;
     }
 
-    fn doubt(&self, others_led: bool) {
+    fn invalidate_caches(&self, others_led: bool) {
         if others_led {
             self.state().forget_claims();
         }

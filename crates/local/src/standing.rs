@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use landfall_ipam::Refusal;
 use landfall_model::ListenerKey;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
-use landfall_model::provider::{Published, Standing};
+use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{HELD_ADDRESSES, IngressAddress, IpMode};
@@ -16,15 +16,15 @@ use crate::plan::{Observed, refusal_reason};
 use crate::shortage::Shared;
 
 /// Addresses, and why traffic does not flow if it does not.
-pub fn standing(want: &Intent, have: &Observed) -> Standing {
+pub fn standing(want: &Intent, have: &Observed) -> ProviderStatus {
     let Some(spec) = &want.load_balancer else {
-        return Standing::default();
+        return ProviderStatus::default();
     };
     let Published { ingress, marks } = published(spec, &have.held);
-    let mut standing = Standing {
+    let mut standing = ProviderStatus {
         ingress,
         marks,
-        ..Standing::default()
+        ..ProviderStatus::default()
     };
     if let Some(answer) = &have.answer {
         match &answer.outcome {

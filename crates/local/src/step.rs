@@ -95,6 +95,21 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Whose it is.
+    pub(crate) fn service(&self) -> &Uid {
+        match self {
+            Self::Claim { uid, .. }
+            | Self::Record { uid, .. }
+            | Self::Withdraw { uid, .. }
+            | Self::Open { uid, .. }
+            | Self::Change { uid, .. }
+            | Self::Close { uid, .. }
+            | Self::Release { uid, .. } => uid,
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

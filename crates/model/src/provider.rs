@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{NodeSelector, PortOptions};
+use crate::dialect::{NodeSelector, PortOptions, Vocabulary};
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::limits::Limits;
@@ -32,7 +32,7 @@ pub trait Provider: Send + Sync + 'static {
     type Step: fmt::Display + Serialize + Send + Sync;
 
     /// What it can do, per option.
-    fn capabilities(&self) -> &Capabilities;
+    fn profile(&self) -> &ProviderProfile;
 
     /// Reads what is held for a Service.
     fn observe(
@@ -54,7 +54,7 @@ pub trait Provider: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Applied, ProviderError>> + Send;
 
     /// What can be said of a Service in the observed state.
-    fn standing(&self, want: &Intent, have: &Self::Observed) -> Standing;
+    fn status(&self, want: &Intent, have: &Self::Observed) -> ProviderStatus;
 
     /// Told before the first pass: every claim that is on record. What a Service holds is known
     /// before anything is given to another. Told later of a Service that comes to this instance
@@ -63,27 +63,27 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Called after [`Self::restore_claims`] with those claims whose Services had all of their
     /// listeners open: their places stay theirs until they are reconciled.
-    fn keep_places(&self, _claims: &[Claim]) {}
+    fn reserve_listeners(&self, _claims: &[Claim]) {}
 
     /// Told when what [`Applied::Addressed`] said of a Service is on record: its status names these
     /// addresses and no others.
-    fn recorded(&self, _service: &Uid) {}
+    fn on_recorded(&self, _service: &Uid) {}
 
     /// Told when no record names anything that this provider held for a Service: its finalizer and
     /// its status are gone, or speak of another instance by now.
-    fn forgotten(&self, _service: &Uid) {}
+    fn on_forgotten(&self, _service: &Uid) {}
 
     /// Told when these change: the claims of Services that no instance of this process serves,
     /// which are given to nobody else. Replaces what was told before. Nothing of these Services is
     /// ever planned: their claims are none of this provider's. Providers that take no addresses
     /// from pools need nothing here.
-    fn reserve(&self, _claims: &[Claim]) {}
+    fn set_foreign_claims(&self, _claims: &[Claim]) {}
 
     /// Told when passes are made again after a time in which this process might not write: the
     /// outside may not be as it is remembered. `others_led`: another process may have claimed and
     /// given back meanwhile, so no claim is believed; those on record are told next, by
     /// [`Self::restore_claims`]. What serves goes on serving.
-    fn doubt(&self, _others_led: bool) {}
+    fn invalidate_caches(&self, _others_led: bool) {}
 
     /// Told when another process serves in place of this one. Closes what accepts connections here,
     /// lets those that are open end, and forgets every claim. Providers that carry no traffic
@@ -102,7 +102,7 @@ pub trait Provider: Send + Sync + 'static {
     /// Told before [`set_pools`](Self::set_pools): whether pools may be missing from what is told
     /// there. Then no Service leaves an address because no pool has it. Providers that take no
     /// addresses from pools need nothing here.
-    fn doubt_pools(&self, _in_doubt: bool) {}
+    fn set_pools_incomplete(&self, _incomplete: bool) {}
 
     /// The listeners of a Service as they are at this moment, for people. Cheap; asks nobody.
     fn live(&self, _service: &Uid) -> Vec<ListenerView> {
@@ -120,7 +120,7 @@ pub trait Provider: Send + Sync + 'static {
 
 /// How far a Service is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ProviderStatus {
     /// Addresses it holds, in the order in which they are published.
     pub ingress: Vec<IngressAddress>,
     /// Why traffic does not flow (yet); empty: it flows.
@@ -129,11 +129,11 @@ pub struct Standing {
     pub remarks: Vec<Reason>,
     /// What to tell beside that, and as a warning event of this name when it becomes true.
     pub notices: Vec<(&'static str, Reason)>,
-    /// Annotations to keep on the Service: [`crate::status::MANAGED_ANNOTATIONS`].
+    /// Annotations to keep on the Service: [`crate::marks::managed_annotations`].
     pub marks: BTreeMap<String, String>,
     /// Those of them that only save work: a new value is written with the next status, and is no
     /// reason for a write of its own.
-    pub unhurried: &'static [&'static str],
+    pub deferred_marks: &'static [&'static str],
 }
 
 /// What came of a step.
@@ -143,7 +143,7 @@ pub enum Applied {
     Done,
     /// Done, and the Service holds these addresses from now on: this is reported before anything
     /// else is done, because the status is the durable record of the claim. Then
-    /// [`Provider::recorded`] is called.
+    /// [`Provider::on_recorded`] is called.
     Addressed(Published),
     /// The provider works on it. The pass ends, and is taken up again when it may have finished.
     Busy {
@@ -202,22 +202,35 @@ pub enum Retry {
     OnChange,
 }
 
-/// What a provider can do with each option.
+/// A description of a provider: what it reads, supports and leaves to its own API.
 #[derive(Clone, Debug)]
-pub struct Capabilities {
+pub struct ProviderProfile {
     /// The provider's kind, for messages: `local`.
     pub provider: &'static str,
     /// Whether members are pods or NodePorts.
     pub target: Target,
-    /// Whether it is OpenStack: options that choose among things of that cloud mean something.
-    pub openstack: bool,
+    /// The annotations that it reads.
+    pub vocabulary: Vocabulary,
     /// Whether it gives addresses out of pools.
     pub takes_pools: bool,
     /// Whether its steps call nothing outside of this process, so that passes wait for nothing but
     /// the record.
     pub immediate: bool,
-    /// The annotations in [`Standing::marks`] that it keeps. Others' stay as they are.
+    /// The annotations in [`ProviderStatus::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
+    /// The annotation of another controller whose half-done removals it finishes.
+    pub predecessor_mark: Option<&'static str>,
+    /// Whether it gives a dual-stack Service an address of the family for which none is requested.
+    pub completes_families: bool,
+    /// Whether its API validates numbers of listeners and monitors, so that they are passed on
+    /// unchanged.
+    pub validates_numbers: bool,
+    /// Whether its UDP listeners have the timeouts of TCP ones, so that those for all ports apply
+    /// to them.
+    pub udp_timeouts: bool,
+    /// Whether settings without an annotation keep the values that they have there, so that
+    /// [`crate::listener::ExplicitFields`] are needed.
+    pub keeps_unset: bool,
     /// What it does with each option, stated for all of them.
     pub support: fn(OptionId) -> Support,
     /// What holds for a port of which nothing else is said. `Given::annotation` names the place in
@@ -266,17 +279,22 @@ pub enum Target {
     Node,
 }
 
-// === impl Capabilities ===
+// === impl ProviderProfile ===
 
-impl Default for Capabilities {
+impl Default for ProviderProfile {
     fn default() -> Self {
         Self {
             provider: "",
             target: Target::default(),
-            openstack: false,
+            vocabulary: Vocabulary::default(),
             takes_pools: false,
             immediate: false,
             marks: &[],
+            predecessor_mark: None,
+            completes_families: false,
+            validates_numbers: false,
+            udp_timeouts: false,
+            keeps_unset: false,
             support: |_| Support::Supported,
             defaults: PortOptions::default(),
             node_selector: None,

@@ -71,7 +71,7 @@ impl OpenStack {
             }
             // What the cloud does not give of addresses and groups keeps nothing else from being
             // done.
-            if step.stands_alone() && !error.is_passing() {
+            if step.stands_alone() && !error.is_transient() {
                 failure.scope = Scope::Step;
             }
             failure

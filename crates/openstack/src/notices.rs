@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, LoadBalancerSpec, Reason};
 
-use crate::objects::Provisioning;
-use crate::objects::{Id, LoadBalancer, server_of};
+use crate::objects::{Id, LoadBalancer, Provisioning, server_of};
 use crate::observed::{Found, Goal, Observed};
 use crate::target::Notice;
 

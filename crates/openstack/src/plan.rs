@@ -29,9 +29,10 @@ use crate::target::Target;
 use attempts::{defer_while_create_is_unanswered, without_refused};
 use broken::broken;
 use diff::Diff;
-pub(crate) use removal::has_left;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
+
+pub(crate) use removal::has_left;
 
 /// What the members of a load balancer take of a request, besides the rest.
 const MARGIN: usize = 1024;
@@ -362,7 +363,7 @@ fn create(
     settings: &Settings,
     plan: &mut Plan<Step>,
 ) {
-    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra = intent.extensions.openstack.load_balancer_tags.as_ref();
     let extra = extra.map(|given| given.value.clone()).unwrap_or_default();
     let body = |extent| {
         bodies::load_balancer(
@@ -403,7 +404,7 @@ fn create(
 fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result<(), Vec<Reason>> {
     let refuse = |message: String, remedy: &str| {
         let reason = Reason::error(Code::NotOurs, message)
-            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .at_annotation(landfall_model::dialect::openstack::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())
             .remedy(remedy);
         Err(vec![reason])

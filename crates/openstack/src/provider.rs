@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Capabilities, Provider, ProviderError, Standing};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ pub struct OpenStack {
     pub(crate) group_making: tokio::sync::Mutex<()>,
     /// One subnet is read at a time.
     pub(crate) subnet_reading: tokio::sync::Mutex<()>,
-    capabilities: Capabilities,
+    profile: ProviderProfile,
 }
 
 /// From one look at busy load balancers to the next: at least, and at most.
@@ -48,7 +48,7 @@ impl OpenStack {
     /// A provider that knows nothing of the cloud yet.
     pub fn new(cloud: Cloud, settings: Settings) -> Self {
         Self {
-            capabilities: settings.capabilities(),
+            profile: settings.profile(),
             cloud,
             settings,
             lists: Lists::default(),
@@ -137,8 +137,8 @@ impl Provider for OpenStack {
     type Observed = Observed;
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn profile(&self) -> &ProviderProfile {
+        &self.profile
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
@@ -161,11 +161,11 @@ impl Provider for OpenStack {
         self.carry_out(step).await
     }
 
-    fn standing(&self, want: &Intent, have: &Observed) -> Standing {
-        status::standing(want, have, &self.settings)
+    fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
+        status::status(want, have, &self.settings)
     }
 
-    fn doubt(&self, _others_led: bool) {
+    fn invalidate_caches(&self, _others_led: bool) {
         *self.memory() = Memory::default();
     }
 

@@ -5,11 +5,10 @@
 use std::fmt;
 
 use landfall_model::Intent;
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_model::status::{RECORD, RECORD_OF_GIVEN};
 
 use crate::objects::Id;
-use landfall_model::status::LOAD_BALANCER_ADDRESS;
-use landfall_model::status::LOAD_BALANCER_ID;
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,13 +105,15 @@ pub(crate) fn owned(intent: &Intent) -> bool {
 
 /// Whether we wrote the id that the Service names.
 pub(crate) fn is_given(intent: &Intent) -> bool {
-    intent.cloud.load_balancer.is_some() && !intent.marks.contains_key(LOAD_BALANCER_ID)
+    intent.extensions.openstack.load_balancer.is_some()
+        && !intent.marks.contains_key(LOAD_BALANCER_ID)
 }
 
 /// Whether a controller, rather than the user, has written on the Service which load balancer it
 /// has: it has noted the address, too.
 pub(crate) fn was_noted(intent: &Intent) -> bool {
-    intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
+    intent.extensions.openstack.published.is_some()
+        || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use landfall_model::provider::Standing;
-use landfall_model::status::{
-    IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD,
-};
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::provider::ProviderStatus;
+use landfall_model::status::{IngressAddress, IpMode, RECORD};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::notices::in_error;
@@ -19,7 +18,7 @@ use crate::settings::Settings;
 use crate::target::{Target, fingerprint, further_v4, is_floating};
 
 /// How far the Service is: the first load balancer, and that of the second family.
-pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
+pub(crate) fn status(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStatus {
     let mut standing = of_one(intent, have, settings);
     let lacking = have.lacking.as_ref();
     // An error is for planning to tell.
@@ -51,7 +50,7 @@ pub(crate) fn standing(intent: &Intent, have: &Observed, settings: &Settings) ->
     if let (Some(before), Some(now)) = records
         && record::is_refreshed(before, now)
     {
-        standing.unhurried = &[RECORD];
+        standing.deferred_marks = &[RECORD];
     }
     standing
 }
@@ -65,17 +64,17 @@ fn add<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
     }
 }
 
-fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
+fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStatus {
     let Goal::Exists(target) = &have.goal else {
-        return Standing {
+        return ProviderStatus {
             notices: have.notices.clone(),
-            ..Standing::default()
+            ..ProviderStatus::default()
         };
     };
-    let mut standing = Standing {
+    let mut standing = ProviderStatus {
         remarks: target.reasons.clone(),
         notices: have.notices.clone(),
-        ..Standing::default()
+        ..ProviderStatus::default()
     };
     let Found::One {
         balancer, owner, ..
@@ -120,7 +119,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> Standing {
 
 /// Whether the load balancer was ever seen as the Service wants it. What publishes an address
 /// already served before we looked.
-fn is_open(intent: &Intent, standing: &Standing) -> bool {
+fn is_open(intent: &Intent, standing: &ProviderStatus) -> bool {
     let spec = intent.load_balancer.as_ref();
     let published = spec.is_some_and(|spec| !spec.address.held.is_empty());
     let record = standing.marks.get(RECORD).and_then(|it| Record::parse(it));
@@ -258,7 +257,7 @@ fn marks(
 ) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
     // Who names the Service's own has the name from a controller that was there before.
-    let named = intent.cloud.load_balancer.as_ref();
+    let named = intent.extensions.openstack.load_balancer.as_ref();
     let other = have.in_vain.as_ref();
     let names_it = named.is_some_and(|it| it.value == balancer.id.as_str());
     let given = !owner && is_given(intent) && (names_it || other.is_some());

@@ -14,18 +14,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol};
+use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason};
 use serde::{Deserialize, Serialize};
 
 use crate::features::Features;
 use crate::names::Names;
-use crate::objects::Id;
-use crate::objects::LoadBalancer;
+use crate::objects::{Id, LoadBalancer};
 use crate::settings::Settings;
-pub(crate) use build::{Basis, build};
 use choice::Choice;
-use landfall_model::rows::Family;
 use ranges::EVERYBODY;
+
+pub(crate) use build::{Basis, build};
 pub(crate) use ranges::keep_of_vips;
 
 /// A reason, and the name of the event by which users know it.
@@ -217,7 +217,7 @@ impl ListenerBuilder<'_> {
                 }
             }
         }
-        let cloud = &self.intent.cloud;
+        let cloud = &self.intent.extensions.openstack;
         let mut tags = vec![self.names.load_balancer.clone()];
         if let Some(given) = &cloud.listener_tags {
             tags.extend(given.value.iter().cloned());
@@ -301,7 +301,7 @@ impl ListenerBuilder<'_> {
             };
             (member.address.ip(), wanted)
         });
-        let tags = self.intent.cloud.pool_tags.as_ref();
+        let tags = self.intent.extensions.openstack.pool_tags.as_ref();
         WantedPool {
             name: self.names.child("pool", index),
             protocol: protocol.to_owned(),

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
-use tokio::sync::watch;
 
 use self::line::Line;
 pub use self::member::{Health, MemberState};
 pub use self::rendezvous::HashKey;
 use self::snapshot::{Entry, Snapshot, serving};
+use crate::changes::ChangesOf;
 use crate::counters::MemberTotals;
 use crate::recency::Recency;
 use crate::shortage::Shortage;
@@ -51,7 +51,7 @@ pub struct PoolState {
 /// What the pool and its members tell each other.
 #[derive(Debug)]
 struct Shared {
-    changes: watch::Sender<u64>,
+    changes: ChangesOf,
     /// Those who wait for a member.
     line: Line,
     /// Tries at another member under way.
@@ -151,9 +151,9 @@ struct Remembered {
 // === impl PoolState ===
 
 impl PoolState {
-    /// A pool without members, counting for this many workers. `changes` is raised whenever health
+    /// A pool without members, counting for this many workers. `changes` is noted whenever health
     /// or membership changes.
-    pub fn new(workers: usize, key: HashKey, changes: watch::Sender<u64>) -> Self {
+    pub fn new(workers: usize, key: HashKey, changes: ChangesOf) -> Self {
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot::empty(key)),
             gone: Mutex::default(),
@@ -498,7 +498,7 @@ impl PoolState {
 // === impl Shared ===
 
 impl Shared {
-    fn new(changes: watch::Sender<u64>) -> Self {
+    fn new(changes: ChangesOf) -> Self {
         Self {
             changes,
             line: Line::default(),
@@ -510,7 +510,7 @@ impl Shared {
     }
 
     fn changed(&self) {
-        self.changes.send_modify(|version| *version += 1);
+        self.changes.note();
     }
 
     fn outlier_failures(&self) -> u32 {

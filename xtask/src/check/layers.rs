@@ -20,6 +20,7 @@ const FLOORS: &[&[&str]] = &[
         "landfall-bfd",
         "landfall-proxy",
         "landfall-ipam",
+        "landfall-rest",
     ],
     &["landfall-config", "landfall-sys"],
     &["landfall-model"],
@@ -56,6 +57,7 @@ const APART: &[(&str, &[&str], &str)] = &[
         &[
             "landfall-proxy",
             "landfall-ipam",
+            "landfall-rest",
             "landfall-l2",
             "landfall-bgp",
             "landfall-bfd",

@@ -9,9 +9,7 @@ use anyhow::Context as _;
 use super::{Findings, extension};
 use crate::place::Place;
 
-/// Over this a file should be two.
-const LONG: usize = 600;
-/// Over this it is refused.
+/// The lines of any file. Code outside of tests has a lower limit: see `sizes`.
 const TOO_LONG: usize = 1000;
 /// What people write by hand, and so what has to stay readable.
 const WRITTEN: &[&str] = &["rs", "js", "css", "html", "sh", "py"];
@@ -119,10 +117,6 @@ fn judge_file(path: &str, text: &str, findings: &mut Findings) {
             findings.errors.push(format!(
                 "{path}: {lines} lines; at most {TOO_LONG}: split it by subject"
             ));
-        } else if lines > LONG {
-            findings.warnings.push(format!(
-                "{path}: {lines} lines; over {LONG} it should be two files"
-            ));
         }
     }
     for (index, line) in text.lines().enumerate() {
@@ -175,12 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_a_warning_and_a_very_long_one_an_error() {
-        assert_eq!(judged("a.rs", &"\n".repeat(600)), Findings::default());
-        assert_eq!(
-            judged("a.rs", &"\n".repeat(601)).warnings,
-            ["a.rs: 601 lines; over 600 it should be two files"]
-        );
+    fn a_very_long_file_is_an_error() {
+        assert_eq!(judged("a.rs", &"\n".repeat(1000)), Findings::default());
         assert_eq!(
             judged("a.rs", &"\n".repeat(1001)).errors,
             ["a.rs: 1001 lines; at most 1000: split it by subject"]

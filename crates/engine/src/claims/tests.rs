@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use landfall_model::provider::{Capabilities, ProviderError, Standing};
+use landfall_model::provider::{ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::recorded::{RECORDED, vouch};
 use landfall_model::rows::Fact;
 use landfall_model::status::{Condition, INSTANCE, IngressAddress};
@@ -13,13 +13,13 @@ use landfall_testkit::svc;
 use super::*;
 
 /// A provider of which only the abilities matter.
-struct Paper(Capabilities);
+struct Paper(ProviderProfile);
 
 impl Provider for Paper {
     type Observed = ();
     type Step = String;
 
-    fn capabilities(&self) -> &Capabilities {
+    fn profile(&self) -> &ProviderProfile {
         &self.0
     }
 
@@ -35,8 +35,8 @@ impl Provider for Paper {
         Ok(Applied::Done)
     }
 
-    fn standing(&self, _: &Intent, (): &()) -> Standing {
-        Standing::default()
+    fn status(&self, _: &Intent, (): &()) -> ProviderStatus {
+        ProviderStatus::default()
     }
 
     async fn audit(&self) -> Result<Vec<Uid>, ProviderError> {
@@ -46,9 +46,9 @@ impl Provider for Paper {
 
 fn providers(takes_pools: &[bool]) -> Vec<Arc<Paper>> {
     let paper = |takes_pools: &bool| {
-        Arc::new(Paper(Capabilities {
+        Arc::new(Paper(ProviderProfile {
             takes_pools: *takes_pools,
-            ..Capabilities::default()
+            ..ProviderProfile::default()
         }))
     };
     takes_pools.iter().map(paper).collect()

@@ -189,7 +189,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 // What the status says by now is of this instance only.
                 for (index, provider) in self.handle.providers.iter().enumerate() {
                     if tracked.holder != Some(index) {
-                        provider.forgotten(&tracked.uid);
+                        provider.on_forgotten(&tracked.uid);
                     }
                 }
             }
@@ -224,13 +224,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 let unwritten = same && ran.row.is_none();
                 if !(replacing && same || unwritten) {
                     for provider in self.handle.providers.iter() {
-                        provider.forgotten(&tracked.uid);
+                        provider.on_forgotten(&tracked.uid);
                     }
                 }
                 if replacing || !same {
                     let left = left.filter(|_| replacing && same);
                     if let Some(provider) = left.and_then(|it| self.handle.providers.get(it)) {
-                        let marks = provider.capabilities().marks;
+                        let marks = provider.profile().marks;
                         self.cleared.insert(tracked.uid.clone(), marks);
                     }
                     self.drop_tracked(&key);

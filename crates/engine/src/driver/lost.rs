@@ -64,7 +64,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn reserve(&self) {
         let claims: Vec<Claim> = self.lost.claims.values().cloned().collect();
         for provider in self.handle.providers.iter() {
-            provider.reserve(&claims);
+            provider.set_foreign_claims(&claims);
         }
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
-use landfall_model::provider::{Capabilities, Provider};
+use landfall_model::provider::{Provider, ProviderProfile};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{OwnershipFields, ServiceRow};
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
+use landfall_model::status::ConditionType;
 use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
@@ -117,7 +117,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         note_invalid_newest(&row, &mut errors);
         let provider = self.handle.providers.get(instance);
-        let recalls = provider.is_some_and(|it| it.capabilities().takes_pools);
+        let recalls = provider.is_some_and(|it| it.profile().takes_pools);
         let tracked = self.track(&row);
         if intent.is_some() {
             tracked.accepted = accepted;
@@ -200,12 +200,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let Some(provider) = self.handle.providers.get(instance).cloned() else {
             return (None, Vec::new(), None);
         };
-        match resolve(row, &self.world, provider.capabilities()) {
+        match resolve(row, &self.world, provider.profile()) {
             Ok(intent) => {
                 let accepted = Accepted::new(row, Some(&intent));
                 (Some(intent), Vec::new(), Some(accepted))
             }
-            Err(errors) => self.decide_by_previous(row, errors, provider.capabilities()),
+            Err(errors) => self.decide_by_previous(row, errors, provider.profile()),
         }
     }
 
@@ -215,7 +215,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         &mut self,
         row: &Arc<ServiceRow>,
         mut errors: Vec<Reason>,
-        capabilities: &Capabilities,
+        profile: &ProviderProfile,
     ) -> (Option<Intent>, Vec<Reason>, Option<Accepted>) {
         let known = self.tracked.get_mut(&row.key);
         let mut known = known.filter(|tracked| tracked.uid == row.uid);
@@ -251,7 +251,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 status: row.status.clone(),
                 ..ServiceRow::clone(version)
             };
-            resolve_previous(&version, certificates, &self.world, capabilities).ok()
+            resolve_previous(&version, certificates, &self.world, profile).ok()
         });
         if previous.is_some() {
             errors.push(serving_previous());
@@ -287,12 +287,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.instance_for_cleanup(row).into_iter().collect()
     }
 
-    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
-    /// clearing away: it put its mark on the Service, and its finalizer stays for its successor.
-    /// That is the instance of OpenStack that serves Services without a class, as it did.
+    /// Returns the instance that finishes a removal which another controller left half-done: that
+    /// controller put its mark on the Service, and its finalizer stays for its successor. That is
+    /// the instance that serves Services without a class, as the controller did, if it continues
+    /// that controller's work.
     fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<usize> {
-        let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
-        if row.wants_load_balancer || !begun {
+        if row.wants_load_balancer || !row.finalized {
             return None;
         }
         let namespace = self.world.namespace(row.key.namespace());
@@ -305,7 +305,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => {
                 let provider = self.handle.providers.get(instance)?;
-                provider.capabilities().openstack.then_some(instance)
+                let mark = provider.profile().predecessor_mark?;
+                row.annotations.contains_key(mark).then_some(instance)
             }
             Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }

@@ -79,7 +79,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Believes nothing that may have changed while this replica did not write.
     fn doubt(&mut self, others_led: bool) {
         for provider in self.handle.providers.iter() {
-            provider.doubt(others_led);
+            provider.invalidate_caches(others_led);
         }
         for tracked in self.tracked.values_mut() {
             tracked.written = None;

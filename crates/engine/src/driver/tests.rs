@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use jiff::Timestamp;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::plan::Plan;
-use landfall_model::provider::{Applied, Capabilities, ProviderError, Retry, Standing};
+use landfall_model::provider::{Applied, ProviderError, ProviderProfile, ProviderStatus, Retry};
 use landfall_model::reason::Code;
 use landfall_model::recorded::vouch;
 use landfall_model::rows::PoolRow;
@@ -45,7 +45,7 @@ struct Shelf {
     size: u8,
     /// Looks so far, if each of them fails, in words that differ.
     refused: Mutex<Option<usize>>,
-    capabilities: Capabilities,
+    profile: ProviderProfile,
     /// What removals were asked for with.
     removals: Mutex<Vec<Intent>>,
     /// The names of pools, each time that they were told, and whether more may be missing.
@@ -125,7 +125,7 @@ impl Shelf {
             reserved: Mutex::default(),
             size,
             refused: Mutex::default(),
-            capabilities: Capabilities::default(),
+            profile: ProviderProfile::default(),
             removals: Mutex::default(),
             pools: Mutex::default(),
             in_doubt: AtomicBool::default(),
@@ -184,8 +184,8 @@ impl Provider for Shelf {
     type Observed = (Option<u8>, Option<u8>);
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn profile(&self) -> &ProviderProfile {
+        &self.profile
     }
 
     async fn observe(&self, want: &Intent) -> Result<Self::Observed, ProviderError> {
@@ -274,13 +274,13 @@ impl Provider for Shelf {
         }
     }
 
-    fn standing(&self, _: &Intent, (held, _): &Self::Observed) -> Standing {
+    fn status(&self, _: &Intent, (held, _): &Self::Observed) -> ProviderStatus {
         let marks = held.map(|last| (RECORD.to_owned(), format!("shelf {last}")));
         let ingress = held.map(ingress).unwrap_or_default();
-        Standing {
+        ProviderStatus {
             ingress,
             marks: marks.into_iter().collect(),
-            ..Standing::default()
+            ..ProviderStatus::default()
         }
     }
 
@@ -291,8 +291,8 @@ impl Provider for Shelf {
         Ok(answer.unwrap().clone().unwrap_or_default())
     }
 
-    fn doubt_pools(&self, in_doubt: bool) {
-        self.in_doubt.store(in_doubt, Ordering::Relaxed);
+    fn set_pools_incomplete(&self, incomplete: bool) {
+        self.in_doubt.store(incomplete, Ordering::Relaxed);
     }
 
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
@@ -302,7 +302,7 @@ impl Provider for Shelf {
         Vec::new()
     }
 
-    fn doubt(&self, others_led: bool) {
+    fn invalidate_caches(&self, others_led: bool) {
         if others_led {
             self.held.lock().unwrap().clear();
         }
@@ -316,7 +316,7 @@ impl Provider for Shelf {
         self.recalled.lock().unwrap().push(told);
     }
 
-    fn reserve(&self, claims: &[Claim]) {
+    fn set_foreign_claims(&self, claims: &[Claim]) {
         *self.reserved.lock().unwrap() = on_record(claims);
     }
 
@@ -329,7 +329,7 @@ impl Provider for Shelf {
             .push(("restore_claims".to_owned(), held));
     }
 
-    fn keep_places(&self, claims: &[Claim]) {
+    fn reserve_listeners(&self, claims: &[Claim]) {
         let kept = claims.iter().map(|claim| claim.uid.clone());
         self.kept.lock().unwrap().extend(kept);
     }

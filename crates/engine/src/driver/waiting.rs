@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use landfall_model::ServiceKey;
-use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::reason::{Reason, Severity};
 
 /// The lines, one per provider instance.
 #[derive(Debug, Default)]
@@ -63,22 +63,10 @@ impl Waiting {
     }
 }
 
-/// Whether something that another Service gives back may heal what is the matter.
+/// Returns whether something that another Service releases may resolve one of these reasons.
 pub(super) fn waits(reasons: &[Reason]) -> bool {
     let mut errors = reasons.iter().filter(|it| it.severity == Severity::Error);
-    errors.any(|reason| {
-        matches!(
-            reason.code,
-            Code::AddressInUse
-                | Code::AddressNotShareable
-                | Code::NoAddressOfFamily
-                | Code::LimitReached
-                | Code::PoolExhausted
-                | Code::PortInUse
-                | Code::QuotaExceeded
-                | Code::FloatingIpInUse
-        )
-    })
+    errors.any(|reason| reason.code.awaits_release())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use landfall_model::intent::{AddressSpec, LoadBalancerSpec};
 use landfall_model::listener::{Listener, Protocol};
-use landfall_model::provider::Capabilities;
+use landfall_model::provider::ProviderProfile;
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{ConditionType, FINALIZER, IngressAddress, RECORD};
 use landfall_model::{ServiceKey, Uid};
@@ -41,7 +41,7 @@ struct Lab {
     claims_outside: bool,
     notices: Vec<(&'static str, Reason)>,
     marks: BTreeMap<String, String>,
-    unhurried: &'static [&'static str],
+    deferred_marks: &'static [&'static str],
 }
 
 /// The process dies at the n-th write: before it, or after it but before its answer is seen.
@@ -144,9 +144,9 @@ impl Provider for Lab {
     type Observed = Outside;
     type Step = Step;
 
-    fn capabilities(&self) -> &Capabilities {
-        static NONE: std::sync::LazyLock<Capabilities> =
-            std::sync::LazyLock::new(Capabilities::default);
+    fn profile(&self) -> &ProviderProfile {
+        static NONE: std::sync::LazyLock<ProviderProfile> =
+            std::sync::LazyLock::new(ProviderProfile::default);
         &NONE
     }
 
@@ -215,18 +215,18 @@ impl Provider for Lab {
         }
     }
 
-    fn standing(&self, _: &Intent, have: &Outside) -> Standing {
+    fn status(&self, _: &Intent, have: &Outside) -> ProviderStatus {
         let ingress = if have.address.is_some() {
             ingress()
         } else {
             Vec::new()
         };
-        Standing {
+        ProviderStatus {
             ingress,
             notices: self.notices.clone(),
             marks: self.marks.clone(),
-            unhurried: self.unhurried,
-            ..Standing::default()
+            deferred_marks: self.deferred_marks,
+            ..ProviderStatus::default()
         }
     }
 
@@ -741,10 +741,10 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
 
 #[tokio::test]
 async fn a_mark_that_only_spares_work_is_written_with_the_next_status() {
-    let run = async |outside: Outside, record: &str, unhurried| {
+    let run = async |outside: Outside, record: &str, deferred_marks| {
         let lab = Lab {
             marks: BTreeMap::from([(RECORD.to_owned(), record.to_owned())]),
-            unhurried,
+            deferred_marks,
             ..Lab::over(outside)
         };
         lab.run(spec(&[80])).await;

@@ -15,7 +15,7 @@ pub(super) fn judge(scene: &ResolveContext<'_>, reading: &Reading, findings: &mu
     if scene.previous {
         return;
     }
-    let limits = &scene.capabilities.limits;
+    let limits = &scene.profile.limits;
     let ports = scene.service.ports.len();
     if ports > limits.ports_per_service {
         let most = limits.ports_per_service;
@@ -59,7 +59,7 @@ pub(super) fn bound_members(
     listeners: &mut [Listener],
     findings: &mut Findings<'_>,
 ) {
-    let most = scene.capabilities.limits.members_per_service;
+    let most = scene.profile.limits.members_per_service;
     let count: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
     if count <= most {
         return;

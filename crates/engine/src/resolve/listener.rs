@@ -43,7 +43,7 @@ pub(super) fn build(
     resolver: &mut MemberResolver,
     findings: &mut Findings<'_>,
 ) -> Option<Listener> {
-    if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
+    if port.protocol == Protocol::Sctp && !carries_sctp(scene.profile) {
         return None;
     }
     let own = scene.options.own(port);
@@ -72,7 +72,7 @@ pub(super) fn build(
         listener.connection_limit = bounds::connection_limit(scene, &limit, findings);
     }
     listener.source_limits = protection::of_sources(layers, choice.as_ref(), findings);
-    if scene.capabilities.openstack {
+    if scene.profile.keeps_unset {
         listener.said = said(layers, choice.as_ref());
     }
     if let Some(drain) = layers.take(findings, |port| &port.drain) {
@@ -385,9 +385,7 @@ fn timeouts(
          default: Duration,
          field: for<'a> fn(&'a PortOptions) -> &'a Option<Given<Duration>>| {
             match layers.get(findings, field) {
-                // Octavia has all of them on every listener, so that what is said of all holds for
-                // all.
-                Some(choice) if possible || (scene.capabilities.openstack && !choice.own()) => {
+                Some(choice) if possible || (scene.profile.udp_timeouts && !choice.own()) => {
                     bounds::timeout(scene, &choice, default, findings)
                 }
                 Some(choice) => {

@@ -45,7 +45,7 @@ impl MemberResolver {
     /// Everybody there is, before any port is looked at.
     pub(super) fn gather(scene: &ResolveContext<'_>) -> Self {
         let mut known = BTreeSet::new();
-        match scene.capabilities.target {
+        match scene.profile.target {
             Target::Pod => {
                 let slices = scene.world.slices_of(&scene.service.key);
                 for endpoint in slices.flat_map(|slice| slice.endpoints) {
@@ -78,7 +78,7 @@ impl MemberResolver {
     ) -> Vec<Member> {
         let choice = layers.get(findings, |port| &port.endpoints);
         let literal = choice.map(|choice| (choice.take(findings), choice.given));
-        let mut members = match (literal, scene.capabilities.target) {
+        let mut members = match (literal, scene.profile.target) {
             (Some((specs, given)), _) => {
                 let named = (specs.as_slice(), given.annotation.as_str());
                 self.literal(scene, named, check, findings)
@@ -284,7 +284,7 @@ fn judge_member(
     check: Option<NonZeroU16>,
     by: NamedBy,
 ) -> Result<(), Barred> {
-    let rules = &scene.capabilities.members;
+    let rules = &scene.profile.members;
     rules.judge(member, check, by, |address, asks_machine| {
         scene.world.ours(address, asks_machine)
     })
@@ -404,7 +404,7 @@ fn ports_of(slice: &SliceRow) -> String {
 fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
     let name = scene.service.key.name();
     let reason = Reason::warning(Code::NoEndpoints, "the Service has no endpoints");
-    match scene.capabilities.target {
+    match scene.profile.target {
         Target::Pod => reason.remedy(format!(
             "start pods that its selector matches, write an EndpointSlice with the label \
              kubernetes.io/service-name: {name}, or set landfall.dev/endpoints"

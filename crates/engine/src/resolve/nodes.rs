@@ -61,7 +61,7 @@ pub(super) fn members(
 /// A World without any Node is more likely a source that has lost them than a cluster that runs on
 /// none: that is an error, so that what was made is left as it is.
 pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> Vec<NodeTarget> {
-    if scene.capabilities.target != Target::Node {
+    if scene.profile.target != Target::Node {
         return Vec::new();
     }
     if let Some(given) = &scene.options.node_selector {
@@ -90,8 +90,7 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
 
 /// Whether there is a node at all that traffic may be sent to, whichever the Service selects.
 pub(super) fn any(scene: &ResolveContext<'_>) -> bool {
-    scene.capabilities.target == Target::Node
-        && scene.world.nodes().any(|node| may_serve(node).is_ok())
+    scene.profile.target == Target::Node && scene.world.nodes().any(|node| may_serve(node).is_ok())
 }
 
 /// The node's first address of each further family of the Service.
@@ -108,7 +107,7 @@ fn others(node: &NodeRow, families: &[Family]) -> Vec<IpAddr> {
 fn selector<'a>(scene: &ResolveContext<'a>) -> Option<&'a NodeSelector> {
     let own = scene.options.node_selector.as_ref();
     own.map(|given| &given.value)
-        .or(scene.capabilities.node_selector.as_ref())
+        .or(scene.profile.node_selector.as_ref())
 }
 
 /// The address of a node that may be a member: of the Service's first family.

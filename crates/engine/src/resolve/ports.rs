@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use landfall_model::option::OptionId;
-use landfall_model::provider::{Capabilities, Support};
+use landfall_model::provider::{ProviderProfile, Support};
 use landfall_model::{Code, Protocol, Reason};
 
 use super::ResolveContext;
@@ -36,7 +36,7 @@ pub(super) fn judge(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
     let mut by_key = BTreeMap::new();
     let mut by_name = BTreeMap::new();
     for (index, port) in service.ports.iter().enumerate() {
-        if port.protocol == Protocol::Sctp && !carries_sctp(scene.capabilities) {
+        if port.protocol == Protocol::Sctp && !carries_sctp(scene.profile) {
             findings.push(
                 Reason::error(Code::ProtocolNotSupported, "SCTP is not supported")
                     .at(format!("spec.ports[{index}].protocol"))
@@ -84,6 +84,6 @@ pub(super) fn judge(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
 }
 
 /// Whether ports of protocol SCTP can have a listener.
-pub(super) fn carries_sctp(capabilities: &Capabilities) -> bool {
-    (capabilities.support)(OptionId::ProtocolSctp) == Support::Supported
+pub(super) fn carries_sctp(profile: &ProviderProfile) -> bool {
+    (profile.support)(OptionId::ProtocolSctp) == Support::Supported
 }

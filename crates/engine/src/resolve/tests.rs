@@ -1,7 +1,8 @@
 use std::time::Duration;
 
+use landfall_model::dialect::{DialectId, Vocabulary};
 use landfall_model::option::OptionId;
-use landfall_model::provider::{Capabilities, Support, Target};
+use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::reason::annotation_field;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason, Severity};
@@ -35,8 +36,8 @@ fn slices(slices: impl IntoIterator<Item = SliceBuilder>) -> World {
 }
 
 /// What a provider on one machine can do.
-fn one_machine() -> Capabilities {
-    Capabilities {
+fn one_machine() -> ProviderProfile {
+    ProviderProfile {
         provider: "local",
         support: |option| match option {
             OptionId::ProtocolSctp => Support::Refused {
@@ -44,17 +45,35 @@ fn one_machine() -> Capabilities {
             },
             _ => Support::Supported,
         },
-        ..Capabilities::default()
+        ..ProviderProfile::default()
     }
 }
 
 /// What a provider in a cloud can do, whose members are nodes.
-fn in_cloud() -> Capabilities {
-    Capabilities {
+fn in_cloud() -> ProviderProfile {
+    ProviderProfile {
         provider: "openstack",
         target: Target::Node,
-        openstack: true,
-        ..Capabilities::default()
+        vocabulary: Vocabulary {
+            dialects: &[
+                DialectId::Landfall,
+                DialectId::OpenStack,
+                DialectId::Kubernetes,
+            ],
+            ignores_others: "addresses come from the networks of the cloud",
+            extension: Some(DialectId::OpenStack),
+        },
+        completes_families: true,
+        validates_numbers: true,
+        udp_timeouts: true,
+        keeps_unset: true,
+        support: |option| match option {
+            OptionId::MonitorGrpcService => Support::Refused {
+                why: "it has no gRPC monitors",
+            },
+            _ => Support::Supported,
+        },
+        ..ProviderProfile::default()
     }
 }
 
@@ -106,7 +125,7 @@ fn web() -> ServiceBuilder {
 #[test]
 fn a_service_that_is_deleted_or_of_another_type_wants_nothing() {
     let removal = |service: &ServiceRow| {
-        let intent = resolve(service, &World::default(), &Capabilities::default()).unwrap();
+        let intent = resolve(service, &World::default(), &ProviderProfile::default()).unwrap();
         assert_eq!(
             intent,
             Intent::removal(service.key.clone(), service.uid.clone())
@@ -234,7 +253,7 @@ fn sctp_is_refused_with_a_way_out() {
 #[test]
 fn a_provider_that_carries_sctp_gets_its_ports() {
     let service = svc("sig").any_port("", Protocol::Sctp, 2905);
-    let carries = Capabilities::default();
+    let carries = ProviderProfile::default();
     let intent = resolve(&service.row(), &World::default(), &carries).unwrap();
     let spec = intent.load_balancer.unwrap();
     assert_eq!(spec.listeners.len(), 1);
@@ -259,7 +278,7 @@ fn the_order_of_the_ports_is_that_of_the_spec_while_listeners_are_sorted() {
 
 #[test]
 fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
-    let capabilities = Capabilities {
+    let profile = ProviderProfile {
         provider: "slim",
         target: Target::Pod,
         support: |option| match option {
@@ -271,10 +290,9 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
             OptionId::SessionAffinity => Support::Refused { why: "it forgets" },
             _ => Support::Supported,
         },
-        ..Capabilities::default()
+        ..ProviderProfile::default()
     };
-    let judged =
-        |service: ServiceBuilder| resolve(&service.row(), &World::default(), &capabilities);
+    let judged = |service: ServiceBuilder| resolve(&service.row(), &World::default(), &profile);
     let refused = judged(web().annotated("loadbalancer.openstack.org/proxy-protocol", "v1"));
     assert_eq!(
         refused.unwrap_err()[0],

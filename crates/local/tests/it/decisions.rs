@@ -32,7 +32,7 @@ fn set_pool(local: &Local, ranges: &[&str]) -> Vec<Reason> {
 }
 
 fn spec(row: &ServiceRow, local: &Local) -> Intent {
-    resolve(row, &World::default(), local.capabilities()).expect("a valid Service")
+    resolve(row, &World::default(), local.profile()).expect("a valid Service")
 }
 
 fn removal(row: &ServiceRow) -> Intent {
@@ -61,11 +61,11 @@ async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reaso
             .await
             .expect("an offline machine can't fail");
         if let Applied::Addressed(_) = applied {
-            local.recorded(&intent.uid);
+            local.on_recorded(&intent.uid);
         }
     }
     if intent.load_balancer.is_none() {
-        local.forgotten(&intent.uid);
+        local.on_forgotten(&intent.uid);
     }
     match plan(local, intent).await {
         Ok(again) => assert_eq!(again, [] as [&str; 0], "planned twice"),
@@ -86,7 +86,7 @@ async fn held(local: &Local, intent: &Intent) -> Vec<String> {
 async fn codes_of_remarks(local: &Local, intent: &Intent) -> Vec<Code> {
     let observed = local.observe(intent).await.expect("observing can't fail");
     local
-        .standing(intent, &observed)
+        .status(intent, &observed)
         .remarks
         .iter()
         .map(|remark| remark.code)
@@ -255,7 +255,7 @@ async fn what_a_deleted_service_held_is_reserved_until_its_record_is_gone() {
     let other = spec(&svc("other").port(80).row(), &local);
     let refused = plan(&local, &other).await.unwrap_err();
     assert_eq!(refused[0].code, Code::PoolExhausted);
-    local.forgotten(&removal.uid);
+    local.on_forgotten(&removal.uid);
     settle(&local, &other).await.unwrap();
     assert_eq!(held(&local, &other).await, ["127.77.0.0"]);
 }
@@ -282,9 +282,9 @@ async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
     assert_eq!(published.ingress[0].ip, None);
     let marks = BTreeMap::from([(HELD_ADDRESSES.to_owned(), "127.77.0.0,fd00::1".to_owned())]);
     assert_eq!(published.marks, marks);
-    local.recorded(&intent.uid);
+    local.on_recorded(&intent.uid);
     let observed = local.observe(&intent).await.unwrap();
-    let standing = local.standing(&intent, &observed);
+    let standing = local.status(&intent, &observed);
     assert_eq!(
         (standing.ingress, standing.marks),
         (published.ingress, marks)
@@ -352,7 +352,7 @@ async fn who_prefers_both_families_is_content_with_one_and_told_so() {
         let intent = spec(&row, &local);
         assert_eq!(settle(&local, &intent).await.unwrap().len(), 2);
         let observed = local.observe(&intent).await.unwrap();
-        let remarks = local.standing(&intent, &observed).remarks;
+        let remarks = local.status(&intent, &observed).remarks;
         let severities: Vec<_> = remarks.iter().map(|remark| remark.severity).collect();
         assert_eq!(severities, Vec::from_iter(severity), "{remarks:?}");
     }
@@ -365,7 +365,7 @@ async fn missing_endpoints_are_told_once() {
     let intent = spec(&row, &local);
     settle(&local, &intent).await.unwrap();
     let observed = local.observe(&intent).await.unwrap();
-    let waiting = local.standing(&intent, &observed).waiting;
+    let waiting = local.status(&intent, &observed).waiting;
     assert_eq!(waiting, intent.remarks);
     assert_eq!(waiting.len(), 1, "{waiting:?}");
 }
@@ -509,7 +509,7 @@ async fn what_services_hold_that_nobody_serves_is_neither_given_away_nor_given_b
         svc("web").port(80).row(),
         svc("api").port(80).row(),
     );
-    local.reserve(&[claim_of(&lost, "127.77.0.1")]);
+    local.set_foreign_claims(&[claim_of(&lost, "127.77.0.1")]);
     let (wish_web, wish_api) = (spec(&web, &local), spec(&api, &local));
     settle(&local, &wish_web)
         .await
@@ -520,7 +520,7 @@ async fn what_services_hold_that_nobody_serves_is_neither_given_away_nor_given_b
     assert_eq!(plan(&local, &removal(&lost)).await, Ok(Vec::new()));
 
     // It is gone.
-    local.reserve(&[]);
+    local.set_foreign_claims(&[]);
     settle(&local, &wish_api)
         .await
         .expect("one address is left");
@@ -532,9 +532,9 @@ async fn a_service_that_nobody_served_and_that_comes_back_has_its_address() {
     let local = machine(&["127.77.0.1-127.77.0.9"]);
     let lost = svc("lost").port(80).row();
     let claim = claim_of(&lost, "127.77.0.5");
-    local.reserve(std::slice::from_ref(&claim));
+    local.set_foreign_claims(std::slice::from_ref(&claim));
     local.restore_claims(&[claim]);
-    local.reserve(&[]);
+    local.set_foreign_claims(&[]);
     let want = spec(&lost, &local);
     settle(&local, &want).await.expect("it has an address");
     assert_eq!(held(&local, &want).await, ["127.77.0.5"]);
@@ -574,14 +574,14 @@ async fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
 async fn a_source_that_may_hide_pools_moves_no_service_until_it_can_be_read() {
     let local = Local::offline();
     let web = svc("web").port(80).row();
-    local.doubt_pools(true);
+    local.set_pools_incomplete(true);
     assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
     local.restore_claims(&[claim_of(&web, "127.77.1.9")]);
     let want = spec(&web, &local);
     settle(&local, &want).await.expect("it keeps what it has");
     assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
 
-    local.doubt_pools(false);
+    local.set_pools_incomplete(false);
     assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
     settle(&local, &want).await.expect("it moves");
     assert_eq!(held(&local, &want).await, ["127.77.0.0"]);

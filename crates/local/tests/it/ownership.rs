@@ -63,7 +63,7 @@ impl Machine {
     }
 
     fn spec(&self, row: &ServiceRow) -> Intent {
-        resolve(row, &World::default(), self.local.capabilities()).unwrap()
+        resolve(row, &World::default(), self.local.profile()).unwrap()
     }
 
     /// Applies the first steps of what a Service needs now.
@@ -72,7 +72,7 @@ impl Machine {
         let steps = self.local.plan(intent, &observed).unwrap().steps;
         for planned in steps.iter().take(count) {
             if let Applied::Addressed(_) = self.local.apply(&planned.step).await.unwrap() {
-                self.local.recorded(&intent.uid);
+                self.local.on_recorded(&intent.uid);
             }
         }
         let steps = steps.iter().map(|planned| planned.step.to_string());
@@ -172,7 +172,7 @@ async fn a_service_that_served_before_a_restart_keeps_its_place_also_in_plans() 
         backend_key: String::new(),
         ports: vec![machine.id(8082).key],
     };
-    machine.local.keep_places(&[claim]);
+    machine.local.reserve_listeners(&[claim]);
     let refused = Err(Code::LimitReached);
     assert_eq!(opened_by(&machine.local.sandbox(), &early).await, refused);
     assert_eq!(opened_by(&machine.local, &early).await, refused);
@@ -234,7 +234,7 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
         (member.health, member.detail.clone())
     };
     assert_eq!(seen(), (Health::Unchecked, String::new()));
-    let mut changes = machine.proxy.changes();
+    let mut changes = machine.proxy.changes().version();
     let failing = async {
         while seen().0 != Health::Failing {
             let socket = machine.id(8081).socket_address();
@@ -249,7 +249,7 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
     let why = "connections fail: connection refused".to_owned();
     assert_eq!(seen(), (Health::Failing, why));
     let observed = machine.local.observe(&web).await.unwrap();
-    let waiting = machine.local.standing(&web, &observed).waiting;
+    let waiting = machine.local.status(&web, &observed).waiting;
     let told: Vec<_> = waiting.iter().map(|reason| reason.code).collect();
     assert_eq!(told, [Code::NoHealthyMembers]);
     assert!(

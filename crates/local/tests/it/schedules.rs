@@ -119,7 +119,7 @@ impl Run {
         Some(if self.deleting.contains(&number) {
             Intent::removal(row.key.clone(), row.uid.clone())
         } else {
-            resolve(row, &World::default(), self.local.capabilities()).unwrap()
+            resolve(row, &World::default(), self.local.profile()).unwrap()
         })
     }
 
@@ -173,7 +173,7 @@ impl Run {
                 if write != Write::Done {
                     return;
                 }
-                self.local.recorded(&intent.uid);
+                self.local.on_recorded(&intent.uid);
             }
             self.check().await;
         }
@@ -182,7 +182,7 @@ impl Run {
             self.rows.remove(&number);
             self.deleting.remove(&number);
             self.records.remove(&number);
-            self.local.forgotten(&intent.uid);
+            self.local.on_forgotten(&intent.uid);
         }
     }
 

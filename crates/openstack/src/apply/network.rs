@@ -45,11 +45,11 @@ impl OpenStack {
                 let here = json!({"port_id": port});
                 let led = self.lead(floating_ip, &here).await;
                 if let Err(error) = &led
-                    && !error.is_passing()
+                    && !error.is_transient()
                 {
                     let now = Instant::now();
                     let mut memory = self.memory();
-                    memory.is_unattachable(floating_ip, port, &error.in_words(), now);
+                    memory.is_unattachable(floating_ip, port, &error.without_id(), now);
                 }
                 if let (Err(error), Some(before)) = (&led, instead_of)
                     && !error.may_be_done()
@@ -186,7 +186,7 @@ impl OpenStack {
         let mut last = None;
         for body in bodies {
             match self.cloud.create_floating_ip(body).await {
-                Err(error) if !error.is_passing() && bodies.len() > 1 => last = Some(error),
+                Err(error) if !error.is_transient() && bodies.len() > 1 => last = Some(error),
                 outcome => return outcome,
             }
         }

@@ -1,17 +1,15 @@
 //! Writes to Octavia.
 
-use crate::bodies;
-use crate::client::ApiError;
-use crate::graph::Graph;
-use crate::graph::key_of;
-use crate::memory::afterwards;
-use crate::objects::LoadBalancer;
-use crate::objects::Provisioning;
-use crate::objects::Ref;
-use crate::provider::OpenStack;
-use crate::step::Step;
 use serde_json::json;
 use tokio::time::Instant;
+
+use crate::bodies;
+use crate::client::ApiError;
+use crate::graph::{Graph, key_of};
+use crate::memory::afterwards;
+use crate::objects::{LoadBalancer, Provisioning, Ref};
+use crate::provider::OpenStack;
+use crate::step::Step;
 
 impl OpenStack {
     /// Carries out a change of a load balancer, and makes it in the graph that is remembered, too.

@@ -6,14 +6,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::client::ApiError;
-use crate::objects::FloatingIp;
-use crate::objects::Listener;
-use crate::objects::LoadBalancer;
-use crate::objects::Monitor;
-use crate::objects::Network;
-use crate::objects::Pool;
-use crate::objects::Port;
-use crate::objects::SecurityGroup;
+use crate::objects::{
+    FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, SecurityGroup,
+};
 
 /// A list and when it was asked for.
 #[derive(Debug)]

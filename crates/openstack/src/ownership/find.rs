@@ -2,7 +2,7 @@
 //!
 //! By the id that the Service names, else by its name; never one that another cluster has marked.
 
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::names::{BALANCER_MARK, Names, SERVICE_PREFIX, UID_PREFIX, renamed};
@@ -91,7 +91,7 @@ fn was_served(intent: &Intent) -> bool {
 /// Whether a Service names another load balancer than this one, which by the record is the one that
 /// serves it.
 pub(crate) fn names_another(intent: &Intent, serving: &Id) -> bool {
-    let given = intent.cloud.load_balancer.as_ref();
+    let given = intent.extensions.openstack.load_balancer.as_ref();
     let another = given.is_some_and(|given| given.value != serving.as_str());
     another && Record::of(intent).is_some_and(|it| it.balancer == serving.as_str())
 }
@@ -99,7 +99,7 @@ pub(crate) fn names_another(intent: &Intent, serving: &Id) -> bool {
 /// Whether a Service that named this load balancer, and is served by it, names none any more.
 fn named_before(intent: &Intent, serving: &Id) -> bool {
     let record = Record::of(intent);
-    intent.cloud.load_balancer.is_none()
+    intent.extensions.openstack.load_balancer.is_none()
         && record.is_some_and(|it| it.given && it.balancer == serving.as_str())
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn marked<'a>(
     if Record::of(intent).is_some() {
         return Vec::new();
     }
-    let given = intent.cloud.load_balancer.as_ref();
+    let given = intent.extensions.openstack.load_balancer.as_ref();
     let named = |it: &LoadBalancer| given.is_some_and(|given| given.value == it.id.as_str());
     let found_anyway = |it: &LoadBalancer| {
         let by_id = named(it) && uses(seeker, it);

@@ -8,8 +8,7 @@ use landfall_model::{Code, Intent, Reason};
 use crate::names::listed;
 use crate::objects::{Id, LoadBalancer};
 use crate::observed::Observed;
-use crate::record::Record;
-use crate::record::was_noted;
+use crate::record::{Record, was_noted};
 use crate::step::Step;
 
 /// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used

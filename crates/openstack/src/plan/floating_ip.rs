@@ -9,10 +9,7 @@ use crate::objects::{FloatingIp, Id, LoadBalancer};
 use crate::observed::{Addressing, Observed};
 use crate::ownership::is_made;
 use crate::step::Step;
-use crate::target::Target;
-use crate::target::further_v4;
-use crate::target::is_floating;
-use crate::target::requested;
+use crate::target::{Target, further_v4, is_floating, requested};
 
 /// Appends how a load balancer that is yet to be made is going to be reached from outside.
 pub(crate) fn foresee(intent: &Intent, target: &Target, plan: &mut Plan<Step>) {
@@ -62,7 +59,7 @@ pub(crate) fn plan(
                 "the load balancer has no floating IP, and a Service that shares it gets none of \
                 its own",
             )
-            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .at_annotation(landfall_model::dialect::openstack::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())
             .remedy("give the load balancer a floating IP"),
         ]),

@@ -1,14 +1,15 @@
 //! One read of everything: which Services differ from how they were left.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use landfall_model::Uid;
+use tokio::time::Instant;
+
 use crate::client::ApiError;
-use crate::names::UID_PREFIX;
-use crate::names::service_of;
+use crate::names::{UID_PREFIX, service_of};
 use crate::objects::Provisioning;
 use crate::provider::OpenStack;
 use crate::read::drift;
-use landfall_model::Uid;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use tokio::time::Instant;
 
 impl OpenStack {
     /// One look at everything: which Services' objects are not as they were left.

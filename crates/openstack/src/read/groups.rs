@@ -1,32 +1,22 @@
 //! Reads security groups and the ports of nodes.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use landfall_model::LoadBalancerSpec;
+use landfall_model::listener::{AllowedSources, ListenerKey};
+use landfall_model::rows::Family;
+use tokio::time::Instant;
+
 use crate::client::ApiError;
 use crate::names::shared_group;
-use crate::objects::Id;
-use crate::objects::Port;
-use crate::objects::SecurityGroup;
-use crate::objects::server_of;
-use crate::observed::Found;
-use crate::observed::Goal;
-use crate::observed::GroupView;
-use crate::observed::Observed;
+use crate::objects::{Id, Port, SecurityGroup, server_of};
+use crate::observed::{Found, Goal, GroupView, Observed};
 use crate::provider::OpenStack;
 use crate::read::ObserveError;
-use crate::read::floating_ips::FRESH;
-use crate::read::floating_ips::LASTING;
-use crate::read::floating_ips::ago;
+use crate::read::floating_ips::{FRESH, LASTING, ago};
 use crate::settings::Groups;
 use crate::target::choice::is_ovn;
-use landfall_model::LoadBalancerSpec;
-use landfall_model::listener::AllowedSources;
-use landfall_model::listener::ListenerKey;
-use landfall_model::rows::Family;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::sync::Arc;
-use tokio::time::Instant;
 
 impl OpenStack {
     pub(crate) async fn all_groups(

@@ -89,7 +89,7 @@ fn stays_open(
             attached.floating_ip_address
         ),
     );
-    let reason = match &intent.cloud.internal {
+    let reason = match &intent.extensions.openstack.internal {
         Some(given) => reason
             .at_annotation(&given.annotation)
             .value(given.value.to_string()),

@@ -24,7 +24,8 @@ impl OpenStack {
     ) -> Result<Observed, ObserveError> {
         let (found, assumed) = self.search(intent, &names).await?;
         let keep = intent
-            .cloud
+            .extensions
+            .openstack
             .keep_floating_ip
             .as_ref()
             .is_some_and(|given| given.value);

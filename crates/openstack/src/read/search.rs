@@ -10,16 +10,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
-use landfall_model::status::LOAD_BALANCER_ADDRESS;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
 use super::ObserveError;
 use crate::client::{ApiError, ErrorKind};
 use crate::names::Names;
-use crate::notices::TIMEOUT;
-use crate::notices::in_error;
-use crate::notices::stuck;
+use crate::notices::{TIMEOUT, in_error, stuck};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::ownership::find::{
@@ -57,7 +55,7 @@ impl OpenStack {
             cluster: &self.settings.cluster,
             publishing: None,
         };
-        let given = intent.cloud.load_balancer.as_ref();
+        let given = intent.extensions.openstack.load_balancer.as_ref();
         let given = given.map(|given| Id::new(&given.value));
         let Remembered {
             id: remembered,
@@ -192,7 +190,7 @@ impl OpenStack {
         if marked.is_empty() {
             return Ok(None);
         }
-        let given = intent.cloud.load_balancer.as_ref();
+        let given = intent.extensions.openstack.load_balancer.as_ref();
         // An id that is nowhere is that of one that is gone, in whose place its own was made.
         let is_there = match given.map(|given| Id::new(&given.value)) {
             Some(id) => self.row_of(&id, roster).await?.is_some(),
@@ -200,7 +198,7 @@ impl OpenStack {
         };
         let spec = intent.load_balancer.as_ref();
         let mut held = spec.map_or_else(Vec::new, |spec| spec.address.held.clone());
-        let noted = intent.cloud.published.as_ref();
+        let noted = intent.extensions.openstack.published.as_ref();
         held.extend(noted.and_then(|given| given.value.parse::<IpAddr>().ok()));
         for it in marked.iter().filter(|it| is_there || !it.owner) {
             // An earlier Service of the name, or another cluster's, may have left the tag.
@@ -242,7 +240,7 @@ impl OpenStack {
         let Found::One { balancer, .. } = found else {
             return None;
         };
-        let given = intent.cloud.load_balancer.as_ref()?;
+        let given = intent.extensions.openstack.load_balancer.as_ref()?;
         let marked = || {
             let memory = self.memory();
             let in_vain = memory.in_vain.get(&intent.uid);

@@ -7,8 +7,7 @@ use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
 use super::ObserveError;
 use crate::client::ApiError;
-use crate::objects::server_of;
-use crate::objects::{Id, Member};
+use crate::objects::{Id, Member, server_of};
 use crate::observed::{Content, Found};
 use crate::provider::OpenStack;
 use crate::target::Target;
@@ -202,7 +201,7 @@ impl OpenStack {
         intent: &'a Intent,
         subnet: &Id,
     ) -> Option<&'a Given<String>> {
-        let cloud = &intent.cloud;
+        let cloud = &intent.extensions.openstack;
         let directly = |given: &&Given<String>| given.value == subnet.as_str();
         let by_class = |given: &&Given<String>| {
             let class = self.settings.classes.get(&given.value);

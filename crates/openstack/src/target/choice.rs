@@ -9,8 +9,7 @@ use landfall_model::dialect::Given;
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
-use crate::objects::Id;
-use crate::objects::LoadBalancer;
+use crate::objects::{Id, LoadBalancer};
 use crate::settings::{OVN, Settings};
 
 /// What is chosen.
@@ -76,7 +75,7 @@ pub fn choose(
     spec: &LoadBalancerSpec,
     settings: &Settings,
 ) -> Result<Choice, Vec<Reason>> {
-    let cloud = &intent.cloud;
+    let cloud = &intent.extensions.openstack;
     let conf = &settings.conf;
     let mut problems = Vec::new();
     let class = match &cloud.class {
@@ -156,7 +155,7 @@ fn floating(
     conf: &FloatingConf,
     problems: &mut Vec<Reason>,
 ) -> Floating {
-    let cloud = &intent.cloud;
+    let cloud = &intent.extensions.openstack;
     let of_class = class.map(|class| &class.floating);
     // An annotation that is there and empty asks for the search, whatever is configured.
     let network = of_class

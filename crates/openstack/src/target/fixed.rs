@@ -16,7 +16,7 @@ pub(crate) fn fixed(
     choice: &Choice,
     balancer: &LoadBalancer,
 ) -> Vec<Reason> {
-    let cloud = &intent.cloud;
+    let cloud = &intent.extensions.openstack;
     let text = |id: &Option<crate::objects::Id>| {
         let id = id.as_ref();
         id.map(|it| it.as_str().to_owned()).unwrap_or_default()

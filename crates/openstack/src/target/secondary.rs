@@ -15,16 +15,16 @@ use crate::record;
 
 /// What a Service wants of its second load balancer alone; `None`: nothing.
 pub(crate) fn derived(intent: &Intent, family: Family, spec: Option<LoadBalancerSpec>) -> Intent {
-    let mut cloud = intent.cloud.clone();
-    cloud.load_balancer = None;
-    cloud.port = None;
+    let mut extensions = intent.extensions.clone();
+    extensions.openstack.load_balancer = None;
+    extensions.openstack.port = None;
     let record = record::beside(intent).map(|text| (RECORD.to_owned(), text.to_owned()));
     Intent {
         service: intent.service.clone(),
         uid: uid_beside(&intent.uid, family),
         created: intent.created,
         load_balancer: spec,
-        cloud,
+        extensions,
         marks: record.into_iter().collect(),
         remarks: Vec::new(),
     }

@@ -62,7 +62,7 @@ impl ListenerBuilder<'_> {
     /// What concerns the Service as a whole.
     pub(super) fn judge_service(&mut self, wanted: &[WantedListener]) {
         let asks = |given: &&Given<String>| !given.value.is_empty();
-        let cloud = &self.intent.cloud;
+        let cloud = &self.intent.extensions.openstack;
         if let Some(given) = cloud.flavor.as_ref().filter(asks)
             && !self.features.flavors()
         {

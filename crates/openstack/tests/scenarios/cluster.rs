@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
+use landfall_model::marks::managed_annotations;
 use landfall_model::rows::{Fact, NodeRow, ServiceRow};
-use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -92,7 +93,7 @@ impl Cluster {
         {
             row.status.clone_from(&old.status);
             row.finalized = old.finalized;
-            for key in MANAGED_ANNOTATIONS {
+            for key in managed_annotations() {
                 if let (Some(value), false) =
                     (old.annotations.get(key), row.annotations.contains_key(key))
                 {

@@ -77,6 +77,6 @@ fn intents(rig: &Rig, provider: &OpenStack) -> Vec<Intent> {
     let services = rig.cluster.services();
     let wanted = services
         .iter()
-        .filter_map(|row| resolve(row, &world, provider.capabilities()).ok());
+        .filter_map(|row| resolve(row, &world, provider.profile()).ok());
     wanted.collect()
 }

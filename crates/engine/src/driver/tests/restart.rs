@@ -107,8 +107,8 @@ async fn restart_under(lab: Lab, ports: usize, named: &[&str]) -> Lab {
     let rows = lab.source.rows.lock().unwrap().clone();
     lab.stop().await;
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.limits.ports_per_service = ports;
-    shelf.capabilities.members = MemberRules {
+    shelf.profile.limits.ports_per_service = ports;
+    shelf.profile.members = MemberRules {
         annotations: Some(named.iter().map(|it| it.parse().unwrap()).collect()),
         ..MemberRules::default()
     };
@@ -207,7 +207,7 @@ async fn stricter_rules_forgive_nothing_that_was_never_accepted() {
         row.generation = Some(2);
         row.status.conditions.extend(condition);
         let mut shelf = Shelf::new(9);
-        shelf.capabilities.limits.ports_per_service = 1;
+        shelf.profile.limits.ports_per_service = 1;
         let rows = vec![Arc::new(row)];
         let lab = Lab::start_over(shelf, Classes::only("local"), rows, leads()).await;
         lab.until_ready().await;
@@ -298,7 +298,7 @@ async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_
 #[tokio::test(start_paused = true)]
 async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets_another() {
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.takes_pools = true;
+    shelf.profile.takes_pools = true;
     let holding = |name: &str| svc(name).port(80).holding("127.77.0.1");
     let broken = holding("c").annotated(MODE, "sideways");
     let rows = vec![holding("a").row(), holding("b").row(), broken.row()];
@@ -507,7 +507,7 @@ async fn a_service_of_an_instance_that_is_gone_is_served_by_no_other_and_keeps_w
 #[tokio::test(start_paused = true)]
 async fn annotations_of_another_instance_stay_whoever_serves_the_service() {
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.marks = &[RECORD];
+    shelf.profile.marks = &[RECORD];
     let marks = [(HELD_ADDRESSES, "192.0.2.1"), (RECORD, "shelf 9")];
     let marks = marks.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let row = svc("a").port(80).with(|row| row.status.marks.extend(marks));
@@ -587,7 +587,7 @@ async fn an_unserved_service_that_holds_an_address_gets_its_finalizer_back() {
 #[tokio::test(start_paused = true)]
 async fn what_an_unserved_service_held_is_given_back_when_it_is_gone() {
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.takes_pools = true;
+    shelf.profile.takes_pools = true;
     let classes = Classes::only("local");
     let (_lead, leading) = watch::channel(Role::Leading { term: 1 });
     let rows = vec![unserved("a", "127.77.0.1")];
@@ -614,8 +614,8 @@ async fn what_an_unserved_service_held_is_given_back_when_it_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn an_unserved_service_publishes_no_name_for_an_address_that_another_one_holds() {
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.takes_pools = true;
-    shelf.capabilities.marks = &[HELD_ADDRESSES];
+    shelf.profile.takes_pools = true;
+    shelf.profile.marks = &[HELD_ADDRESSES];
     let mut named = ServiceRow::clone(&unserved("b", "127.77.0.1"));
     named.status.ingress = vec![IngressAddress {
         hostname: Some("web.example.com".to_owned()),
@@ -728,7 +728,7 @@ fn pool(name: &str, origin: PoolOrigin) -> Fact {
 #[tokio::test(start_paused = true)]
 async fn pools_that_change_together_come_into_force_together() {
     let mut shelf = Shelf::new(9);
-    shelf.capabilities.takes_pools = true;
+    shelf.profile.takes_pools = true;
     let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(shelf, Classes::only("local"), Vec::new(), leading).await;
     lab.until_ready().await;

@@ -43,7 +43,7 @@ async fn the_loop_rests_while_every_slot_is_taken_and_more_is_due() {
 async fn passes_that_wait_for_the_record_alone_are_as_many_as_it_takes_at_once() {
     let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let mut shelf = hanging();
-    shelf.capabilities.immediate = true;
+    shelf.profile.immediate = true;
     let lab = Lab::start_over(shelf, Classes::only("local"), webs(40), leading).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(lab.shelf.looks.lock().unwrap().len(), 24);

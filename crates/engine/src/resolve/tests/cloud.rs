@@ -1,6 +1,6 @@
 //! What a provider's configuration says beneath annotations, and what only a cloud can do.
 
-use landfall_model::dialect::{CloudOptions, DIALECTS, Effect, Given, MonitorChoice};
+use landfall_model::dialect::{DIALECTS, Effect, Extensions, Given, MonitorChoice};
 use landfall_model::listener::{Algorithm, Check, ExplicitFields, Monitor};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
@@ -19,8 +19,8 @@ fn given<T>(value: T, place: &str) -> Given<T> {
 }
 
 /// A cloud whose configuration has an opinion.
-fn configured() -> Capabilities {
-    Capabilities {
+fn configured() -> ProviderProfile {
+    ProviderProfile {
         defaults: PortOptions {
             algorithm: Some(given(Algorithm::SourceIp, "lb-method")),
             monitor: Some(given(MonitorChoice::On, "create-monitor")),
@@ -36,15 +36,15 @@ fn one_node() -> World {
     world([Fact::Node(node("a", "10.1.0.1").row())])
 }
 
-fn judged(service: ServiceBuilder, capabilities: &Capabilities) -> Result<Intent, Vec<Reason>> {
-    resolve(&service.node_port(30080).row(), &one_node(), capabilities)
+fn judged(service: ServiceBuilder, profile: &ProviderProfile) -> Result<Intent, Vec<Reason>> {
+    resolve(&service.node_port(30080).row(), &one_node(), profile)
 }
 
 fn listener_and_remarks(
     service: ServiceBuilder,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> (Listener, Vec<Reason>) {
-    let intent = judged(service, capabilities).unwrap();
+    let intent = judged(service, profile).unwrap();
     let mut spec = intent.load_balancer.unwrap();
     (spec.listeners.remove(0), intent.remarks)
 }
@@ -89,14 +89,14 @@ fn what_the_configuration_says_and_nobody_needs_is_not_called_unused() {
 fn a_timeout_of_the_configuration_is_cut_to_fit_a_delay_that_a_service_asks_for_except_in_the_cloud()
  {
     let delay = "loadbalancer.openstack.org/health-monitor-delay";
-    let times = |capabilities: &Capabilities| {
-        let (listener, remarks) = listener_and_remarks(web().annotated(delay, "2"), capabilities);
+    let times = |profile: &ProviderProfile| {
+        let (listener, remarks) = listener_and_remarks(web().annotated(delay, "2"), profile);
         assert!(remarks.iter().all(|it| it.code == Code::NoEndpoints));
         let monitor = listener.pool.monitor.unwrap();
         (monitor.delay.as_secs(), monitor.timeout.as_secs())
     };
     assert_eq!(times(&configured()), (2, 8));
-    let here = Capabilities {
+    let here = ProviderProfile {
         defaults: configured().defaults,
         ..one_machine()
     };
@@ -193,7 +193,7 @@ fn annotations_of_metallb_that_were_left_behind_refuse_nothing_in_the_cloud() {
             .annotated("metallb.universe.tf/allow-shared-ip", "office")
             .annotated("metallb.io/ip-allocated-from-pool", "public")
     };
-    let refuses = Capabilities {
+    let refuses = ProviderProfile {
         support: |option| match option {
             OptionId::AddressPool => Support::Refused { why: "it has none" },
             _ => Support::Supported,
@@ -273,7 +273,7 @@ fn nodes_are_there_though_the_selector_finds_none_of_them() {
 
 #[test]
 fn a_warning_about_the_configuration_names_its_place_there() {
-    let capabilities = Capabilities {
+    let profile = ProviderProfile {
         defaults: PortOptions {
             monitor: Some(given(MonitorChoice::Off, "create-monitor")),
             ..PortOptions::default()
@@ -286,7 +286,7 @@ fn a_warning_about_the_configuration_names_its_place_there() {
             row.health_check_node_port = Some(number(32000));
         })
         .from_file("web.yaml", &[]);
-    let (_, remarks) = listener_and_remarks(service, &capabilities);
+    let (_, remarks) = listener_and_remarks(service, &profile);
     let [warning] = &remarks[..] else {
         panic!("{remarks:?}")
     };
@@ -334,7 +334,7 @@ fn a_cloud_option_that_falls_back_is_a_warning_only_in_the_cloud() {
             .collect()
     };
     let there = judged(service(), &in_cloud()).unwrap();
-    assert_eq!(there.cloud, CloudOptions::default());
+    assert_eq!(there.extensions, Extensions::default());
     assert_eq!(codes(there), [(Code::InvalidAnnotation, Severity::Warning)]);
     let here = judged(service(), &one_machine()).unwrap();
     assert_eq!(
@@ -347,7 +347,7 @@ fn a_cloud_option_that_falls_back_is_a_warning_only_in_the_cloud() {
 fn every_cloud_option_means_something_in_the_cloud() {
     for dialect in DIALECTS {
         for row in dialect.rows {
-            if !matches!(row.effect, Effect::Cloud { .. }) {
+            if !matches!(row.effect, Effect::Extension { .. }) {
                 continue;
             }
             let key = format!("{}{}", dialect.prefix, row.name);
@@ -374,7 +374,7 @@ fn marked(service: ServiceBuilder) -> ServiceBuilder {
 #[test]
 fn a_wish_carries_the_options_of_the_cloud_and_our_marks() {
     let intent = judged(marked(web()), &in_cloud()).unwrap();
-    assert!(intent.cloud.keep_floating_ip.unwrap().value);
+    assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
     assert_eq!(intent.marks[RECORD], "v1");
 }
 
@@ -387,7 +387,7 @@ fn a_removal_carries_the_options_of_the_cloud_and_our_marks() {
     for service in removals {
         let intent = judged(service, &in_cloud()).unwrap();
         assert_eq!(intent.load_balancer, None);
-        assert!(intent.cloud.keep_floating_ip.unwrap().value);
+        assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
         assert_eq!(intent.marks[RECORD], "v1");
     }
 }

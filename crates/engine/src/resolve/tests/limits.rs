@@ -5,14 +5,14 @@ use landfall_testkit::{secret, slice};
 
 use super::*;
 
-fn limited(limits: Limits) -> Capabilities {
-    Capabilities {
+fn limited(limits: Limits) -> ProviderProfile {
+    ProviderProfile {
         limits,
         ..one_machine()
     }
 }
 
-fn few() -> Capabilities {
+fn few() -> ProviderProfile {
     limited(Limits {
         ports_per_service: 2,
         members_per_service: 4,
@@ -135,7 +135,7 @@ fn a_check_takes_a_minute_at_most_and_that_is_told() {
     assert_eq!(told[0].severity, Severity::Warning);
     assert_eq!(told[0].value.as_deref(), Some("1h"));
     // Checks of Octavia are Octavia's own.
-    let octavia = Capabilities {
+    let octavia = ProviderProfile {
         target: Target::Pod,
         ..in_cloud()
     };

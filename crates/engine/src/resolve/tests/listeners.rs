@@ -242,7 +242,7 @@ fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
         &https().row(),
         certificates,
         &broken,
-        &Capabilities::default(),
+        &ProviderProfile::default(),
     );
     let again = again.unwrap().load_balancer.unwrap();
     assert_eq!(again.listeners, spec.listeners);
@@ -250,7 +250,7 @@ fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
         &https().row(),
         &certificates[..1],
         &broken,
-        &Capabilities::default(),
+        &ProviderProfile::default(),
     );
     let errors = some.unwrap_err();
     assert_eq!(errors[0].code, Code::CertificateNotFound, "{errors:?}");

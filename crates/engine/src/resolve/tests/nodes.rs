@@ -42,7 +42,7 @@ fn edge_and_inner() -> [NodeBuilder; 2] {
 /// The nodes that are members of a Service, by a provider that is configured so.
 fn chosen(configured: Option<&str>, own: Option<&str>) -> Vec<String> {
     let selector = configured.map(|text| NodeSelector::parse(text).unwrap());
-    let capabilities = Capabilities {
+    let profile = ProviderProfile {
         node_selector: selector,
         ..in_cloud()
     };
@@ -51,7 +51,7 @@ fn chosen(configured: Option<&str>, own: Option<&str>) -> Vec<String> {
         Some(own) => service.annotated(SELECTOR, own),
         None => service,
     };
-    let intent = resolve(&service.row(), &nodes(edge_and_inner()), &capabilities).unwrap();
+    let intent = resolve(&service.row(), &nodes(edge_and_inner()), &profile).unwrap();
     let about_it = |remark: &&Reason| remark.field == Some(annotation_field(SELECTOR));
     assert_eq!(intent.remarks.iter().find(about_it), None);
     let spec = intent.load_balancer.unwrap();
@@ -193,10 +193,10 @@ fn local() -> ServiceBuilder {
 
 fn monitor_and_remarks(
     service: ServiceBuilder,
-    capabilities: &Capabilities,
+    profile: &ProviderProfile,
 ) -> (Option<Monitor>, Vec<Reason>) {
     let world = nodes([node("a", "10.1.0.1")]);
-    let intent = resolve(&service.row(), &world, capabilities).unwrap();
+    let intent = resolve(&service.row(), &world, profile).unwrap();
     let mut spec = intent.load_balancer.unwrap();
     (spec.listeners.remove(0).pool.monitor, intent.remarks)
 }

@@ -135,7 +135,7 @@ fn several_forwarded_headers_of_openstack_count_as_one_option() {
 
 #[test]
 fn what_is_asked_of_the_nodes_is_remarked_on_where_the_provider_does_without() {
-    let capabilities = Capabilities {
+    let profile = ProviderProfile {
         provider: "test",
         support: |option| match option {
             OptionId::ExternalTrafficPolicy | OptionId::ExternalIps => Support::LeftOut {
@@ -145,7 +145,7 @@ fn what_is_asked_of_the_nodes_is_remarked_on_where_the_provider_does_without() {
             OptionId::InternalTrafficPolicy => Support::Emulated { how: "nodes do" },
             _ => Support::Supported,
         },
-        ..Capabilities::default()
+        ..ProviderProfile::default()
     };
     let plain = svc("web").port(80);
     let asking = plain.clone().local().with(|row| {
@@ -157,7 +157,7 @@ fn what_is_asked_of_the_nodes_is_remarked_on_where_the_provider_does_without() {
         .into();
     });
     let remarks = |row: &ServiceRow| {
-        let intent = resolve(row, &World::default(), &capabilities).unwrap();
+        let intent = resolve(row, &World::default(), &profile).unwrap();
         let remarks = intent.remarks.into_iter();
         remarks
             .filter(|remark| remark.code == Code::OptionNotSupported)

@@ -105,8 +105,8 @@ proptest! {
     fn whatever_stands_in_annotations_the_answer_is_sound(service in service()) {
         let world = some_world();
         let row = service.row();
-        let outcome = resolve(&row, &world, &Capabilities::default());
-        prop_assert_eq!(&outcome, &resolve(&row, &world, &Capabilities::default()));
+        let outcome = resolve(&row, &world, &ProviderProfile::default());
+        prop_assert_eq!(&outcome, &resolve(&row, &world, &ProviderProfile::default()));
         let reasons = match &outcome {
             Ok(intent) => {
                 let spec = intent.load_balancer.as_ref().unwrap();

@@ -12,9 +12,9 @@ use crate::world::Affected;
 
 const ENDPOINTS: &str = "landfall.dev/endpoints";
 
-fn in_cluster(annotations: &[&str]) -> Capabilities {
+fn in_cluster(annotations: &[&str]) -> ProviderProfile {
     let listed = annotations.iter().map(|text| text.parse().unwrap());
-    Capabilities {
+    ProviderProfile {
         members: MemberRules {
             setting: Setting::Cluster,
             annotations: (!annotations.is_empty()).then(|| listed.collect()),
@@ -133,7 +133,7 @@ fn a_monitor_port_that_is_the_admin_endpoint_of_a_member_is_refused() {
         admin: Some("127.0.0.1:9640".parse().unwrap()),
         ..MemberRules::default()
     };
-    let machine = Capabilities {
+    let machine = ProviderProfile {
         members: rules,
         ..one_machine()
     };
@@ -171,7 +171,7 @@ fn a_monitor_port_that_is_the_admin_endpoint_of_a_member_is_refused() {
 
 #[test]
 fn an_address_that_the_machine_gets_later_leads_no_member_to_the_admin_endpoint() {
-    let machine = Capabilities {
+    let machine = ProviderProfile {
         members: MemberRules::default().beside(Some("0.0.0.0:9640".parse().unwrap())),
         ..one_machine()
     };

@@ -1,3 +1,6 @@
+use http::HeaderMap;
+use landfall_rest::ApiError;
+
 use super::*;
 
 fn answer(status: u16, body: &str) -> ApiError {
@@ -10,7 +13,13 @@ fn answer_with(status: u16, body: &str, headers: &[(&'static str, &str)]) -> Api
         map.insert(*name, value.parse().unwrap());
     }
     let status = StatusCode::from_u16(status).unwrap();
-    ApiError::answered("POST /v2/lbaas/listeners", status, &map, body.as_bytes())
+    ApiError::answered(
+        &FORMAT,
+        "POST /v2/lbaas/listeners",
+        status,
+        &map,
+        body.as_bytes(),
+    )
 }
 
 fn octavia(text: &str) -> String {
@@ -191,130 +200,4 @@ fn words_of_keystone_barbican_and_old_services_are_found() {
     let error = answer_with(413, old, &[("retry-after", "4")]);
     assert_eq!(error.kind, ErrorKind::Throttled);
     assert_eq!(error.message, "This request was rate-limited.");
-}
-
-#[test]
-fn a_404_of_a_proxy_does_not_say_that_an_object_is_gone() {
-    for body in [
-        "<html><title>404</title><h1>No such site</h1></html>",
-        "",
-        "{}",
-        "[]",
-        "null",
-    ] {
-        assert_eq!(answer(404, body).kind, ErrorKind::Unreadable, "{body}");
-    }
-    assert_eq!(
-        answer(404, "<h1>No  such</h1>\n site").message,
-        "No such site"
-    );
-}
-
-#[test]
-fn retry_after_is_read_as_seconds_and_as_a_date() {
-    let error = answer_with(429, "", &[("retry-after", "7")]);
-    assert_eq!(
-        (error.kind, error.retry_after),
-        (ErrorKind::Throttled, Some(Duration::from_secs(7)))
-    );
-    let dates = [
-        ("retry-after", "Fri, 20 Nov 2026 10:00:30 GMT"),
-        ("date", "Fri, 20 Nov 2026 10:00:00 GMT"),
-    ];
-    let error = answer_with(503, "", &dates);
-    assert_eq!(
-        (error.kind, error.retry_after),
-        (ErrorKind::Throttled, Some(Duration::from_secs(30)))
-    );
-    assert_eq!(
-        answer_with(429, "", &[("retry-after", "soon")]).retry_after,
-        None
-    );
-    // Nobody waits for a year because of one header.
-    for far in ["301", "31536000", "18446744073709551615"] {
-        let error = answer_with(503, "", &[("retry-after", far)]);
-        assert_eq!(error.retry_after, Some(Duration::from_secs(300)), "{far}");
-    }
-    let error = answer_with(
-        503,
-        "",
-        &[("retry-after", "Thu, 20 Nov 2031 10:00:00 GMT"), dates[1]],
-    );
-    assert_eq!(error.retry_after, Some(Duration::from_secs(300)));
-    let past = [dates[0], ("date", "Fri, 20 Nov 2026 11:00:00 GMT")];
-    assert_eq!(
-        answer_with(503, "", &past).retry_after,
-        Some(Duration::ZERO)
-    );
-    assert_eq!(answer(503, "").kind, ErrorKind::Unavailable);
-    assert_eq!(answer(429, "").kind, ErrorKind::Throttled);
-}
-
-#[test]
-fn a_redirect_is_an_error_that_names_where_to() {
-    let error = answer_with(
-        301,
-        "",
-        &[("location", "https://cloud.example/v2/lbaas/listeners")],
-    );
-    assert_eq!(error.kind, ErrorKind::Unreadable);
-    assert!(error.message.contains("https://cloud.example"), "{error}");
-    let to = Some("https://cloud.example/v2/lbaas/listeners");
-    assert_eq!(error.redirect.as_deref(), to);
-}
-
-#[test]
-fn an_error_reads_as_request_status_words_and_id() {
-    let error = answer_with(409, &octavia("no"), &[("x-openstack-request-id", "req-1")]);
-    assert_eq!(
-        error.to_string(),
-        "POST /v2/lbaas/listeners: 409 no (req-1)"
-    );
-}
-
-#[test]
-fn long_words_are_cut_between_letters() {
-    let text = shortened(&"ä".repeat(2000));
-    assert_eq!(text.chars().count(), LONGEST_MESSAGE + 3);
-}
-
-#[test]
-fn only_what_can_pass_by_itself_is_passing() {
-    use ErrorKind::*;
-    let passing = [
-        Busy,
-        Halved,
-        Stale,
-        Throttled,
-        Unavailable,
-        Unreachable,
-        Lost,
-        Unreadable,
-    ];
-    for kind in [
-        Busy,
-        Conflict,
-        NotFound,
-        Forbidden,
-        Quota,
-        NoAddresses,
-        TooLarge,
-        Halved,
-        Invalid,
-        Unsupported,
-        Unauthorized,
-        Stale,
-        Throttled,
-        Unavailable,
-        Unreachable,
-        Lost,
-        Unreadable,
-        NoService,
-        Moved,
-    ] {
-        let error = ApiError::ours(kind, "GET /", "");
-        assert_eq!(error.is_passing(), passing.contains(&kind), "{kind:?}");
-    }
-    assert!(!ApiError::ours(Unreachable, "POST /", "").may_be_done());
-    assert!(ApiError::ours(Lost, "POST /", "").may_be_done());
 }

@@ -1,15 +1,15 @@
-//! What was asked of the cloud, counted: for metrics, and for tests of the call budget.
+//! Counters of the requests to a cloud: for metrics, and for tests of the call budget.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is counted together.
+/// The labels of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
-    /// The kind of object: `loadbalancer`, `listener`, `floatingip`, ...
+    /// The kind of object: `loadbalancer`, `listener`, ...
     pub resource: &'static str,
     /// `ok`, or the kind of error.
     pub outcome: &'static str,
@@ -18,9 +18,9 @@ pub struct CallKey {
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCount {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// How long they took, together.
+    /// Their duration, summed up.
     pub time: Duration,
 }
 

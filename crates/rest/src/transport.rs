@@ -1,5 +1,4 @@
-//! How a request gets to the cloud and its answer back: over the network, or to a function in this
-//! process.
+//! The transport of requests and answers: the network, or a function in this process.
 
 use std::error::Error as _;
 use std::fmt;
@@ -11,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use secrecy::ExposeSecret;
 
-use super::settings::CloudConfig;
+use super::settings::{Timeouts, Tls};
 
 /// A future of an answer.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Response<Bytes>, NoAnswer>> + Send>>;
@@ -19,7 +18,7 @@ pub type Answering = Pin<Box<dyn Future<Output = Result<Response<Bytes>, NoAnswe
 /// Answers requests in this process: a simulated cloud.
 pub type InProcess = Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>;
 
-/// The way to the cloud.
+/// A transport to a cloud.
 #[derive(Clone)]
 pub enum Transport {
     /// Over the network.
@@ -39,39 +38,39 @@ pub enum NoAnswer {
     TooLong,
 }
 
-/// What is wrong with the way that was asked for.
+/// Why a transport can't be made from its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The authorities are not PEM, or there is none.
     #[error("ca-file: {0}")]
     Authorities(String),
-    /// The client's certificate or its key.
+    /// The client's certificate or its key is invalid.
     #[error("cert-file, key-file: {0}")]
     Identity(String),
-    /// All else.
+    /// Another error.
     #[error("HTTP client: {0}")]
     Client(String),
 }
 
-/// No list of a cloud is longer; a page of 1000 load balancers is about 2 MiB.
-const LONGEST_ANSWER: usize = 64 << 20;
+/// The longest answer that is read; a page of 1000 load balancers is about 2 MiB.
+const MAX_ANSWER: usize = 64 << 20;
 
 // === impl Transport ===
 
 impl Transport {
-    /// Over the network, through the proxies that the environment names. Redirects aren't followed:
-    /// a token must not go where the catalog did not say.
-    pub fn network(config: &CloudConfig) -> Result<Self, TransportError> {
+    /// Makes a transport over the network, through the proxies that the environment names.
+    /// Redirects aren't followed: a token must not go to a host that was not configured.
+    pub fn network(tls: &Tls, timeouts: &Timeouts) -> Result<Self, TransportError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Fails only when another thread was faster, with the same one.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
         let mut builder = reqwest::Client::builder()
-            .connect_timeout(config.timeouts.connect)
+            .connect_timeout(timeouts.connect)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            .tls_danger_accept_invalid_certs(config.tls.insecure);
-        if let Some(pem) = &config.tls.ca_file {
+            .tls_danger_accept_invalid_certs(tls.insecure);
+        if let Some(pem) = &tls.ca_file {
             let authorities = reqwest::Certificate::from_pem_bundle(pem)
                 .map_err(|error| TransportError::Authorities(chain(&error)))?;
             if authorities.is_empty() {
@@ -80,7 +79,7 @@ impl Transport {
             }
             builder = builder.tls_certs_only(authorities);
         }
-        if let Some(pem) = &config.tls.identity {
+        if let Some(pem) = &tls.identity {
             let identity = reqwest::Identity::from_pem(pem.expose_secret().as_bytes())
                 .map_err(|error| TransportError::Identity(chain(&error)))?;
             builder = builder.identity(identity);
@@ -122,7 +121,7 @@ async fn over_network(
     *head.headers_mut() = std::mem::take(answer.headers_mut());
     let mut body = BytesMut::new();
     while let Some(chunk) = answer.chunk().await.map_err(no_answer)? {
-        if body.len() + chunk.len() > LONGEST_ANSWER {
+        if body.len() + chunk.len() > MAX_ANSWER {
             return Err(NoAnswer::TooLong);
         }
         body.extend_from_slice(&chunk);
@@ -140,7 +139,7 @@ fn no_answer(error: reqwest::Error) -> NoAnswer {
     }
 }
 
-/// The whole story: the outermost error alone only says that there was one.
+/// Joins an error and its sources: the outermost alone only says that there was one.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,16 +1,16 @@
-//! Options that choose among things that only OpenStack has.
+//! Options that select objects that only OpenStack has: its extension of the Intent.
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{Given, put};
-use super::{AnnotationError, Outcome, Text};
+use crate::dialect::given::Given;
+use crate::status::ServiceStatus;
 
-macro_rules! cloud_options {
+macro_rules! openstack_options {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)+) => {
-        /// What annotations say about the things of a cloud; `None` where they say nothing.
+        /// Options of annotations that only OpenStack supports; `None` where there is no annotation.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        pub struct CloudOptions {
+        pub struct OpenStackOptions {
             $($(#[doc = $doc])+
             #[serde(skip_serializing_if = "Option::is_none")]
             pub $name: Option<Given<$kind>>,)+
@@ -18,7 +18,7 @@ macro_rules! cloud_options {
     };
 }
 
-cloud_options! {
+openstack_options! {
     /// No floating IP.
     internal: bool,
     /// The network of the floating IP. An empty text chooses none, whatever the configuration says.
@@ -65,37 +65,16 @@ cloud_options! {
     pool_tags: Vec<String>,
 }
 
-/// A text, even an empty one.
-pub(super) fn text(
-    slot: &mut Option<Given<String>>,
-    text: Text<'_>,
-) -> Result<Outcome, AnnotationError> {
-    put(slot, text, text.value.trim().to_owned())
-}
-
-/// A text; an empty one is as good as none.
-pub(super) fn some(
-    slot: &mut Option<Given<String>>,
-    text: Text<'_>,
-) -> Result<Outcome, AnnotationError> {
-    if text.value.trim().is_empty() {
-        return Ok(Outcome::Nothing);
+impl OpenStackOptions {
+    /// Adds the name that the status publishes, where no controller has noted an address.
+    #[must_use]
+    pub(in crate::dialect) fn with_status(mut self, status: &ServiceStatus) -> Self {
+        let name = status.ingress.iter().find_map(|it| it.hostname.clone());
+        let name = name.map(|value| Given {
+            value,
+            annotation: "status.loadBalancer".to_owned(),
+        });
+        self.published = self.published.or(name);
+        self
     }
-    put(slot, text, text.value.trim().to_owned())
-}
-
-/// Words with commas between them.
-pub(super) fn list(
-    slot: &mut Option<Given<Vec<String>>>,
-    text: Text<'_>,
-) -> Result<Outcome, AnnotationError> {
-    let words = text.value.split(',').map(str::trim);
-    let words: Vec<String> = words
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect();
-    if words.is_empty() {
-        return Ok(Outcome::Nothing);
-    }
-    put(slot, text, words)
 }
