@@ -84,7 +84,7 @@ pub fn on_record<P: Provider>(
         let Some(instance) = classes.holder_on_record(&row, namespace) else {
             continue;
         };
-        if let Some(candidates) = candidates.get_mut(instance) {
+        if let Some(candidates) = instance.of_mut(&mut candidates) {
             candidates.extend(claim(&row).map(|claim| Candidate::of(&row, claim)));
         }
     }

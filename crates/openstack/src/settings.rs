@@ -216,7 +216,7 @@ impl fmt::Display for Groups {
 
 #[cfg(test)]
 mod tests {
-    use landfall_config::cloud_conf::Global;
+    use landfall_config::cloud::Global;
     use landfall_model::dialect::{DIALECTS, is_portable};
 
     use super::*;

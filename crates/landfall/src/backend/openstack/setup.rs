@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use landfall_config::cloud_conf::{self, CloudConf, Global};
+use landfall_config::cloud::{self, Global};
+use landfall_config::cloud_conf::CloudConf;
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::openstack::{OpenStack, SecurityGroups};
+use landfall_config::openstack::{self as config, SecurityGroups};
 use landfall_model::reason::Reason;
 use landfall_openstack::client::{
-    ApiError, ApiVersion, Cloud, CloudConfig, CloudError, ErrorKind, Interface, Timeouts, Tls,
-    TransportError,
+    Cloud, CloudConfig, CloudError, Interface, Timeouts, Tls, TransportError,
 };
 use landfall_openstack::{Groups, Settings};
 use secrecy::SecretString;
 
 /// A cloud, an account in it, and how it is to be used.
 #[derive(Clone, Debug)]
-pub struct OpenStackInstance {
+pub struct OpenStack {
     /// The instance that it is for.
     pub instance: String,
     /// Keystone's address, for messages.
@@ -34,37 +34,14 @@ pub struct OpenStackInstance {
     pub warnings: Vec<Reason>,
 }
 
-/// Why an account can't be used now.
-#[derive(Debug, thiserror::Error)]
-pub enum Unusable {
-    /// Nobody answered, or with a failure that time may heal.
-    #[error("the cloud at {auth_url} does not answer correctly: {error}")]
-    NoAnswer {
-        /// Keystone.
-        auth_url: String,
-        /// The failure.
-        error: ApiError,
-    },
-    /// The configuration is wrong, or the account may not. Only a person can heal that.
-    #[error("the cloud at {auth_url} can't be used: {error}{remedy}")]
-    Refused {
-        /// Keystone.
-        auth_url: String,
-        /// The failure.
-        error: ApiError,
-        /// What to do.
-        remedy: &'static str,
-    },
-}
+// === impl OpenStack ===
 
-// === impl OpenStackInstance ===
-
-impl OpenStackInstance {
+impl OpenStack {
     /// Reads the files that `landfall.yaml` names for an instance. `user_agents` go before ours.
     /// Blocks on the disk.
-    pub fn read(
+    pub fn read_files(
         instance: &str,
-        config: &OpenStack,
+        config: &config::OpenStack,
         surroundings: &Surroundings,
         user_agents: &[String],
     ) -> anyhow::Result<Self> {
@@ -88,39 +65,6 @@ impl OpenStackInstance {
             },
             warnings: conf.warnings,
         })
-    }
-
-    /// Authenticates, looks into the catalog and asks for Octavia's version.
-    pub async fn check(&self) -> Result<ApiVersion, Unusable> {
-        self.cloud.check().await.map_err(|error| {
-            let auth_url = self.auth_url.clone();
-            // The TLS library's refusal of a certificate comes as a connection that could not be
-            // made. It is no outage: somebody has to renew it, or to name another authority.
-            let certificate = error.message.contains("certificate");
-            if error.is_transient() && !certificate {
-                return Unusable::NoAnswer { auth_url, error };
-            }
-            let remedy = match error.kind {
-                ErrorKind::Unauthorized => {
-                    "; check user, password, domain and project in the cloud configuration"
-                }
-                ErrorKind::NoService => "; check region and os-endpoint-type, and the project",
-                _ if certificate => "; renew it, or name its authority with ca-file",
-                _ => "",
-            };
-            Unusable::Refused {
-                auth_url,
-                error,
-                remedy,
-            }
-        })
-    }
-
-    /// Writes into the log what the files say that is not what it seems.
-    pub fn log_warnings(&self) {
-        for warning in &self.warnings {
-            tracing::warn!(instance = self.instance, "{warning}");
-        }
     }
 }
 
@@ -160,9 +104,9 @@ fn cloud(conf: &CloudConf, user_agents: &[String]) -> anyhow::Result<Cloud> {
     let config = CloudConfig {
         region: global.region.clone(),
         interface: match global.interface() {
-            cloud_conf::Interface::Public => Interface::Public,
-            cloud_conf::Interface::Internal => Interface::Internal,
-            cloud_conf::Interface::Admin => Interface::Admin,
+            cloud::Interface::Public => Interface::Public,
+            cloud::Interface::Internal => Interface::Internal,
+            cloud::Interface::Admin => Interface::Admin,
         },
         tls: Tls {
             ca_file: ca_file.transpose()?,
@@ -224,7 +168,7 @@ mod tests {
         fs::write(&path, format!("{head}{lines}")).unwrap();
         fs::write(folder.path().join("words"), "no certificate").unwrap();
         fs::write(folder.path().join("bytes"), [0xff, 0xfe]).unwrap();
-        let config = OpenStack {
+        let config = config::OpenStack {
             cloud_conf: Some(path),
             clouds: None,
             cluster_name: "kubernetes".to_owned(),
@@ -232,7 +176,7 @@ mod tests {
             security_groups: SecurityGroups::PerCluster,
         };
         let surroundings = Surroundings::default();
-        let error = OpenStackInstance::read("cloud", &config, &surroundings, &[]).unwrap_err();
+        let error = OpenStack::read_files("cloud", &config, &surroundings, &[]).unwrap_err();
         let text = format!("{error:#}").replace(&folder.path().display().to_string(), "DIR");
         assert!(!text.contains("secret-word"), "{text}");
         text
@@ -304,7 +248,7 @@ mod tests {
                 &format!("[Global]\nuse-clouds = true\n{conf}"),
             );
             write("clouds.yaml", &format!("clouds:\n  mine:\n    {entry}\n"));
-            let config = OpenStack {
+            let config = config::OpenStack {
                 cloud_conf: Some(folder.path().join("cloud.conf")),
                 clouds: None,
                 cluster_name: "kubernetes".to_owned(),
@@ -315,7 +259,7 @@ mod tests {
                 current_dir: Some(folder.path().to_owned()),
                 ..Surroundings::default()
             };
-            let error = OpenStackInstance::read("cloud", &config, &surroundings, &[]).unwrap_err();
+            let error = OpenStack::read_files("cloud", &config, &surroundings, &[]).unwrap_err();
             format!("{error:#}").replace(&dir, "DIR")
         };
         let text = from_clouds("", entry);

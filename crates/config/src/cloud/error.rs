@@ -59,7 +59,7 @@ pub enum ConfError {
 }
 
 impl ConfError {
-    pub(super) fn syntax(file: &Arc<str>, error: &gcfg::SyntaxError) -> Self {
+    pub(crate) fn syntax(file: &Arc<str>, error: &gcfg::SyntaxError) -> Self {
         Self::Syntax {
             place: origin(file, error.line).to_string(),
             why: error.to_string(),
@@ -67,7 +67,7 @@ impl ConfError {
     }
 }
 
-pub(super) fn origin(file: &Arc<str>, line: u32) -> Origin {
+pub(crate) fn origin(file: &Arc<str>, line: u32) -> Origin {
     Origin {
         file: Arc::clone(file),
         line,

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use landfall_engine::{Classes, EngineHandle};
 use landfall_model::ServiceKey;
-use landfall_model::view::{CloudCallsView, InstanceView, MetricsView, ResourcesView, ServiceView};
+use landfall_model::view::{InstanceView, MetricsView, ServiceView};
 use landfall_model::wire::service_list;
-use landfall_proxy::Proxy;
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::Platform;
+use crate::backend::Backend;
 use crate::{logging, planning, view};
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
@@ -25,7 +24,7 @@ const LEAVING: &str = "it is stopping, or another process takes over";
 /// Answers for a running instance.
 #[derive(Debug)]
 pub struct AdminApi {
-    handle: EngineHandle<Platform>,
+    handle: EngineHandle<Backend>,
     classes: Classes,
     started: String,
     leaving: CancellationToken,
@@ -37,7 +36,7 @@ impl AdminApi {
     /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not
     /// ready any more, and its loop, which ends then, is no sign of trouble.
     pub fn new(
-        handle: EngineHandle<Platform>,
+        handle: EngineHandle<Backend>,
         classes: Classes,
         started: String,
         leaving: CancellationToken,
@@ -48,27 +47,6 @@ impl AdminApi {
             started,
             leaving,
         }
-    }
-}
-
-fn resources(proxy: &Proxy) -> ResourcesView {
-    let (pressure, checks) = (proxy.pressure(), proxy.checks());
-    ResourcesView {
-        checks: checks.begun,
-        delayed_checks: checks.delayed,
-        waiting_checks: checks.waiting,
-        workers: proxy.workers() as u64,
-        descriptors: pressure.used.into(),
-        descriptor_limit: pressure.limit.into(),
-        listener_sockets: pressure.listeners.into(),
-        flows: pressure.flows.into(),
-        flow_limit: pressure.flow_limit.into(),
-        memory: pressure.memory,
-        memory_limit: pressure.memory_limit,
-        shortages: pressure.shortages,
-        overloaded: pressure.overloaded,
-        lost_access_log_lines: proxy.access_log().map_or(0, |log| log.lost()),
-        left_out_access_log_lines: proxy.access_log().map_or(0, |log| log.left_out()),
     }
 }
 
@@ -106,25 +84,7 @@ impl landfall_web::Instance for AdminApi {
         metrics.left_out_log_lines = logging::left_out();
         let providers = self.handle.providers.iter().zip(self.classes.names());
         for (provider, instance) in providers {
-            let openstack = match &**provider {
-                Platform::OpenStack(openstack) => openstack,
-                Platform::Local(local) => {
-                    // All local instances share one.
-                    metrics.resources = local.proxy().map(|proxy| resources(proxy));
-                    continue;
-                }
-                Platform::ReadOnly(_) | Platform::ProfileOnly(_) => continue,
-            };
-            for (key, calls) in openstack.cloud().calls() {
-                metrics.cloud_calls.push(CloudCallsView {
-                    instance: instance.clone(),
-                    method: key.method.to_owned(),
-                    resource: key.resource.to_owned(),
-                    outcome: key.outcome.to_owned(),
-                    count: calls.count,
-                    seconds: calls.time.as_secs_f64(),
-                });
-            }
+            provider.metrics(instance, &mut metrics);
         }
         metrics
     }
@@ -162,7 +122,7 @@ impl landfall_web::Instance for AdminApi {
                 "the instance is stopping".to_owned(),
             ));
         };
-        let sandboxes: Vec<Platform> = self
+        let sandboxes: Vec<Backend> = self
             .handle
             .providers
             .iter()
