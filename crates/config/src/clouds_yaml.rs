@@ -16,7 +16,7 @@ use landfall_model::reason::{Code, Origin, Reason};
 use serde::Deserialize;
 use serde_saphyr::DuplicateKeyPolicy;
 
-use crate::cloud_conf::{ConfError, Global};
+use crate::cloud::{ConfError, Global};
 use entry::Entry;
 
 /// What a process is surrounded by: where files may be, and what was chosen from outside.

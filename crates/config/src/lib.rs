@@ -7,11 +7,16 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod cloud;
 pub mod cloud_conf;
 pub mod clouds_yaml;
 pub mod dirs;
 pub mod file;
 pub mod gcfg;
+pub mod instance;
+pub mod limits;
+pub mod local;
 pub mod openstack;
 pub mod patterns;
 pub mod pools;
+pub mod provider;

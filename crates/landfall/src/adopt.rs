@@ -14,14 +14,13 @@ use landfall_model::plan::PlannedStep;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Reason, Severity};
 use landfall_model::rows::Fact;
-use landfall_openstack::{Adopted, Step as CloudStep};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use crate::backend::{Adopted, Backend, Mode};
 use crate::cli::{AdoptArgs, TextOutput};
-use crate::fleet::Instances;
+use crate::instances::Instances;
 use crate::planning;
-use crate::platform::{Observed, Platform, Step};
 
 mod apply;
 
@@ -57,22 +56,22 @@ struct Takeover {
 
 /// Runs the command; says whether every Service can be served as it is.
 pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
-    let mut fleet = Instances::read(&args.instances).await?;
-    fleet.ensure_active()?;
+    let mut instances = Instances::read(&args.instances).await?;
+    instances.ensure_active()?;
     writeln!(std::io::stderr(), "warning: {WARNING}")?;
-    for account in fleet.active() {
-        account.log_warnings();
-        account.check().await?;
+    for setup in instances.active() {
+        setup.log_warnings();
+        setup.check().await?;
     }
     let loaded = if args.filename.is_empty() {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
-        fleet.learn_cluster(&connection, &origin).await?;
-        args.cluster.load(fleet.metallb_namespace()).await?
+        instances.learn_cluster(&connection, &origin).await?;
+        args.cluster.load(instances.metallb_namespace()).await?
     } else {
         planning::read(args.filename.clone(), args.recursive).await?
     };
-    let survey = survey(&fleet, loaded).await?;
+    let survey = survey(&instances, loaded).await?;
     let text = match args.output {
         TextOutput::Text => describe(&survey),
         TextOutput::Json => serde_json::to_string_pretty(&survey)?,
@@ -85,7 +84,7 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     }
     let keys = survey.services.into_iter();
     let keys = keys.filter(|it| !it.is_refused()).map(|it| it.service);
-    Ok(apply::run(&args, fleet, keys.collect()).await? && sound)
+    Ok(apply::run(&args, instances, keys.collect()).await? && sound)
 }
 
 fn is_error(reason: &Reason) -> bool {
@@ -94,17 +93,17 @@ fn is_error(reason: &Reason) -> bool {
 
 /// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so
 /// that they share the lists of the cloud.
-async fn survey(fleet: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
+async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
     }
-    for pool in fleet.pools() {
+    for pool in instances.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
-    let classes = fleet.classes();
-    let providers = Arc::new(fleet.sandboxes());
-    let references: Vec<&Platform> = providers.iter().collect();
+    let classes = instances.classes();
+    let providers = Arc::new(instances.detached(Mode::ReadOnly));
+    let references: Vec<&Backend> = providers.iter().collect();
     let claims = landfall_engine::claims(&world, &classes, &references);
     for (provider, claims) in providers.iter().zip(claims) {
         provider.restore_claims(&claims);
@@ -117,16 +116,17 @@ async fn survey(fleet: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
         let Ownership::Ours(instance) = belongs else {
             continue;
         };
-        let Some(provider @ Platform::ReadOnly(_)) = providers.get(instance) else {
+        let provider = instance.of(&providers);
+        let Some(provider) = provider.filter(|provider| provider.reads_a_cloud()) else {
             continue;
         };
-        let name = classes.names().get(instance).cloned();
+        let name = classes.name(instance).map(str::to_owned);
         let mut takeover = Takeover::of(row.key.clone(), name.unwrap_or_default());
         match resolve(&row, &world, provider.profile()) {
             Ok(intent) => {
                 let providers = providers.clone();
                 looking.spawn(async move {
-                    if let Some(provider) = providers.get(instance) {
+                    if let Some(provider) = instance.of(&providers) {
                         takeover.look(provider, &intent).await;
                     }
                     takeover
@@ -173,7 +173,7 @@ impl Takeover {
     }
 
     /// Asks the cloud, and changes nothing.
-    async fn look(&mut self, provider: &Platform, intent: &Intent) {
+    async fn look(&mut self, provider: &Backend, intent: &Intent) {
         self.reasons.extend(intent.remarks.clone());
         let observed = match provider.observe(intent).await {
             Ok(observed) => observed,
@@ -185,14 +185,12 @@ impl Takeover {
                 return;
             }
         };
-        if let Observed::OpenStack(observed) = &observed {
-            self.adopted = observed.adopted();
-        }
+        self.adopted = observed.adopted();
         match provider.plan(intent, &observed) {
             Ok(plan) => {
                 let described = plan.describe();
                 for (planned, described) in plan.steps.iter().zip(described) {
-                    let list = if is_wait(&planned.step) {
+                    let list = if planned.step.is_wait() {
                         &mut self.waits
                     } else {
                         &mut self.steps
@@ -222,10 +220,6 @@ impl Takeover {
             && self.waits.is_empty()
             && !self.is_refused()
     }
-}
-
-fn is_wait(step: &Step) -> bool {
-    matches!(step, Step::OpenStack(step) if matches!(**step, CloudStep::Await { .. }))
 }
 
 /// The survey for people.

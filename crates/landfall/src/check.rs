@@ -8,10 +8,11 @@ use clap::error::ErrorKind;
 use landfall_model::reason::{Reason, Severity};
 use serde::Serialize;
 
+use crate::backend::{CloudReport, Mode};
 use crate::cli::{CheckArgs, Cli, TextOutput};
-use crate::clouds::{self, Cloud};
-use crate::fleet::Instances;
+use crate::instances::Instances;
 use crate::planning::{self, DryRunReport};
+use crate::text::counted;
 
 /// What `check -o json` prints.
 #[derive(Debug, Serialize)]
@@ -22,7 +23,7 @@ struct Verdict<'a> {
     warnings: usize,
     findings: &'a [Finding],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    clouds: &'a [Cloud],
+    clouds: &'a [CloudReport],
 }
 
 /// A reason and the Service that it is about.
@@ -43,32 +44,34 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
             .error(ErrorKind::MissingRequiredArgument, missing)
             .exit();
     }
-    let fleet = Instances::read(&args.instances).await?;
-    let (fleet, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
-        let fleet = fleet.in_cluster_as(&args.instances);
-        let loaded = args.cluster.load(fleet.metallb_namespace()).await?;
-        (fleet, loaded)
+    let instances = Instances::read(&args.instances).await?;
+    let (instances, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
+        let instances = instances.in_cluster_as(&args.instances);
+        let loaded = args.cluster.load(instances.metallb_namespace()).await?;
+        (instances, loaded)
     } else {
         let loaded = planning::read(args.filename, args.recursive).await?;
-        (fleet, loaded)
+        (instances, loaded)
     };
-    let clouds = if args.connect {
-        clouds::ask(&fleet).await
-    } else {
-        Vec::new()
-    };
+    let mut clouds = Vec::new();
+    if args.connect {
+        for setup in instances.active() {
+            clouds.push(setup.survey().await);
+        }
+    }
     // What can't be asked is not asked again for each Service.
     let unusable = clouds.iter().any(|cloud| cloud.problem.is_some());
-    let providers = if args.connect && !unusable {
-        fleet.sandboxes()
+    let mode = if args.connect && !unusable {
+        Mode::ReadOnly
     } else {
-        fleet.paper()
+        Mode::Offline
     };
-    let outlook = planning::from_nothing(&fleet, &providers, loaded, &args.pools).await;
+    let providers = instances.detached(mode);
+    let outlook = planning::from_nothing(&instances, &providers, loaded, &args.pools).await;
     let problems = clouds.iter().filter_map(|cloud| cloud.problem.clone());
-    let about_files = fleet
-        .accounts()
-        .flat_map(|account| account.warnings.clone());
+    let about_files = instances
+        .on_clouds()
+        .flat_map(|setup| setup.warnings().to_vec());
     let findings = findings(about_files.chain(problems), &outlook);
     let count = |severity| {
         findings
@@ -94,7 +97,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
                 )?;
             }
             for cloud in clouds.iter().filter(|cloud| cloud.problem.is_none()) {
-                writeln!(out, "{cloud}")?;
+                writeln!(out, "{}", cloud.text)?;
             }
             writeln!(
                 out,
@@ -141,10 +144,4 @@ fn findings(about_files: impl Iterator<Item = Reason>, outlook: &DryRunReport) -
     let mut seen = BTreeSet::new();
     findings.retain(|finding| seen.insert((finding.service.clone(), finding.reason.to_string())));
     findings
-}
-
-/// A number of things, each called by this word.
-fn counted(number: usize, word: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{ending}")
 }

@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllerArgs, ElectionArgs, LeaseArgs, ServeClusterArgs};
-use crate::fleet::Instances;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options, descriptors};
+use crate::instances::Instances;
 use crate::served::{Carried, Memory};
 use crate::signals::Stop;
 use crate::up;
@@ -67,7 +67,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     // First, so that no signal of these ends the process while it waits for credentials.
     let stop = Stop::watch(grace)?;
     let options = Options {
-        fleet: Instances::read(&args.instances).await?,
+        instances: Instances::read(&args.instances).await?,
         pools: Vec::new(),
         fallback_pool: false,
         admin: args.admin,
@@ -95,7 +95,7 @@ impl Beside {
     pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
         let times = self.election.lease.times()?;
         let mut options = self.options.clone();
-        options.fleet = options.fleet.in_cluster();
+        options.instances = options.instances.in_cluster();
         let identity = identity(&self.host);
         let connecting = stop.unless_asked(connect(&self.cluster, &identity));
         let Some(connection) = connecting.await.transpose()? else {
@@ -107,8 +107,12 @@ impl Beside {
             return Ok(());
         };
         let lease = format!("{namespace}/{name}");
-        let memory = self.state.as_ref().filter(|_| options.fleet.serves_here());
-        let memory = memory.map(|folder| Memory::new(folder, &connection, &options.fleet, &lease));
+        let memory = self
+            .state
+            .as_ref()
+            .filter(|_| options.instances.serves_here());
+        let memory =
+            memory.map(|folder| Memory::new(folder, &connection, &options.instances, &lease));
         let last = match &memory {
             Some(memory) => memory.last().await,
             None => None,
@@ -254,12 +258,12 @@ impl Way {
         ends: &Ends,
     ) -> anyhow::Result<Option<Instance>> {
         let connection = &self.connection;
-        let fleet = options.fleet.clone();
+        let instances = options.instances.clone();
         let prepare = || async {
             judge_rights(connection, self.rights.clone()).await?;
-            let mut fleet = fleet.clone();
-            fleet.learn_cluster(connection, &self.origin).await?;
-            Ok(fleet)
+            let mut instances = instances.clone();
+            instances.learn_cluster(connection, &self.origin).await?;
+            Ok(instances)
         };
         let prepared = if let Some(last) = last {
             let elects = ends.role.is_some();
@@ -268,10 +272,10 @@ impl Way {
         } else {
             ends.begin(prepare).await?
         };
-        let Some((fleet, ground)) = prepared else {
+        let Some((instances, ground)) = prepared else {
             return Ok(None);
         };
-        options.fleet = fleet;
+        options.instances = instances;
         let mut on = On {
             ground,
             memory: ends.memory.clone(),
@@ -361,7 +365,7 @@ async fn start(
     let Lifetime { tasks, cancel } = &lifetime;
     // What is started here ends with an attempt that fails.
     let failed = cancel.clone().drop_guard();
-    let limits = options.fleet.limits().within_files(descriptors());
+    let limits = options.instances.limits().within_files(descriptors());
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
     let (mut told, mut secrets) = (None, None);
     let started = Instance::start_on(
@@ -374,7 +378,7 @@ async fn start(
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig {
                 limits,
-                pool_namespace: Some(options.fleet.metallb_namespace().to_owned()),
+                pool_namespace: Some(options.instances.metallb_namespace().to_owned()),
                 ..SourceConfig::default()
             };
             let (told_to, role) = (facts.clone(), role.clone());

@@ -10,15 +10,15 @@ use landfall_model::view::{ListenerView, MemberView, ServiceView};
 
 use crate::cli::{ExplainArgs, TextOutput};
 use crate::client::Admin;
-use crate::fleet::Instances;
+use crate::instances::Instances;
 use crate::{get, table};
 
 /// Runs the command.
 pub async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let view = if args.cluster.is_meant() {
-        let fleet = Instances::read(&args.instances).await?;
-        let fleet = fleet.in_cluster_as(&args.instances);
-        args.cluster.service(fleet, &args.service).await?
+        let instances = Instances::read(&args.instances).await?;
+        let instances = instances.in_cluster_as(&args.instances);
+        args.cluster.service(instances, &args.service).await?
     } else {
         let path = format!(
             "/api/v1/services/{}/{}",

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use landfall_config::access_log::AccessLogConfig;
 use landfall_config::pools;
 use landfall_engine::book::{Snapshot, StateStore};
 use landfall_engine::leadership::Role;
@@ -18,7 +17,7 @@ use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_model::view::InstanceView;
-use landfall_proxy::{Proxy, ProxyConfig};
+use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
@@ -26,12 +25,13 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admin::AdminApi;
+use crate::backend::Backend;
 use crate::cli::AccessLogArgs;
-use crate::desk::AdminApi;
-use crate::fleet::Instances;
-use crate::platform::Platform;
+use crate::data_plane::DataPlane;
+use crate::instances::Instances;
 use crate::takeover::Estate;
-use crate::{access_log, planning, view};
+use crate::{planning, view};
 
 mod clouds;
 mod inherited;
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The provider instances.
-    pub fleet: Instances,
+    pub instances: Instances,
     /// Ranges of one more pool of the default instance.
     pub pools: Vec<String>,
     /// Whether loopback addresses are handed out when nobody names a pool that serves everybody.
@@ -81,7 +81,7 @@ pub struct Ground {
     pub estate: Estate,
     /// A data plane that runs already.
     pub proxy: Option<Arc<Proxy>>,
-    /// What clients must not know: [`ProxyConfig::hash_secret`].
+    /// What clients must not know: [`DataPlane::hash_secret`].
     pub hash_secret: [u8; 16],
     /// What the control plane that ended says of itself.
     pub last_words: Option<LastWords>,
@@ -109,7 +109,7 @@ pub struct LastWords {
 pub struct Instance {
     admin: std::net::TcpListener,
     words: LastWords,
-    handle: EngineHandle<Platform>,
+    handle: EngineHandle<Backend>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
     started: String,
@@ -128,7 +128,7 @@ impl Options {
     /// Finds what is wrong with the pools.
     pub fn judge(&self) -> anyhow::Result<()> {
         judge_pools("--pool", planning::flag_pools(&self.pools).iter())?;
-        judge_pools("pools", self.fleet.pools().iter())
+        judge_pools("pools", self.instances.pools().iter())
     }
 }
 
@@ -159,11 +159,11 @@ impl Instance {
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
         options.judge()?;
-        let mut pools = options.fleet.pools();
+        let mut pools = options.instances.pools();
         pools.extend(planning::flag_pools(&options.pools));
         let Ground {
             estate,
-            mut proxy,
+            proxy,
             hash_secret,
             ..
         } = ground;
@@ -179,29 +179,22 @@ impl Instance {
             ),
             None => {}
         }
-        let fleet = options.fleet.beside(admin.local_addr()?);
-        let fleet = fleet.sharing(most_listeners(options.workers));
-        let silent = clouds::check_clouds(&fleet, inherits).await?;
-        let mut sockets = Some(estate.sockets);
-        let log = options.access_log.over(fleet.access_log());
-        let platforms = fleet.platforms(|| {
-            if proxy.is_none() {
-                let files = fleet.files_for_traffic(descriptors());
-                let log = log.clone();
-                proxy = Some(data_plane(
-                    options.workers,
-                    files,
-                    log,
-                    (lead.is_some(), hash_secret),
-                )?);
-            }
-            if let (Some(proxy), Some(sockets)) = (&proxy, sockets.take()) {
-                proxy.adopt(sockets);
-            }
-            Ok(proxy.clone().map_or_else(Local::offline, Local::new))
-        })?;
-        let providers: Vec<Arc<Platform>> = platforms.into_iter().map(Arc::new).collect();
-        let classes = fleet.classes();
+        let instances = options.instances.beside(admin.local_addr()?);
+        let instances = instances.sharing(most_listeners(options.workers));
+        let silent = clouds::check_clouds(&instances, inherits).await?;
+        let mut data_plane = DataPlane {
+            proxy,
+            sockets: Some(estate.sockets),
+            workers: options.workers,
+            files: instances.files_for_traffic(descriptors()),
+            access_log: options.access_log.over(instances.access_log()),
+            shares_ports: lead.is_some(),
+            hash_secret,
+        };
+        let providers = instances.live(&mut data_plane)?;
+        let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
+        let proxy = data_plane.proxy;
+        let classes = instances.classes();
         let config = EngineConfig::new(classes.clone());
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(Lead { role, confirmed }) = lead {
@@ -238,28 +231,11 @@ impl Instance {
             ended.clone(),
         ));
         for provider in &providers {
-            match (&**provider, &proxy) {
-                (Platform::Local(local), Some(proxy)) => {
-                    let (changes, wakes) = (proxy.changes(), wakes.clone());
-                    tasks.spawn(landfall_local::watch_shares(
-                        local.clone(),
-                        wakes.clone(),
-                        cancel.clone(),
-                    ));
-                    tasks.spawn(landfall_local::watch_health(
-                        local.clone(),
-                        changes,
-                        wakes,
-                        cancel.clone(),
-                    ));
-                }
-                (Platform::OpenStack(openstack), _) => openstack.wake_through(wakes.clone()),
-                _ => {}
-            }
+            provider.start(&wakes, &lifetime);
         }
         drop(providers);
-        for account in silent {
-            tasks.spawn(clouds::retry_cloud_check(account, cancel.clone()));
+        for setup in silent {
+            tasks.spawn(clouds::retry_cloud_check(setup, cancel.clone()));
         }
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let desk = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
@@ -384,7 +360,7 @@ impl Instance {
     }
 
     /// What the rest of the process may see of the control loop.
-    pub fn handle(&self) -> &EngineHandle<Platform> {
+    pub fn handle(&self) -> &EngineHandle<Backend> {
         &self.handle
     }
 
@@ -526,26 +502,6 @@ fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
 /// How many files the process may open.
 pub fn descriptors() -> u64 {
     landfall_sys::limits::raise_open_files().unwrap_or(1024)
-}
-
-/// Threads that carry traffic; `beside`: also on ports that the replica before still holds.
-fn data_plane(
-    workers: Option<NonZeroUsize>,
-    files: u64,
-    log: Option<AccessLogConfig>,
-    (beside, hash_secret): (bool, [u8; 16]),
-) -> anyhow::Result<Arc<Proxy>> {
-    let files = usize::try_from(files).unwrap_or(usize::MAX);
-    let config = ProxyConfig {
-        workers,
-        files: NonZeroUsize::new(files.max(1)),
-        memory: None,
-        beside,
-        access_log: access_log::start(log)?,
-        hash_secret,
-    };
-    let proxy = Proxy::start(config).context("starting the data plane")?;
-    Ok(Arc::new(proxy))
 }
 
 /// Follows whether this replica leads and has opened its listeners.

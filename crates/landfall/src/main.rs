@@ -4,28 +4,27 @@
 //! endpoint together, and prints.
 
 mod access_log;
-mod account;
+mod admin;
 mod adopt;
+mod backend;
 mod check;
 mod cli;
 mod client;
-mod clouds;
 mod cluster;
 mod cluster_id;
 mod config;
 mod controller;
+mod data_plane;
 mod demo;
-mod desk;
 mod explain;
-mod fleet;
 mod get;
 mod instance;
+mod instances;
 mod logging;
 mod orphans;
 mod outlet;
 mod plan;
 mod planning;
-mod platform;
 mod served;
 mod shell;
 mod signals;
@@ -33,6 +32,7 @@ mod sources;
 mod systemd;
 mod table;
 mod takeover;
+mod text;
 mod up;
 mod view;
 

@@ -11,21 +11,23 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use landfall_files::Loaded;
 use landfall_model::reason::Severity;
 use landfall_model::rows::{Fact, METALLB_NAMESPACE, ServiceRow};
-use landfall_model::status::LOAD_BALANCER_ID;
-use landfall_openstack::objects::Id;
-use landfall_openstack::orphans::{self, Orphan, OrphanKind, Owner};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::account::OpenStackInstance;
+use crate::backend::{Orphan, Owners, camel_cased};
 use crate::cli::{OrphansArgs, TextOutput};
-use crate::fleet::Instances;
+use crate::instances::Instances;
 use crate::sources::{self, Texts};
 use crate::table;
+use crate::text::counted;
+
+/// The kind that `--keep-floating-ips` is about.
+const FLOATING_IP: &str = "floating IP";
 
 /// What was looked at, and what nobody owns of it.
 #[derive(Debug, Default, Serialize)]
@@ -33,19 +35,12 @@ use crate::table;
 struct Look {
     /// Services that may own something.
     services: usize,
-    looked_at: Count,
+    /// Objects that were read, orphans or not, by kind.
+    #[serde(rename = "lookedAt", serialize_with = "by_kind")]
+    read: Vec<(&'static str, usize)>,
     orphans: Vec<Stray>,
     #[serde(skip)]
-    owners: Vec<Owner>,
-}
-
-/// Objects that were looked at, whoever owns them.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Count {
-    load_balancers: usize,
-    floating_ips: usize,
-    security_groups: usize,
+    owners: Owners,
 }
 
 /// An orphan in the cloud of an instance.
@@ -83,18 +78,18 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
         !args.delete || args.yes || by_terminal,
         "--delete asks for confirmation, and there is no terminal; --yes confirms for scripts"
     );
-    let mut fleet = Instances::read(&args.instances).await?;
-    fleet.ensure_active()?;
+    let mut instances = Instances::read(&args.instances).await?;
+    instances.ensure_active()?;
     let source = if args.filename.is_empty() {
         let connection = args.cluster.connect().await?;
-        fleet
+        instances
             .learn_cluster(&connection, &args.cluster.origin())
             .await?;
         Source::Cluster(args.cluster.clone())
     } else {
         Source::Manifests(sources::concatenated(&args.filename, args.recursive).await?)
     };
-    let mut first = look(&fleet, &source, &args).await?;
+    let mut first = look(&instances, &source, &args).await?;
     let deletes = args.delete && !first.orphans.is_empty();
     let asks = deletes && !args.yes;
     let (mut out, mut beside) = (std::io::stdout(), std::io::stderr());
@@ -102,8 +97,8 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
     if asks && !agreed(first.orphans.len())? {
         writeln!(beside, "nothing was deleted")?;
     } else if deletes {
-        let second = look(&fleet, &source, &args).await?;
-        delete(&fleet, &mut first, &second, args.output).await?;
+        let second = look(&instances, &source, &args).await?;
+        delete(&instances, &mut first, &second, args.output).await?;
     }
     if args.output == TextOutput::Json {
         writeln!(
@@ -129,26 +124,30 @@ impl Outcome {
 impl Source {
     /// The Services that may own something. Who can't be read would be missed as an owner, so that
     /// this is an error.
-    async fn owners(&self) -> anyhow::Result<Vec<Owner>> {
+    async fn owners(&self) -> anyhow::Result<Owners> {
         let loaded = match self {
             Self::Cluster(cluster) => cluster.load(METALLB_NAMESPACE).await?,
             Self::Manifests(texts) => texts.loaded(),
         };
         complete(&loaded)?;
-        let owners: Vec<Owner> = loaded
+        let have_uids = matches!(self, Self::Cluster(_));
+        let services: Vec<Arc<ServiceRow>> = loaded
             .facts
-            .iter()
+            .into_iter()
             .filter_map(|fact| match fact {
-                Fact::Service(row) => owner(row),
+                Fact::Service(row) if owns(&row) => Some(row),
                 _ => None,
             })
             .collect();
         anyhow::ensure!(
-            !owners.is_empty() || matches!(self, Self::Cluster(_)),
+            !services.is_empty() || have_uids,
             "no Service of type LoadBalancer is in these manifests, so every object would be an \
             orphan"
         );
-        Ok(owners)
+        Ok(Owners {
+            services,
+            have_uids,
+        })
     }
 }
 
@@ -167,46 +166,37 @@ fn complete(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn owner(row: &ServiceRow) -> Option<Owner> {
-    (row.wants_load_balancer || row.finalized).then(|| Owner {
-        service: row.key.clone(),
-        uid: row.uid.clone(),
-        load_balancer: row.annotations.get(LOAD_BALANCER_ID).cloned(),
-    })
+fn owns(row: &ServiceRow) -> bool {
+    row.wants_load_balancer || row.finalized
 }
 
-/// Looks at the clouds of all instances.
-async fn look(fleet: &Instances, source: &Source, args: &OrphansArgs) -> anyhow::Result<Look> {
+/// Reads the clouds of all instances.
+async fn look(instances: &Instances, source: &Source, args: &OrphansArgs) -> anyhow::Result<Look> {
     let owners = source.owners().await?;
     let mut look = Look {
-        services: owners.len(),
+        services: owners.services.len(),
         ..Look::default()
     };
     let mut seen = BTreeSet::new();
-    for account in fleet.active() {
-        account
+    for setup in instances.active() {
+        let instance = &setup.instance;
+        setup
             .check()
             .await
-            .with_context(|| format!("instance {}", account.instance))?;
-        let found = orphans::find(&account.cloud, &account.settings, &owners).await;
-        let found = found.with_context(|| {
-            let OpenStackInstance {
-                instance, auth_url, ..
-            } = account;
-            format!("instance {instance}: reading the cloud at {auth_url}")
-        })?;
-        look.looked_at.load_balancers += found.load_balancers;
-        look.looked_at.floating_ips += found.floating_ips;
-        look.looked_at.security_groups += found.security_groups;
-        let mut found = found.orphans;
-        found.retain(|it| !args.keep_floating_ips || it.kind != OrphanKind::FloatingIp);
-        if let Source::Manifests(_) = source {
-            found.retain(|it| !is_told_by_uid(it, &owners));
+            .with_context(|| format!("instance {instance}"))?;
+        let found = setup.find_orphans(&owners).await?;
+        for (kind, count) in found.read {
+            match look.read.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, sum)) => *sum += count,
+                None => look.read.push((kind, count)),
+            }
         }
+        let mut found = found.orphans;
+        found.retain(|it| !args.keep_floating_ips || it.kind != FLOATING_IP);
         // Two instances may share a project.
         found.retain(|it| seen.insert(it.id.clone()));
         look.orphans.extend(found.into_iter().map(|orphan| Stray {
-            instance: account.instance.clone(),
+            instance: instance.clone(),
             orphan,
             outcome: None,
         }));
@@ -215,17 +205,16 @@ async fn look(fleet: &Instances, source: &Source, args: &OrphansArgs) -> anyhow:
     Ok(look)
 }
 
-/// Manifests seldom hold UIDs: what is a Service's by its UID alone can't be told to be nobody's.
-fn is_told_by_uid(orphan: &Orphan, owners: &[Owner]) -> bool {
-    let is_for = |owner: &Owner| {
-        let (namespace, name) = (owner.service.namespace(), owner.service.name());
-        orphan.name.ends_with(&format!("-{namespace}-{name}"))
-    };
-    match orphan.kind {
-        OrphanKind::SecurityGroupRule => true,
-        OrphanKind::SecurityGroup => owners.iter().any(is_for),
-        OrphanKind::FloatingIp | OrphanKind::LoadBalancer => false,
-    }
+/// Writes the counts as an object: `{"loadBalancers": 3}`.
+fn by_kind<S: Serializer>(read: &[(&'static str, usize)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(
+        read.iter()
+            .map(|(kind, count)| (camel_cased(&plural(kind)), count)),
+    )
+}
+
+fn plural(kind: &str) -> String {
+    format!("{kind}s")
 }
 
 /// Prints the list for people. Where programs read, they get the document at the end, and who is
@@ -260,21 +249,18 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
 /// Deletes what is still nobody's, in the order in which it can be: floating IPs, load balancers,
 /// then groups.
 async fn delete(
-    fleet: &Instances,
+    instances: &Instances,
     first: &mut Look,
     second: &Look,
     output: TextOutput,
 ) -> anyhow::Result<()> {
-    let still: BTreeSet<&Id> = second.orphans.iter().map(|it| &it.orphan.id).collect();
+    let still: BTreeSet<&String> = second.orphans.iter().map(|it| &it.orphan.id).collect();
     for stray in &mut first.orphans {
         let orphan = &stray.orphan;
-        let account = fleet.active().find(|it| it.instance == stray.instance);
-        let outcome = match account {
-            Some(account) if still.contains(&orphan.id) => {
-                let OpenStackInstance {
-                    cloud, settings, ..
-                } = account;
-                match orphans::delete(cloud, settings, &second.owners, orphan).await {
+        let setup = instances.active().find(|it| it.instance == stray.instance);
+        let outcome = match setup {
+            Some(setup) if still.contains(&orphan.id) => {
+                match setup.delete_orphan(&second.owners, orphan).await {
                     Ok(true) => Outcome::Deleted,
                     Ok(false) => Outcome::NoOrphanAnyMore,
                     Err(error) => Outcome::Failed(error.to_string()),
@@ -329,9 +315,9 @@ fn describe(look: &Look) -> String {
                 whose,
             } = &stray.orphan;
             vec![
-                kind.to_string(),
+                (*kind).to_owned(),
                 name.clone(),
-                id.to_string(),
+                id.clone(),
                 whose.clone(),
                 stray.instance.clone(),
             ]
@@ -339,24 +325,27 @@ fn describe(look: &Look) -> String {
         let header = ["KIND", "NAME", "ID", "WHOSE", "INSTANCE"];
         let _ = writeln!(text, "{}\n", table::render(&header, rows.collect()));
     }
-    let Count {
-        load_balancers,
-        floating_ips,
-        security_groups,
-    } = look.looked_at;
+    let read: Vec<String> = look
+        .read
+        .iter()
+        .map(|(kind, count)| counted(*count, kind))
+        .collect();
+    let read = match read.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "no objects".to_owned(),
+    };
     let _ = writeln!(
         text,
-        "{} orphans among {load_balancers} load balancers, {floating_ips} floating IPs and \
-        {security_groups} security groups; {} Services",
-        look.orphans.len(),
-        look.services
+        "{} among {read}; {}",
+        counted(look.orphans.len(), "orphan"),
+        counted(look.services, "Service")
     );
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use landfall_model::{ServiceKey, Uid};
     use landfall_testkit::svc;
 
     use super::*;
@@ -370,9 +359,9 @@ mod tests {
             });
             service.row()
         };
-        assert!(owner(&row(true, false)).is_some());
-        assert!(owner(&row(false, true)).is_some());
-        assert!(owner(&row(false, false)).is_none());
+        assert!(owns(&row(true, false)));
+        assert!(owns(&row(false, true)));
+        assert!(!owns(&row(false, false)));
     }
 
     #[test]
@@ -381,8 +370,8 @@ mod tests {
             orphans: vec![Stray {
                 instance: "openstack".to_owned(),
                 orphan: Orphan {
-                    kind: OrphanKind::LoadBalancer,
-                    id: Id::new("1"),
+                    kind: "load balancer",
+                    id: "1".to_owned(),
                     name: "kube_service_c1_default_gone".to_owned(),
                     whose: "of default/gone".to_owned(),
                 },
@@ -400,27 +389,5 @@ mod tests {
         assert_eq!(shown(TextOutput::Text, false), (true, false));
         assert_eq!(shown(TextOutput::Json, true), (false, true));
         assert_eq!(shown(TextOutput::Json, false), (false, false));
-    }
-
-    #[test]
-    fn without_uids_a_group_is_told_by_the_name_of_its_service() {
-        let owners = [Owner {
-            service: ServiceKey::new("shop", "web"),
-            uid: Uid::new("made-up"),
-            load_balancer: None,
-        }];
-        let orphan = |kind, name: &str| Orphan {
-            kind,
-            id: Id::new("1"),
-            name: name.to_owned(),
-            whose: String::new(),
-        };
-        let group = |name| is_told_by_uid(&orphan(OrphanKind::SecurityGroup, name), &owners);
-        assert!(group("lb-sg-real-shop-web"));
-        assert!(!group("lb-sg-real-shop-old"));
-        assert!(is_told_by_uid(
-            &orphan(OrphanKind::SecurityGroupRule, "port 1"),
-            &owners
-        ));
     }
 }

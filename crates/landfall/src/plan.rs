@@ -7,9 +7,10 @@ use anyhow::Context as _;
 use landfall_engine::dry_run::ServicePlan;
 use landfall_model::reason::Severity;
 
+use crate::backend::Mode;
 use crate::cli::{PlanArgs, TextOutput};
 use crate::client::{Admin, AskError};
-use crate::fleet::Instances;
+use crate::instances::Instances;
 use crate::planning::{self, Against, DryRunReport};
 use crate::sources;
 
@@ -17,13 +18,14 @@ use crate::sources;
 pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
     let text = sources::concatenated(&args.filename, args.recursive).await?;
     if args.cluster.is_meant() {
-        let fleet = Instances::read(&args.instances).await?;
-        let mut fleet = fleet.in_cluster_as(&args.instances);
+        let instances = Instances::read(&args.instances).await?;
+        let mut instances = instances.in_cluster_as(&args.instances);
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
-        fleet.learn_cluster(&connection, &origin).await?;
-        let cluster = args.cluster.load(fleet.metallb_namespace()).await?;
-        let mut outlook = planning::on_cluster(&fleet, cluster, text.loaded(), args.prune).await;
+        instances.learn_cluster(&connection, &origin).await?;
+        let cluster = args.cluster.load(instances.metallb_namespace()).await?;
+        let mut outlook =
+            planning::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);
     }
@@ -47,9 +49,10 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
             outlook
         }
         Err(AskError::NobodyThere { .. }) => {
-            let fleet = Instances::read(&args.instances).await?;
-            let (sandboxes, loaded) = (fleet.sandboxes(), text.loaded());
-            let mut outlook = planning::from_nothing(&fleet, &sandboxes, loaded, &args.pools).await;
+            let instances = Instances::read(&args.instances).await?;
+            let (sandboxes, loaded) = (instances.detached(Mode::ReadOnly), text.loaded());
+            let mut outlook =
+                planning::from_nothing(&instances, &sandboxes, loaded, &args.pools).await;
             text.place(&mut outlook);
             outlook
         }

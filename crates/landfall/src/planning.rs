@@ -17,8 +17,8 @@ use landfall_model::status::ConditionType;
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Instances;
-use crate::platform::Platform;
+use crate::backend::{Backend, Mode};
+use crate::instances::Instances;
 
 /// A path on the command line that can't be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +58,10 @@ pub fn flag_pools(ranges: &[String]) -> Option<PoolRow> {
     (!ranges.is_empty()).then(|| pools::from_flags(ranges))
 }
 
-/// Plans manifests from nothing on this machine, by providers of the fleet.
+/// Plans manifests from nothing on this machine, by providers of the instances.
 pub async fn from_nothing(
-    fleet: &Instances,
-    providers: &[Platform],
+    instances: &Instances,
+    providers: &[Backend],
     loaded: Loaded,
     ranges: &[String],
 ) -> DryRunReport {
@@ -69,14 +69,14 @@ pub async fn from_nothing(
     for fact in loaded.facts {
         world.apply(fact);
     }
-    for pool in fleet.pools() {
+    for pool in instances.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
     let flagged = flag_pools(ranges);
     for pool in flagged.into_iter().chain([pools::fallback()]) {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
-    let classes = fleet.classes();
+    let classes = instances.classes();
     let mut problems = loaded.reasons;
     problems.extend(set_pools(providers, &classes, &mut world));
     let plans = dry_run(providers, &world, &classes, &[]).await;
@@ -89,13 +89,13 @@ pub async fn from_nothing(
 
 /// Plans manifests on top of what a cluster says: what a controller that started now would do.
 pub async fn on_cluster(
-    fleet: &Instances,
+    instances: &Instances,
     cluster: Loaded,
     loaded: Loaded,
     prune: bool,
 ) -> DryRunReport {
-    let (world, providers) = recalled(fleet, cluster.facts);
-    let classes = fleet.classes();
+    let (world, providers) = recalled(instances, cluster.facts);
+    let classes = instances.classes();
     let moved = take_as_open(&world, &providers, &classes).await;
     let mut outlook = on_top(world, &providers, &classes, loaded, prune).await;
     outlook.against = Against::Cluster;
@@ -114,18 +114,12 @@ pub async fn on_cluster(
 /// controller has can't be seen from outside of its process, and without them an edit would be lost
 /// among steps that nothing has to do. Returns what a controller of this configuration would do
 /// beside opening.
-async fn take_as_open(
-    world: &World,
-    providers: &[Platform],
-    classes: &Classes,
-) -> Vec<ServicePlan> {
+async fn take_as_open(world: &World, providers: &[Backend], classes: &Classes) -> Vec<ServicePlan> {
     let mut served = world.clone();
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
         let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
-            Ownership::Ours(instance) => {
-                matches!(providers.get(instance), Some(Platform::Local(_)))
-            }
+            Ownership::Ours(instance) => instance.of(providers).is_some_and(Backend::is_in_process),
             Ownership::NotOurs | Ownership::SwitchedOff | Ownership::UnknownClass => false,
         };
         let programmed = row.status.condition(ConditionType::Programmed);
@@ -148,40 +142,42 @@ async fn take_as_open(
 /// that started now would do for it. What this machine holds is not known from outside of its
 /// process.
 pub async fn in_the_cloud(
-    fleet: &Instances,
+    instances: &Instances,
     facts: Vec<Fact>,
     key: &ServiceKey,
 ) -> Option<ServicePlan> {
-    let (mut world, providers) = recalled(fleet, facts);
+    let (mut world, providers) = recalled(instances, facts);
     let row = world.service(key)?;
     let namespace = world.namespace(key.namespace());
-    let belongs = fleet.classes().judge(&row, namespace.map(AsRef::as_ref));
+    let belongs = instances
+        .classes()
+        .judge(&row, namespace.map(AsRef::as_ref));
     let Ownership::Ours(instance) = belongs else {
         return None;
     };
-    if !matches!(providers.get(instance), Some(Platform::ReadOnly(_))) {
+    if !instance.of(&providers)?.reads_a_cloud() {
         return None;
     }
     let others: Vec<ServiceKey> = world.keys().filter(|other| other != key).collect();
     for other in others {
         world.apply(Fact::ServiceGone(other));
     }
-    let plans = dry_run(&providers, &world, &fleet.classes(), &[]).await;
+    let plans = dry_run(&providers, &world, &instances.classes(), &[]).await;
     plans.into_iter().find(|plan| plan.service == *key)
 }
 
 /// What a cluster says, and providers that know what is on record there.
-fn recalled(fleet: &Instances, facts: Vec<Fact>) -> (World, Vec<Platform>) {
+fn recalled(instances: &Instances, facts: Vec<Fact>) -> (World, Vec<Backend>) {
     let mut world = World::default();
     for fact in facts {
         world.apply(fact);
     }
-    for pool in fleet.pools() {
+    for pool in instances.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
     }
-    let (classes, providers) = (fleet.classes(), fleet.sandboxes());
+    let (classes, providers) = (instances.classes(), instances.detached(Mode::ReadOnly));
     set_pools(&providers, &classes, &mut world);
-    let references: Vec<&Platform> = providers.iter().collect();
+    let references: Vec<&Backend> = providers.iter().collect();
     let claims = landfall_engine::claims(&world, &classes, &references);
     for (provider, claims) in providers.iter().zip(claims) {
         provider.restore_claims(&claims);
@@ -193,7 +189,7 @@ fn recalled(fleet: &Instances, facts: Vec<Fact>) -> (World, Vec<Platform>) {
 /// among them are taken as deleted.
 pub async fn on_top(
     mut world: World,
-    sandboxes: &[Platform],
+    sandboxes: &[Backend],
     classes: &Classes,
     loaded: Loaded,
     prune: bool,
@@ -228,8 +224,8 @@ pub async fn on_top(
     }
 }
 
-fn set_pools(providers: &[Platform], classes: &Classes, world: &mut World) -> Vec<Reason> {
-    let providers: Vec<&Platform> = providers.iter().collect();
+fn set_pools(providers: &[Backend], classes: &Classes, world: &mut World) -> Vec<Reason> {
+    let providers: Vec<&Backend> = providers.iter().collect();
     hand_out_pools(world, classes, &providers)
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_engine::claims;
+use landfall_engine::instance::InstanceId;
 use landfall_engine::leadership::Role;
 use landfall_engine::report::{Event, Report, ReportError};
 use landfall_engine::{EngineHandle, World};
@@ -23,9 +24,9 @@ use landfall_model::status::ServiceStatus;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::Instances;
+use crate::backend::Backend;
 use crate::instance::{Ground, Instance, Lead, Lifetime, Options};
-use crate::platform::Platform;
+use crate::instances::Instances;
 
 /// Changes within this time are remembered together.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -61,13 +62,13 @@ struct Mute;
 // === impl Memory ===
 
 impl Memory {
-    /// Will remember in this directory what `fleet` serves of a cluster; `lease` tells it from
+    /// Will remember in this directory what `instances` serves of a cluster; `lease` tells it from
     /// others that serve the same cluster.
-    pub fn new(folder: &Path, connection: &Connection, fleet: &Instances, lease: &str) -> Self {
+    pub fn new(folder: &Path, connection: &Connection, instances: &Instances, lease: &str) -> Self {
         Self {
             file: Arc::new(Mutex::new(SnapshotFile::at(folder))),
             cluster: connection.cluster().to_owned(),
-            configuration: format!("{lease} {}", fleet.described_here()),
+            configuration: format!("{lease} {}", instances.described_here()),
         }
     }
 
@@ -96,7 +97,7 @@ impl Memory {
     /// Follows what is served until cancelled.
     pub async fn follow(
         self,
-        handle: EngineHandle<Platform>,
+        handle: EngineHandle<Backend>,
         role: Option<watch::Receiver<Role>>,
         facts: mpsc::Sender<Fact>,
         cancel: CancellationToken,
@@ -107,7 +108,7 @@ impl Memory {
 
     async fn follow_for_ever(
         &self,
-        handle: EngineHandle<Platform>,
+        handle: EngineHandle<Backend>,
         mut role: Option<watch::Receiver<Role>>,
         facts: mpsc::Sender<Fact>,
     ) {
@@ -167,7 +168,7 @@ impl Memory {
     /// written.
     async fn keep(
         &self,
-        handle: &EngineHandle<Platform>,
+        handle: &EngineHandle<Backend>,
         kept: &mut Option<String>,
     ) -> Result<u64, StateError> {
         let Some(world) = handle.world().await else {
@@ -237,10 +238,10 @@ fn problem(error: Option<&StateError>) -> Fact {
 }
 
 /// The Services that an instance on this machine serves.
-fn served_here(handle: &EngineHandle<Platform>) -> BTreeSet<ServiceKey> {
-    let is_here = |instance: usize| {
-        let platform = handle.providers.get(instance);
-        platform.is_some_and(|platform| matches!(**platform, Platform::Local(_)))
+fn served_here(handle: &EngineHandle<Backend>) -> BTreeSet<ServiceKey> {
+    let is_here = |instance: Option<InstanceId>| {
+        let provider = instance.and_then(|it| it.of(&handle.providers));
+        provider.is_some_and(|provider| provider.is_in_process())
     };
     handle.book.read(|pages| {
         let here = pages.records.iter().filter(|(_, it)| is_here(it.instance));
@@ -309,7 +310,7 @@ impl Carried {
             reasons: vec![reason],
         };
         let options = Options {
-            fleet: options.fleet.only_here(),
+            instances: options.instances.without_clouds(),
             ..options.clone()
         };
         let lead = beside.then(|| Lead {

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 
 use crate::cli::UpArgs;
 use crate::controller::Beside;
-use crate::fleet::Instances;
 use crate::instance::{Ground, Instance, Lifetime, Options};
+use crate::instances::Instances;
 use crate::signals::Stop;
 use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
 use crate::{controller, get, logging, systemd};
@@ -310,7 +310,7 @@ async fn hand(handing: &mut Handing, ground: &Ground) -> Outcome {
 /// What the command line says about how to serve.
 async fn options(args: &UpArgs) -> anyhow::Result<Options> {
     Ok(Options {
-        fleet: Instances::read(&args.instances).await?,
+        instances: Instances::read(&args.instances).await?,
         pools: args.pools.clone(),
         fallback_pool: true,
         admin: args.admin,

@@ -3,18 +3,18 @@
 use landfall_engine::EngineHandle;
 use landfall_engine::book::{Record, Snapshot};
 use landfall_model::ServiceKey;
-use landfall_model::provider::Provider as _;
+use landfall_model::provider::Provider;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{InstanceView, ServiceView};
 use landfall_web::Readiness;
 
-use crate::platform::Platform;
+use crate::backend::Backend;
 
 /// So many Services that were not handled yet are told to a probe by name.
 const NAMED: usize = 10;
 
 /// Everything the instance knows, with traffic counted up to now.
-pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView {
+pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
     handle.book.read(|pages| {
         let waiting = waiting(pages, usize::MAX);
         InstanceView {
@@ -44,13 +44,13 @@ pub fn instance(handle: &EngineHandle<Platform>, started: &str) -> InstanceView 
 }
 
 /// One Service of them.
-pub fn one(handle: &EngineHandle<Platform>, key: &ServiceKey) -> Option<ServiceView> {
+pub fn one(handle: &EngineHandle<Backend>, key: &ServiceKey) -> Option<ServiceView> {
     let find = |pages: &Snapshot| Some(drawn(handle, pages, pages.records.get(key)?));
     handle.book.read(find)
 }
 
 /// Whether each Service was handled once, and some of those that were not.
-pub fn readiness(handle: &EngineHandle<Platform>) -> Readiness {
+pub fn readiness(handle: &EngineHandle<Backend>) -> Readiness {
     let waiting = handle.book.read(|pages| waiting(pages, NAMED));
     Readiness {
         ready: waiting.is_empty(),
@@ -72,8 +72,8 @@ fn waiting(pages: &Snapshot, most: usize) -> Vec<String> {
     waiting
 }
 
-fn drawn(handle: &EngineHandle<Platform>, pages: &Snapshot, record: &Record) -> ServiceView {
-    let provider = handle.providers.get(record.instance);
+fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> ServiceView {
+    let provider = record.instance.and_then(|it| it.of(&handle.providers));
     let mut view = service(provider.map(AsRef::as_ref), record);
     view.reasons
         .extend(duplicates(&pages.problems, &record.row.key));
@@ -101,7 +101,7 @@ fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item =
     })
 }
 
-fn service(provider: Option<&Platform>, record: &Record) -> ServiceView {
+fn service<P: Provider>(provider: Option<&P>, record: &Record) -> ServiceView {
     let row = &record.row;
     ServiceView {
         key: row.key.clone(),
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::{explain, get};
 
-    fn simulated(sim: &Sim) -> Platform {
+    fn simulated(sim: &Sim) -> OpenStack {
         let logins = Logins::default();
         let domain = DomainRef::Name(logins.domain);
         let auth = Auth::Password {
@@ -181,13 +181,13 @@ mod tests {
             sim.subnet()
         );
         let conf = cloud_conf::parse("cloud.conf", &conf).unwrap();
-        Platform::OpenStack(Box::new(OpenStack::new(cloud, Settings::new(&conf, "c1"))))
+        OpenStack::new(cloud, Settings::new(&conf, "c1"))
     }
 
     fn unhandled(name: &str) -> (ServiceKey, Record) {
         let row = svc(name).port(80).row();
         let record = Record {
-            instance: 0,
+            instance: None,
             status: ServiceStatus::default(),
             reasons: Vec::new(),
             address: None,
@@ -239,7 +239,7 @@ mod tests {
         }
         let record = Record {
             row,
-            instance: 0,
+            instance: None,
             status: ServiceStatus::default(),
             reasons: Vec::new(),
             address: None,

@@ -8,8 +8,8 @@ use landfall_model::dialect::closest;
 use landfall_model::reason::{Code, Reason};
 use secrecy::SecretString;
 
-use super::error::{ConfError, origin};
 use super::value;
+use crate::cloud::{ConfError, origin};
 use crate::gcfg::Entry;
 
 /// The keys of a section, be it written once or in several parts.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use landfall_model::dialect::{NodeSelector, Refusal, closest};
 use landfall_model::reason::Code;
 
-use super::error::ConfError;
 use super::keys::Keys;
 use super::value;
+use crate::cloud::ConfError;
 use crate::patterns::{NamePattern, TagExpression};
 
 /// `[LoadBalancer]`: what holds for Services that don't say otherwise.

@@ -1,7 +1,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::cloud_conf::{Auth, Interface, Scope};
+use crate::cloud::{Auth, Interface, Scope};
 
 const CLOUDS: &str = "\
 clouds:

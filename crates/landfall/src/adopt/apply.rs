@@ -16,9 +16,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
 use crate::controller;
-use crate::fleet::Instances;
 use crate::instance::{Instance, Options};
-use crate::platform::Platform;
+use crate::instances::Instances;
 
 /// How long the Lease of a controller that is gone may still be held.
 const ELECTED_WITHIN: Duration = Duration::from_secs(60);
@@ -28,12 +27,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Takes over `keys`; says whether that is done.
 pub(super) async fn run(
     args: &AdoptArgs,
-    fleet: Instances,
+    instances: Instances,
     keys: Vec<ServiceKey>,
 ) -> anyhow::Result<bool> {
-    let here = |platform: &Platform| matches!(platform, Platform::Local(_));
     anyhow::ensure!(
-        !fleet.sandboxes().iter().any(here),
+        !instances.serves_here(),
         "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
         an instance; start landfall controller where it should run"
     );
@@ -63,7 +61,7 @@ pub(super) async fn run(
     };
     let election = Election::start(connection.clone(), lease, &tasks);
     let done = match elected(&election).await {
-        Ok(()) => take_over(args, fleet, connection, &identity, &election, &keys).await,
+        Ok(()) => take_over(args, instances, connection, &identity, &election, &keys).await,
         Err(error) => Err(error.context(format!(
             "the Lease {} in {namespace} is held by another process; a controller of Landfall that \
             holds it takes over by itself",
@@ -85,14 +83,14 @@ async fn elected(election: &Election) -> anyhow::Result<()> {
 
 async fn take_over(
     args: &AdoptArgs,
-    fleet: Instances,
+    instances: Instances,
     connection: Connection,
     identity: &str,
     election: &Election,
     keys: &[ServiceKey],
 ) -> anyhow::Result<bool> {
     let options = Options {
-        fleet,
+        instances,
         pools: Vec::new(),
         fallback_pool: false,
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -8,8 +8,8 @@ use landfall_kube::Connection;
 use tokio::sync::watch;
 
 use super::{On, loop_ended};
-use crate::fleet::Instances;
 use crate::instance::{Ground, Instance};
+use crate::instances::Instances;
 use crate::served::{Carried, Memory, until_done};
 use crate::signals::Stop;
 
@@ -49,7 +49,7 @@ impl Ends {
                 carried.stop(self.grace).await;
                 Err(loop_ended())
             }
-            fleet = prepared => Ok(Some((fleet, carried.let_go().await))),
+            instances = prepared => Ok(Some((instances, carried.let_go().await))),
             () = self.replaced() => {
                 carried.stop(self.grace).await;
                 self.forget().await;
@@ -64,7 +64,7 @@ impl Ends {
         prepare: impl Fn() -> F,
     ) -> anyhow::Result<Option<(Instances, Ground)>> {
         let prepared = self.stop.unless_asked(prepare()).await.transpose()?;
-        Ok(prepared.map(|fleet| (fleet, Ground::default())))
+        Ok(prepared.map(|instances| (instances, Ground::default())))
     }
 
     /// Starts an instance. Where traffic is carried already it is tried until it works, unless

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::DemoArgs;
-use crate::fleet::Instances;
 use crate::get;
 use crate::instance::{Ground, Instance, Options};
+use crate::instances::Instances;
 use crate::signals::Stop;
 use crate::up;
 use backends::{Backends, FAILING_NAME};
@@ -57,7 +57,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let pool = Pool::claim()?;
     let options = Options {
-        fleet: Instances::local(),
+        instances: Instances::local(),
         pools: vec![pool.range.clone()],
         fallback_pool: false,
         admin,

@@ -1,4 +1,4 @@
-//! Whether the clouds of a fleet answer, asked when an instance starts and until they do.
+//! Whether the clouds of a instances answer, asked when an instance starts and until they do.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::account::{OpenStackInstance, Unusable};
-use crate::fleet::Instances;
+use crate::backend::{Answer, Disabled, Setup, Unusable};
+use crate::instances::Instances;
 
 /// A cloud that does not answer is asked again after this long at first, and after this
 /// long at most.
@@ -18,42 +18,37 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// traffic already: that must not end for it. A cloud that does not answer must not keep other
 /// instances from their work. Both are handed back to be asked again.
 pub(super) async fn check_clouds(
-    fleet: &Instances,
+    instances: &Instances,
     carries: bool,
-) -> anyhow::Result<Vec<OpenStackInstance>> {
+) -> anyhow::Result<Vec<Setup>> {
     let mut asked = JoinSet::new();
-    for account in fleet.accounts() {
-        account.log_warnings();
-        if !account.settings.conf.enabled {
-            let instance = &account.instance;
-            tracing::info!(
-                instance,
-                "[LoadBalancer] enabled = false: none of its Services is changed"
-            );
+    for setup in instances.on_clouds() {
+        setup.log_warnings();
+        if let Some(Disabled { why, .. }) = setup.disabled() {
+            tracing::info!("{why}: none of its Services is changed");
         }
     }
-    for account in fleet.active().cloned() {
-        asked.spawn(async move { (account.check().await, account) });
+    for setup in instances.active().cloned() {
+        asked.spawn(async move { (setup.check().await, setup) });
     }
     let mut silent = Vec::new();
     while let Some(answer) = asked.join_next().await {
-        let (answer, account) = answer?;
-        let instance = &account.instance;
+        let (answer, setup) = answer?;
+        let instance = &setup.instance;
         match answer {
-            Ok(version) => {
-                let auth_url = &account.auth_url;
-                tracing::info!(instance, auth_url, octavia = %version, "the cloud answers");
+            Ok(Answer { endpoint, version }) => {
+                tracing::info!(instance, endpoint, version, "the cloud answers");
             }
             Err(error @ Unusable::Refused { .. }) if carries => {
                 tracing::error!(instance, "{error}; traffic continues, and it is retried");
-                silent.push(account);
+                silent.push(setup);
             }
             Err(Unusable::Refused { .. }) => {
                 answer.with_context(|| format!("instance {instance}"))?;
             }
             Err(error @ Unusable::NoAnswer { .. }) => {
                 tracing::error!(instance, "{error}; it is retried until it does");
-                silent.push(account);
+                silent.push(setup);
             }
         }
     }
@@ -62,17 +57,17 @@ pub(super) async fn check_clouds(
 
 /// Asks a cloud that could not be used until it can, and says so. Its Services are tried meanwhile,
 /// too, and tell why they wait.
-pub(super) async fn retry_cloud_check(account: OpenStackInstance, cancel: CancellationToken) {
-    let instance = &account.instance;
+pub(super) async fn retry_cloud_check(setup: Setup, cancel: CancellationToken) {
+    let instance = &setup.instance;
     let mut pause = AGAIN;
     while cancel
         .run_until_cancelled(tokio::time::sleep(pause))
         .await
         .is_some()
     {
-        match account.check().await {
-            Ok(version) => {
-                tracing::info!(instance, octavia = %version, "the cloud answers now");
+        match setup.check().await {
+            Ok(Answer { version, .. }) => {
+                tracing::info!(instance, version, "the cloud answers now");
                 return;
             }
             Err(error) => tracing::error!(instance, "{error}; it is retried"),
@@ -118,10 +113,10 @@ mod tests {
             cloud_config: Some(path),
             ..InstancesArgs::default()
         };
-        let fleet = Instances::read(&args).await.unwrap();
-        let error = check_clouds(&fleet, false).await.unwrap_err();
+        let instances = Instances::read(&args).await.unwrap();
+        let error = check_clouds(&instances, false).await.unwrap_err();
         assert!(format!("{error:#}").contains("can't be used"), "{error:#}");
-        let asked_again = check_clouds(&fleet, true).await.unwrap();
+        let asked_again = check_clouds(&instances, true).await.unwrap();
         assert_eq!(asked_again.len(), 1);
     }
 }

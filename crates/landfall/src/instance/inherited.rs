@@ -107,7 +107,7 @@ mod tests {
         Record {
             status: row.status.clone(),
             row,
-            instance: 0,
+            instance: None,
             reasons: Vec::new(),
             address: None,
             left_out: Vec::new(),

@@ -25,7 +25,7 @@ async fn get(admin: SocketAddr, path: &str) -> String {
 fn options() -> Options {
     Options {
         admin_token: None,
-        fleet: Instances::local(),
+        instances: Instances::local(),
         pools: Vec::new(),
         fallback_pool: true,
         admin: "127.0.0.1:0".parse().unwrap(),
