@@ -164,7 +164,7 @@ fn plain<'a>(
     Keys::new(file, format!("[{name}]"), entries, warnings)
 }
 
-/// Warns about sections that nobody reads.
+/// Warns about sections that are not read.
 fn about_sections(file: &Arc<str>, document: &Document, warnings: &mut Vec<Reason>) {
     for section in &document.sections {
         let class = section.is("LoadBalancerClass");

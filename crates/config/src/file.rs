@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::access_log::AccessLogConfig;
 use crate::instance::Instance;
 use crate::limits::LimitsConfig;
-use crate::local::Local;
+use crate::provider::local::Local;
 use crate::provider::{Complaint, ProviderConfig};
 
 /// The contents of `landfall.yaml`.

@@ -15,8 +15,6 @@ pub mod file;
 pub mod gcfg;
 pub mod instance;
 pub mod limits;
-pub mod local;
-pub mod openstack;
 pub mod patterns;
 pub mod pools;
 pub mod provider;

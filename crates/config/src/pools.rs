@@ -6,7 +6,7 @@ use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is served from when nobody named a pool: loopback, so that no privileges are needed.
+/// The pool if none is configured: loopback, so that no privileges are needed.
 pub const DEFAULT_POOL: &str = "127.77.0.0/24";
 
 /// The name of the pool that flags (or the default) make.

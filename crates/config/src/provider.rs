@@ -1,4 +1,4 @@
-//! The kinds of providers in `landfall.yaml`. A new one is a file beside this and a line in
+//! The kinds of providers in `landfall.yaml`. A new one is a file in `provider/` and a line in
 //! [`kinds!`].
 
 use std::fmt;
@@ -10,8 +10,11 @@ use serde::de::{DeserializeSeed, Error, IntoDeserializer as _, MapAccess, Visito
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::local::Local;
-use crate::openstack::OpenStack;
+pub mod local;
+pub mod openstack;
+
+use local::Local;
+use openstack::OpenStack;
 
 /// The options of one kind of provider.
 pub(crate) trait Options: Sized {

@@ -12,7 +12,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
-use crate::{logging, planning, view};
+use crate::{dry_run, logging};
+
+pub mod client;
+pub mod view;
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never
 /// waits for anything outside.
@@ -33,8 +36,8 @@ pub struct AdminApi {
 // === impl AdminApi ===
 
 impl AdminApi {
-    /// A desk for this engine; `started` is RFC 3339. Once `leaving` fires the instance is not
-    /// ready any more, and its loop, which ends then, is no sign of trouble.
+    /// Creates the API of an engine; `started` is RFC 3339. Once `leaving` is cancelled, the
+    /// instance is not ready any more, and the end of its loop is no failure.
     pub fn new(
         handle: EngineHandle<Backend>,
         classes: Classes,
@@ -128,7 +131,7 @@ impl landfall_web::Instance for AdminApi {
             .iter()
             .map(|provider| provider.sandbox())
             .collect();
-        let outlook = planning::on_top(world, &sandboxes, &self.classes, loaded, prune).await;
+        let outlook = dry_run::on_top(world, &sandboxes, &self.classes, loaded, prune).await;
         serde_json::to_value(&outlook).map_err(|error| PlanError::Unavailable(error.to_string()))
     }
 }

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::cli::InstancesArgs;
 use crate::data_plane::DataPlane;
-use crate::instance::Lifetime;
+use crate::lifetime::Lifetime;
 
 #[macro_use]
 mod dispatch;
@@ -32,6 +32,7 @@ mod local;
 mod openstack;
 mod report;
 
+pub use local::pool_problems;
 pub use openstack::of_cloud_conf;
 pub use report::{
     Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,

@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::Mode;
 use crate::cli::ClusterArgs;
+use crate::dry_run;
 use crate::instances::{self, Instances};
-use crate::planning;
 
 /// The longest that reading a whole cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ impl ClusterArgs {
         let mut found = found.with_context(|| {
             format!("there is no Service {key} of type LoadBalancer for Landfall")
         })?;
-        if let Some(plan) = planning::in_the_cloud(&instances, facts, key).await {
+        if let Some(plan) = dry_run::in_the_cloud(&instances, facts, key).await {
             found.pending = plan.steps;
             for reason in plan.reasons {
                 if !found.reasons.contains(&reason) {
@@ -203,7 +203,8 @@ fn view(known: &Known, loaded: Loaded) -> InstanceView {
     }
 }
 
-/// A watch waits for a server and for rights that may come; somebody who asks wants to be told.
+/// Returns an error for missing rights at once: a watch waits for rights that may come, a command
+/// does not.
 async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
     let missing = access::missing(connection, access::to_watch())
         .await

@@ -17,8 +17,10 @@ use landfall_model::rows::PoolRow;
 
 use crate::backend::{self, Backend, Bounds, Disabled, Mode, Setup};
 use crate::cli::InstancesArgs;
+use crate::config;
 use crate::data_plane::DataPlane;
-use crate::{cluster_id, config};
+
+mod cluster_id;
 
 /// The instances of a process, ready to be made.
 #[derive(Clone, Debug)]

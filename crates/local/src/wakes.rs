@@ -1,20 +1,19 @@
-//! Tells the engine whose health turned, so that conditions follow the traffic.
+//! Names the Services of which the state of the data plane changed, so that conditions follow the
+//! traffic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use landfall_model::Uid;
-use landfall_model::listener::ListenerKey;
 use landfall_proxy::changes::Changes;
-use landfall_proxy::pool::Reach;
+use landfall_proxy::counters::Refusal;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::live;
+use crate::live::{self, Members};
 use crate::provider::Local;
-
-/// The members of a Service, per listener.
-pub(crate) type Members = BTreeMap<ListenerKey, Reach>;
+use crate::shortage::INTERVAL;
 
 /// Sends the Service whenever its members are not as its last reconcile saw them: one turned
 /// healthy or unhealthy. Until cancelled.
@@ -29,7 +28,7 @@ pub async fn watch_health(
     version.mark_changed();
     while let Some(Ok(())) = cancel.run_until_cancelled(version.changed()).await {
         for service in changes.take() {
-            let members = live::members(&local, &service);
+            let members = live::members(&local.listeners, &service);
             if has_turned(&mut local.seen(), &service, members)
                 && wakes.send(service).await.is_err()
             {
@@ -37,6 +36,39 @@ pub async fn watch_health(
             }
         }
     }
+}
+
+/// Sends the Service whenever its clients begin to be refused for its share, and when they have not
+/// been for a while. Until cancelled.
+pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
+    loop {
+        let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
+        if local.shortages().is_due(all) {
+            let refused = refused(&local);
+            let turned = local.shortages().look(refused, Instant::now());
+            for uid in turned {
+                if wakes.send(uid).await.is_err() {
+                    return;
+                }
+            }
+        }
+        let pause = tokio::time::sleep(INTERVAL);
+        if cancel.run_until_cancelled(pause).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Counts the clients of each Service that were ever refused.
+fn refused(local: &Local) -> BTreeMap<Uid, u64> {
+    let mut refused = BTreeMap::new();
+    for (uid, id, _) in local.listeners.state().all() {
+        let listener = local.listeners.find(uid, *id);
+        let totals = listener.map(|it| it.counters().totals());
+        let count = totals.map_or(0, |it| it.refused(Refusal::Share));
+        *refused.entry(uid.clone()).or_default() += count;
+    }
+    refused
 }
 
 /// Whether the members of a Service are not as they were seen last. From now on they are. A Service
@@ -57,7 +89,8 @@ fn has_turned(seen: &mut HashMap<Uid, Members>, service: &Uid, members: Members)
 
 #[cfg(test)]
 mod tests {
-    use landfall_model::listener::Protocol;
+    use landfall_model::listener::{ListenerKey, Protocol};
+    use landfall_proxy::pool::Reach;
 
     use super::*;
 

@@ -56,7 +56,7 @@ pub struct Global {
     pub application_credential_name: Option<String>,
     /// Secret of the application credential.
     pub application_credential_secret: Option<SecretString>,
-    /// A token that somebody else has fetched.
+    /// A token that another program has fetched.
     pub token: Option<SecretString>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,

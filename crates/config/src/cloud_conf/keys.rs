@@ -202,7 +202,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Warns about every key that nobody has asked for.
+    /// Warns about every key that is not known.
     pub fn finish(mut self) {
         for entry in std::mem::take(&mut self.entries) {
             if self.known.iter().any(|key| entry.is(key)) {

@@ -3,7 +3,7 @@ use landfall_model::reach::{MemberRules, Setting};
 
 use super::*;
 use crate::clouds_yaml::Surroundings;
-use crate::openstack::{OpenStack, SecurityGroups};
+use crate::provider::openstack::{OpenStack, SecurityGroups};
 
 const GOOD: &str = "\
 instances:

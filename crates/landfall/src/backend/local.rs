@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::local;
+use landfall_config::provider::local;
 use landfall_local::{Local as LocalProvider, watch_health, watch_shares};
 use landfall_model::Uid;
 use landfall_model::provider::{Provider as _, ProviderProfile};
 use landfall_model::reason::Reason;
+use landfall_model::rows::PoolRow;
 use landfall_model::view::{MetricsView, ResourcesView};
 use landfall_proxy::Proxy;
 use tokio::sync::mpsc;
@@ -15,7 +16,7 @@ use tokio::sync::mpsc;
 use super::{Bounds, Kind};
 use crate::cli::InstancesArgs;
 use crate::data_plane::DataPlane;
-use crate::instance::Lifetime;
+use crate::lifetime::Lifetime;
 
 /// An instance on this machine.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +77,11 @@ impl Kind for Local {
     fn problem(provider: &LocalProvider) -> Option<Reason> {
         provider.problem()
     }
+}
+
+/// Returns what is wrong with address pools, by the rules of the allocator.
+pub fn pool_problems(pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+    LocalProvider::offline().set_pools(pools)
 }
 
 fn bounded(provider: LocalProvider, bounds: Bounds) -> LocalProvider {

@@ -10,8 +10,8 @@ use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::file::Config;
 use landfall_config::instance::Instance;
 use landfall_config::limits::LimitsConfig;
-use landfall_config::openstack::{self as config, SecurityGroups};
 use landfall_config::provider::ProviderConfig;
+use landfall_config::provider::openstack::{self as config, SecurityGroups};
 use landfall_model::Uid;
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
@@ -29,7 +29,7 @@ use super::{
     Adopted, Answer, Bounds, CloudReport, Disabled, FoundOrphans, Kind, Orphan, Owners, Unusable,
 };
 use crate::cli::InstancesArgs;
-use crate::instance::Lifetime;
+use crate::lifetime::Lifetime;
 
 mod setup;
 

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind};
 use crate::memory::afterwards;
-use crate::network::{FRESH, ago};
 use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
 use crate::provider::OpenStack;
+use crate::read::floating_ips::{FRESH, ago};
 use crate::step::Step;
 
 impl OpenStack {
@@ -71,6 +71,13 @@ impl OpenStack {
                     .await;
                 Ok(())
             }
+            _ => self.send_group(step).await,
+        }
+    }
+
+    /// A write to security groups or ports.
+    async fn send_group(&self, step: &Step) -> Result<(), ApiError> {
+        match step {
             Step::CreateGroup {
                 name,
                 description,

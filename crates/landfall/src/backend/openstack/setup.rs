@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use landfall_config::cloud::{self, Global};
 use landfall_config::cloud_conf::CloudConf;
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::openstack::{self as config, SecurityGroups};
+use landfall_config::provider::openstack::{self as config, SecurityGroups};
 use landfall_model::reason::Reason;
 use landfall_openstack::client::{
     Cloud, CloudConfig, CloudError, Interface, Timeouts, Tls, TransportError,
@@ -26,7 +26,7 @@ pub struct OpenStack {
     pub auth_url: String,
     /// The `cloud.conf`, where there is one.
     pub cloud_conf: Option<PathBuf>,
-    /// The client. It has asked nobody yet.
+    /// The client. It has sent nothing yet.
     pub cloud: Cloud,
     /// What the operator has configured.
     pub settings: Settings,
