@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use landfall_model::Uid;
 use landfall_model::provider::{Applied, ProviderError, Scope};
-use serde_json::Value;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind};
@@ -18,6 +18,7 @@ use crate::memory::{ExpectedGraph, afterwards};
 use crate::provider::OpenStack;
 use crate::refusal;
 use crate::refusal::{is_lasting, option_of};
+use crate::requests::LoadBalancerRequest;
 use crate::step::Step;
 use crate::target::WantedListener;
 
@@ -48,7 +49,7 @@ impl OpenStack {
                 holds,
                 ..
             } => {
-                if let Some((_, after)) = self.memory().rest(service, Instant::now()) {
+                if let Some((_, after)) = self.memory().attempts.rest(service, Instant::now()) {
                     return Ok(Applied::Later { after });
                 }
                 self.create_balancer(service, body, holds).await
@@ -67,7 +68,9 @@ impl OpenStack {
                 }
                 let now = Instant::now();
                 let reason = failure.reason.clone();
-                self.memory().refuse(load_balancer, key, reason, now);
+                self.memory()
+                    .attempts
+                    .refuse(load_balancer, key, reason, now);
             }
             // What the cloud does not give of addresses and groups keeps nothing else from being
             // done.
@@ -81,52 +84,52 @@ impl OpenStack {
     async fn create_balancer(
         &self,
         service: &Uid,
-        body: &Value,
+        body: &LoadBalancerRequest,
         holds: &[WantedListener],
     ) -> Result<Applied, ApiError> {
-        // However it ends, the next look must be one that tells of it.
-        let outcome = self.cloud.create_load_balancer(body).await;
+        // However it ends, the next list must be one that has it.
+        let outcome = self.cloud.create_load_balancer(&json!(body)).await;
         let now = afterwards();
         let mut memory = self.memory();
-        memory.attempts.insert(service.clone(), now);
+        memory.requested.insert(service.clone(), now);
         if let Err(error) = &outcome
-            && body.get("additional_vips").is_some()
+            && body.additional_vips.is_some()
             && is_about_vips(error)
         {
             // Another plan is made: with a load balancer for each family.
             // Something else may be what it does not know.
-            let provider = body["provider"].as_str().unwrap_or_default();
+            let provider = body.provider.as_deref().unwrap_or_default();
             let by_provider = error.message.to_lowercase().contains("vip");
             let whose = if by_provider {
                 provider
             } else {
                 service.as_str()
             };
-            memory.one_vip_only.insert(whose.to_owned());
+            memory.caches.one_vip_only.insert(whose.to_owned());
             return Ok(Applied::Later {
                 after: Duration::ZERO,
             });
         }
         let created = outcome.inspect_err(|error| {
             if may_come(error) {
-                memory.expected.insert(service.clone(), now + QUEUED);
+                memory.unanswered.insert(service.clone(), now + QUEUED);
             }
         })?;
         memory.of.insert(service.clone(), created.id.clone());
-        memory.making(service, now);
+        memory.attempts.created(service, now);
         memory.changed(&created.id, now);
         // Nothing is known of it but what was sent: it is waited for, not taken to be done.
         memory.unusual(&created.id);
-        let sketch = ExpectedGraph {
+        let expected = ExpectedGraph {
             balancer: created.id.clone(),
             token: None,
             listeners: holds.to_vec(),
         };
-        memory.sketches.insert(service.clone(), sketch);
+        memory.expected.insert(service.clone(), expected);
         if let Some(known) = memory.balancers.get_mut(&created.id) {
             known.row = created;
         }
-        let after = memory.settle;
+        let after = memory.pace.settle;
         Ok(Applied::Busy { after })
     }
 
@@ -148,7 +151,7 @@ impl OpenStack {
             Ok(()) => {
                 memory.changed(&id, now);
                 if let Some(key) = refusal::key(step) {
-                    memory.accept(&key);
+                    memory.attempts.accept(&key);
                 }
                 if let (Some(known), Some(graph)) = (memory.balancers.get_mut(&id), graph) {
                     known.graph = Some(Arc::new(graph));
@@ -158,20 +161,20 @@ impl OpenStack {
                     Step::DeleteLoadBalancer { .. } => memory.unusual(&id),
                     _ => {}
                 }
-                let after = memory.wait(now);
+                let after = memory.pace.wait(now);
                 return Ok(Applied::Busy { after });
             }
             Err(error) => error,
         };
         match error.kind {
-            // It was not done yet with the last change, or somebody else is changing it.
+            // It was not done yet with the last change, or another program is changing it.
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.pace_with(&memory),
             }),
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {
-                memory.refuse_algorithm(step, &error);
+                memory.attempts.refuse_algorithm(step, &error);
                 Ok(Applied::Done)
             }
             ErrorKind::Forbidden
@@ -180,13 +183,13 @@ impl OpenStack {
             | ErrorKind::Conflict
                 if matches!(step, Step::FailOver { .. }) =>
             {
-                memory.not_failed_over(&id, now);
+                memory.attempts.not_failed_over(&id, now);
                 Ok(Applied::Later {
                     after: self.pace_with(&memory),
                 })
             }
             _ => {
-                memory.doubt(&id, now);
+                memory.invalidate(&id, now);
                 Err(error)
             }
         }

@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn told(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {
+    fn of(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {
         failure(&ApiError {
             kind,
             status: None,
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn what_is_too_large_says_what_to_do_unless_the_next_try_is_smaller() {
-        let too_large = told(ErrorKind::TooLarge, None);
+        let too_large = of(ErrorKind::TooLarge, None);
         assert!(too_large.reason.remedy.contains("max_request_body_size"));
         assert_eq!(too_large.retry, Retry::Backoff);
-        let halved = told(ErrorKind::Halved, None);
+        let halved = of(ErrorKind::Halved, None);
         assert_eq!(
             (halved.reason.remedy.as_str(), halved.retry),
             ("", Retry::Now)
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_cloud_that_asks_for_quiet_is_left_alone_as_long_as_it_says() {
         let after = |seconds| Retry::After(Duration::from_secs(seconds));
-        assert_eq!(told(ErrorKind::Throttled, Some(30)).retry, after(30));
-        assert_eq!(told(ErrorKind::Throttled, None).retry, after(5));
+        assert_eq!(of(ErrorKind::Throttled, Some(30)).retry, after(30));
+        assert_eq!(of(ErrorKind::Throttled, None).retry, after(5));
     }
 }

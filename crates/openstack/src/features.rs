@@ -26,7 +26,7 @@ impl Features {
         self.version >= ApiVersion::new(2, minor)
     }
 
-    /// Time-outs of listeners.
+    /// Timeouts of listeners.
     pub fn timeouts(self) -> bool {
         self.since(1) && !self.ovn
     }

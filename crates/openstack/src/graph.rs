@@ -18,7 +18,7 @@ pub struct Graph {
     pub monitors: Vec<Monitor>,
 }
 
-/// What tells the members of a pool apart.
+/// What identifies a member of a pool.
 pub type MemberKey = (IpAddr, u16);
 
 // === impl Graph ===
@@ -29,7 +29,7 @@ impl Graph {
         if let Some(id) = &listener.default_pool_id {
             return self.pools.iter().find(|pool| pool.id == *id);
         }
-        // Old versions tell it from the side of the pool only. With L7 policies, several name the
+        // Old versions say it on the side of the pool only. With L7 policies, several name the
         // listener.
         let mut naming = self
             .pools
@@ -78,7 +78,7 @@ impl Graph {
     }
 }
 
-/// The key of a member, if the cloud told its address.
+/// The key of a member, if the cloud says its address.
 pub fn key_of(member: &Member) -> Option<MemberKey> {
     Some((member.address?, member.protocol_port))
 }

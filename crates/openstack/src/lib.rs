@@ -15,7 +15,6 @@
 
 mod adoption;
 mod apply;
-mod bodies;
 pub mod client;
 mod errors;
 mod features;
@@ -34,6 +33,7 @@ mod provider;
 mod read;
 mod record;
 mod refusal;
+mod requests;
 mod settings;
 mod status;
 mod step;

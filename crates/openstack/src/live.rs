@@ -1,4 +1,5 @@
-//! What there is of a Service in Octavia, for people: from what passes have seen. Nobody is asked.
+//! What there is of a Service in Octavia, for people: from what reconciles have seen. Nothing is
+//! read.
 //!
 //! How members fare is left to Octavia: it is in no list that passes read, and a graph is kept for
 //! long.
@@ -15,9 +16,9 @@ use crate::features::Features;
 use crate::graph::Graph;
 use crate::memory::{ExpectedGraph, Known, Memory};
 use crate::names::Names;
-use crate::objects::{Id, LoadBalancer, Provisioning};
+use crate::objects::{Id, LoadBalancer, OperatingStatus, Provisioning};
 use crate::observed::{Found, Observed};
-use crate::plan::diff::{Diff, transport};
+use crate::plan::diff::Diff;
 use crate::refusal::Refusals;
 
 /// What Services asked for when they were last looked at.
@@ -33,9 +34,6 @@ struct Spec {
     /// Without members: those are in the graph.
     listeners: Vec<Listener>,
 }
-
-/// Octavia's word for a load balancer that reaches no member.
-const NO_MEMBER: &str = "ERROR";
 
 // === impl Shown ===
 
@@ -83,14 +81,14 @@ impl Shown {
         let Some(known) = memory.balancers.get(&spec.balancer) else {
             return Vec::new();
         };
-        let sketch = memory.sketches.get(service);
-        let sketch = sketch.filter(|it| it.balancer == spec.balancer);
+        let expected = memory.expected.get(service);
+        let expected = expected.filter(|it| it.balancer == spec.balancer);
         let views = spec.listeners.iter().filter_map(|listener| {
             let view = bare_view(listener, known);
-            match (&known.graph, sketch) {
+            match (&known.graph, expected) {
                 (Some(graph), _) => spec.in_graph(view, known, graph),
-                (None, Some(sketch)) => in_sketch(view, sketch),
-                // It is to be read anew; nothing says that it is gone.
+                (None, Some(expected)) => in_expected(view, expected),
+                // It is to be read again; nothing says that it is gone.
                 (None, None) => Some(view),
             }
         });
@@ -107,7 +105,7 @@ impl Spec {
         known: &Known,
         graph: &Graph,
     ) -> Option<ListenerView> {
-        // Only for telling what is ours.
+        // Only to know what is ours.
         let diff = Diff {
             balancer: &known.row,
             owner: self.owner,
@@ -120,7 +118,7 @@ impl Spec {
         };
         let listener = graph.listeners.iter().find(|it| {
             it.protocol_port == view.key.port.get()
-                && transport(&it.protocol) == view.key.protocol
+                && it.protocol.transport() == view.key.protocol
                 && diff.is_ours(it)
         })?;
         if listener.provisioning_status == Provisioning::Error {
@@ -133,7 +131,7 @@ impl Spec {
         let Some(pool) = graph.pool_of(listener) else {
             return Some(view);
         };
-        view.algorithm = algorithm(&pool.lb_algorithm).unwrap_or(view.algorithm);
+        view.algorithm = algorithm(pool.lb_algorithm.as_str()).unwrap_or(view.algorithm);
         let checked = graph.monitor_of(pool).is_some();
         let members = graph.members_of(pool).iter();
         view.members = members
@@ -148,13 +146,13 @@ impl Spec {
     }
 }
 
-fn in_sketch(mut view: ListenerView, sketch: &ExpectedGraph) -> Option<ListenerView> {
-    let mut drawn = sketch.listeners.iter();
-    let drawn =
-        drawn.find(|it| it.port == view.key.port.get() && it.transport == view.key.protocol)?;
-    let checked = drawn.pool.monitor.is_some();
-    view.algorithm = algorithm(&drawn.pool.algorithm).unwrap_or(view.algorithm);
-    let members = drawn.pool.members.iter();
+fn in_expected(mut view: ListenerView, expected: &ExpectedGraph) -> Option<ListenerView> {
+    let mut listed = expected.listeners.iter();
+    let listed =
+        listed.find(|it| it.port == view.key.port.get() && it.transport == view.key.protocol)?;
+    let checked = listed.pool.monitor.is_some();
+    view.algorithm = algorithm(listed.pool.algorithm.as_str()).unwrap_or(view.algorithm);
+    let members = listed.pool.members.iter();
     view.members = members
         .map(|(address, it)| member(*address, it.port, &it.name, checked))
         .collect();
@@ -187,7 +185,7 @@ fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 }
 
 fn problem(balancer: &LoadBalancer) -> Option<Reason> {
-    (balancer.operating_status == NO_MEMBER).then(|| {
+    (balancer.operating_status == OperatingStatus::Error).then(|| {
         Reason::warning(
             Code::NoHealthyMembers,
             format!(

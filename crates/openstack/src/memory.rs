@@ -1,119 +1,85 @@
-//! What is remembered between passes: of each load balancer its graph, for as long as nobody
-//! touches it.
+//! What is remembered between reconciles: of each load balancer its graph, for as long as no other
+//! program changes it.
 //!
 //! Octavia moves a load balancer's `updated_at` with every change of it or of what belongs to it.
 //! As long as it stands where it stood when the graph was read, or when our own last change was
 //! done, the graph is as it was.
 
+mod attempts;
 pub(crate) mod lists;
+mod pace;
+mod phase;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_model::Uid;
 use landfall_model::rows::Family;
-use landfall_model::{Reason, Uid};
-use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::client::ApiError;
 use crate::graph::Graph;
 use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
-use crate::observed::{Attempts, Failover};
-use crate::refusal::{Key, Refusal, Refusals, follows_nodes};
-use crate::step::Step;
+use crate::observed::Attempts;
 use crate::target::WantedListener;
+use attempts::AttemptLog;
+use pace::Pace;
+use phase::Phase;
 
-/// The moment after what was just done: a list that was asked for in the same instant need not tell
-/// of it.
+/// Returns the moment after what was just done: a list that was requested in the same instant need
+/// not contain it.
 pub(crate) fn afterwards() -> Instant {
     Instant::now() + Duration::from_nanos(1)
 }
 
 /// What is remembered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) balancers: HashMap<Id, Known>,
     /// Which load balancer a Service has.
     pub(crate) of: HashMap<Uid, Id>,
-    /// The id that a Service names in vain: another load balancer serves it, by the marks on that
-    /// one.
+    /// The id that a Service names and that is ignored: another load balancer serves it, by the
+    /// marks on that one.
     pub(crate) in_vain: HashMap<Uid, String>,
-    /// The floating IP that was last seen to lead to a load balancer.
-    floating: HashMap<Id, Option<IpAddr>>,
-    /// When a load balancer was last asked for, whatever became of it.
-    pub(crate) attempts: HashMap<Uid, Instant>,
+    /// What load balancers of Services were created with, or were seen with.
+    pub(crate) expected: HashMap<Uid, ExpectedGraph>,
+    /// When a load balancer was last requested, whatever became of it.
+    pub(crate) requested: HashMap<Uid, Instant>,
     /// Until when a load balancer may come of a request whose answer was lost.
-    pub(crate) expected: HashMap<Uid, Instant>,
-    pub(crate) sketches: HashMap<Uid, ExpectedGraph>,
-    /// How long Octavia takes for a change.
-    pub(crate) settle: Duration,
-    /// When it was last looked earlier than usual, in case that Octavia has become quicker.
-    hurried_at: Option<Instant>,
-    /// Until then nothing is taken to be done: a guess was wrong a moment ago.
-    pub(crate) cautious_until: Option<Instant>,
+    pub(crate) unanswered: HashMap<Uid, Instant>,
+    /// Services whose spec could not be had when it was last read.
+    pub(crate) refused: HashSet<Uid>,
+    /// The tags of Services that are being removed.
+    leaving: HashMap<Uid, String>,
+    /// The floating IP that was last seen attached to a load balancer.
+    floating: HashMap<Id, Option<IpAddr>>,
+    /// Lists older than this lack our own last writes to floating IPs.
+    pub(crate) floating_written: Option<Instant>,
+    /// Lists older than this lack our own last writes to groups and ports.
+    pub(crate) groups_written: Option<Instant>,
+    /// What the last audit saw, by kind of object.
+    pub(crate) audited: HashMap<&'static str, u64>,
+    pub(crate) attempts: AttemptLog,
+    pub(crate) pace: Pace,
+    pub(crate) caches: Caches,
+}
+
+/// What hardly ever changes in a cloud, and is read once.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
     pub(crate) subnets: HashMap<Id, Subnet>,
     /// The subnet of a node's address.
     pub(crate) node_subnets: HashMap<(Arc<str>, IpAddr), Id>,
     /// The subnet of a family in a network, or where a server has an address of it; and when that
     /// was seen.
     pub(crate) family_subnets: HashMap<(Arc<str>, Family), (Instant, Option<Id>)>,
-    /// Providers that give a load balancer no further VIP, and Services that were refused one for
-    /// who knows what.
+    /// Octavia providers that give a load balancer no further VIP, and Services that were refused
+    /// one for an unknown reason.
     pub(crate) one_vip_only: HashSet<String>,
-    /// How many load balancers were asked for, for Services that have none yet that works; and when
-    /// the last one was.
-    makings: HashMap<Uid, (u32, Instant)>,
     /// Certificates that were seen in Barbican.
     pub(crate) certificates: HashSet<String>,
-    /// Lists older than this do not tell of our own last writes to floating IPs, and to groups and
-    /// ports.
-    pub(crate) floating_written: Option<Instant>,
-    pub(crate) groups_written: Option<Instant>,
-    /// What the last audit saw, by kind of object.
-    pub(crate) audited: HashMap<&'static str, u64>,
-    /// Load balancers of which no record is believed until they are read.
-    pub(crate) doubted: HashSet<Id>,
-    /// Services whose spec could not be had when it was last looked at.
-    pub(crate) refused: HashSet<Uid>,
-    /// The tags of Services that are on their way out.
-    leaving: HashMap<Uid, String>,
-    /// Load balancers of which the cloud takes no failover, or that none has mended.
-    no_failover: HashMap<Id, NoFailover>,
-    /// Failovers since the load balancer was last well.
-    failovers: HashMap<Id, u32>,
-    /// Floating IPs that could not be led to a port, what Neutron said of it, and when.
-    unattachable: HashMap<(Id, Id), (String, Instant)>,
-    /// Algorithms that Octavia refused, by pool.
-    refused_algorithms: HashMap<Id, RefusedAlgorithm>,
-    /// Writes that were refused, until they are accepted or long over.
-    refused_writes: HashMap<Key, RefusedWrite>,
-}
-
-/// A write that was refused, how often, and when last.
-#[derive(Debug)]
-struct RefusedWrite {
-    balancer: Id,
-    reason: Reason,
-    times: u32,
-    at: Instant,
-}
-
-/// An algorithm that Octavia refused to a pool.
-#[derive(Debug)]
-struct RefusedAlgorithm {
-    balancer: Id,
-    algorithm: Value,
-    message: String,
-}
-
-/// That failovers are of no use: how often that was seen, and when last.
-#[derive(Clone, Copy, Debug)]
-struct NoFailover {
-    times: u32,
-    at: Instant,
 }
 
 /// What is remembered of a load balancer.
@@ -121,31 +87,27 @@ struct NoFailover {
 pub(crate) struct Known {
     pub(crate) row: LoadBalancer,
     pub(crate) graph: Option<Arc<Graph>>,
+    /// Our last change of it.
+    pub(crate) phase: Phase,
     /// The graph is not as it was read, but as our changes have made it if none of them failed.
     pub(crate) changed: bool,
     /// Its `updated_at` when the graph was as it is.
     pub(crate) token: Option<String>,
-    /// How often Octavia was too busy for a change since it last took one.
-    pub(crate) refusals: u32,
-    /// Since when something in it is seen to be busy although it is not.
-    settling_since: Option<Instant>,
+    /// No record of it is believed until it is read.
+    pub(crate) unread: bool,
     /// It has the address that its Service publishes, by which it was found.
     pub(crate) publishes: bool,
-    /// When we last changed it, until it is seen to be done.
-    pub(crate) dirty: Option<Instant>,
-    /// The last change was no usual one: its time tells nothing of others.
-    unusual: bool,
-    /// When it was last seen to be busy with our last change.
-    busy_at: Option<Instant>,
-    /// Whether it may be taken to be done once the time is over that it usually takes.
-    pub(crate) assume: bool,
-    /// Since when it is seen to be busy, with nothing of ours accepted since.
-    pub(crate) pending_since: Option<Instant>,
-    /// When `row` was asked for: what is in the load balancer must not be older.
+    /// When `row` was requested: what is in the load balancer must not be older.
     pub(crate) seen_at: Option<Instant>,
+    /// How often Octavia was too busy for a change since it last took one.
+    refusals: u32,
+    /// Since when something in it is seen to be busy although it is not.
+    settling_since: Option<Instant>,
+    /// Since when it is seen to be busy, with nothing of ours accepted since.
+    pending_since: Option<Instant>,
 }
 
-/// What a load balancer was made with, or was seen with: as wanted then, with no ids.
+/// What a load balancer was created with, or was seen with: as wanted then, with no ids.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedGraph {
     pub(crate) balancer: Id,
@@ -153,179 +115,70 @@ pub(crate) struct ExpectedGraph {
     pub(crate) listeners: Vec<WantedListener>,
 }
 
-/// After a write that was refused, until it is tried again. Each refusal more doubles it.
-const REFUSED: Duration = Duration::from_secs(300);
-/// The longest such pause.
-const LONGEST_REFUSED: Duration = Duration::from_secs(6 * 3600);
-/// So long after its last refusal a write is not wanted any more: the Service asks for something
-/// else.
-const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-/// What a change is taken to last before any was seen.
-const FIRST_GUESS: Duration = Duration::from_secs(1);
-/// For so long a floating IP is not tried again that could not be attached: each attempt cuts the
-/// one that serves.
-const UNATTACHABLE: Duration = Duration::from_secs(3600);
-/// After a load balancer that came to nothing, until the next one is asked for. Each one more
-/// doubles it.
-const REST: Duration = Duration::from_secs(5);
-/// The longest such rest.
-const LONGEST_REST: Duration = Duration::from_secs(300);
-/// From one early look to the next.
-const PROBE_INTERVAL: Duration = Duration::from_secs(60);
-/// How long nothing is guessed after a wrong guess.
-const PESSIMISTIC_PERIOD: Duration = Duration::from_secs(30);
-/// The longest that is ever waited before looking.
-const LONGEST_GUESS: Duration = Duration::from_secs(10);
-/// A change that took longer than so many usual ones counts as so many.
-const OUTLIER: u32 = 4;
 /// So often Octavia may be too busy for a change of a load balancer that is not seen to be busy,
 /// until that counts as a failure: something in it is in ERROR, and takes no change.
 const REFUSALS: u32 = 10;
 /// How long something in a load balancer may be busy after the load balancer.
 const SETTLING: Duration = Duration::from_secs(30);
-/// So many failovers of a load balancer may fail before it is made anew.
-const FAILOVERS: u32 = 3;
-
-impl Default for Memory {
-    fn default() -> Self {
-        Self {
-            balancers: HashMap::new(),
-            of: HashMap::new(),
-            in_vain: HashMap::new(),
-            floating: HashMap::new(),
-            attempts: HashMap::new(),
-            expected: HashMap::new(),
-            sketches: HashMap::new(),
-            settle: FIRST_GUESS,
-            hurried_at: None,
-            cautious_until: None,
-            subnets: HashMap::new(),
-            node_subnets: HashMap::new(),
-            family_subnets: HashMap::new(),
-            one_vip_only: HashSet::new(),
-            makings: HashMap::new(),
-            certificates: HashSet::new(),
-            floating_written: None,
-            groups_written: None,
-            audited: HashMap::new(),
-            doubted: HashSet::new(),
-            refused: HashSet::new(),
-            leaving: HashMap::new(),
-            no_failover: HashMap::new(),
-            failovers: HashMap::new(),
-            unattachable: HashMap::new(),
-            refused_algorithms: HashMap::new(),
-            refused_writes: HashMap::new(),
-        }
-    }
-}
 
 // === impl Memory ===
 
 impl Memory {
-    /// A change of a load balancer was accepted.
+    fn known(&mut self, id: &Id) -> &mut Known {
+        self.balancers.entry(id.clone()).or_default()
+    }
+
+    /// Notes that a change of a load balancer was accepted.
     pub(crate) fn changed(&mut self, id: &Id, now: Instant) {
-        let known = self.balancers.entry(id.clone()).or_default();
-        known.dirty = Some(now);
-        known.busy_at = None;
-        known.unusual = false;
-        known.assume = true;
+        let known = self.known(id);
+        known.phase = Phase::accepted(now);
         known.changed = true;
         known.refusals = 0;
         known.pending_since = None;
     }
 
-    /// Notes that a write was refused.
-    pub(crate) fn refuse(&mut self, balancer: &Id, key: Key, reason: Reason, now: Instant) {
-        let fresh = |it: &RefusedWrite| now.saturating_duration_since(it.at) < FORGOTTEN;
-        self.refused_writes.retain(|_, it| fresh(it));
-        let times = self.refused_writes.get(&key).map_or(0, |it| it.times);
-        let refused = RefusedWrite {
-            balancer: balancer.clone(),
-            reason,
-            times: times.saturating_add(1),
-            at: now,
-        };
-        self.refused_writes.insert(key, refused);
-    }
-
-    /// Notes that a write was accepted.
-    pub(crate) fn accept(&mut self, key: &Key) {
-        self.refused_writes.remove(key);
-    }
-
-    /// Returns what was refused of a load balancer, and whether it is time to try it again.
-    fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
-        let of = self.refused_writes.iter();
-        let of = of.filter(|(_, it)| it.balancer == *balancer);
-        let times = |key: &Key, it: &RefusedWrite| if follows_nodes(key) { 1 } else { it.times };
-        let refusals = of.map(|(key, it)| {
-            let refusal = Refusal {
-                reason: it.reason.clone(),
-                due: is_due(times(key, it), it.at, now),
-            };
-            (key.clone(), refusal)
-        });
-        Refusals(refusals.collect())
-    }
-
-    /// Neutron does not lead a floating IP to a port.
-    pub(crate) fn is_unattachable(&mut self, floating_ip: &Id, port: &Id, why: &str, now: Instant) {
-        let pair = (floating_ip.clone(), port.clone());
-        self.unattachable.insert(pair, (why.to_owned(), now));
-    }
-
-    /// Why a floating IP is not led to a port for now.
-    pub(crate) fn why_unattachable(
-        &self,
-        floating_ip: &Id,
-        port: &Id,
-        now: Instant,
-    ) -> Option<&str> {
-        let pair = (floating_ip.clone(), port.clone());
-        let (why, at) = self.unattachable.get(&pair)?;
-        (now.saturating_duration_since(*at) < UNATTACHABLE).then_some(why)
-    }
-
-    /// A load balancer was asked for.
-    pub(crate) fn making(&mut self, service: &Uid, now: Instant) {
-        let (count, last) = self.makings.entry(service.clone()).or_insert((0, now));
-        *count += 1;
-        *last = now;
-    }
-
-    /// How many load balancers of a Service came to nothing, and how long to wait before the next.
-    pub(crate) fn rest(&self, service: &Uid, now: Instant) -> Option<(u32, Duration)> {
-        let (count, last) = self.makings.get(service)?;
-        let pause = REST * 2_u32.saturating_pow(count.saturating_sub(1));
-        let left = pause
-            .min(LONGEST_REST)
-            .checked_sub(now.saturating_duration_since(*last))?;
-        (!left.is_zero()).then_some((*count, left))
-    }
-
-    /// The last change is none of the usual ones: it is waited for, and its time tells nothing of
-    /// others.
+    /// Notes that the last change is none of the usual ones: it is waited for, and its time says
+    /// nothing of others.
     pub(crate) fn unusual(&mut self, id: &Id) {
-        self.stop_assuming_done(id);
         if let Some(known) = self.balancers.get_mut(id) {
-            known.unusual = true;
+            known.phase.wait_for();
         }
     }
 
-    /// How long to wait after a change. Who always waits as long as it once took never sees that it
-    /// takes less.
-    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
-        let hurried = self.hurried_at;
-        let rested = hurried.is_none_or(|at| now.saturating_duration_since(at) >= PROBE_INTERVAL);
-        if self.settle <= FIRST_GUESS * 2 || !rested {
-            return self.settle;
+    /// Notes that a load balancer is busy although it was taken to be done.
+    pub(crate) fn stop_assuming_done(&mut self, id: &Id) {
+        if let Some(known) = self.balancers.get_mut(id) {
+            known.phase.stop_assuming();
         }
-        self.hurried_at = Some(now);
-        self.settle / 2
     }
 
-    /// Forgets a graph that is not as it was read. Was there one?
+    /// Notes that the outcome of a change is not known: the graph is read again.
+    pub(crate) fn invalidate(&mut self, id: &Id, now: Instant) {
+        let known = self.known(id);
+        known.phase = Phase::Unverified { since: now };
+        known.graph = None;
+        known.token = None;
+        known.unread = true;
+        self.expected.retain(|_, it| it.balancer != *id);
+    }
+
+    /// Notes what was read of a load balancer.
+    pub(crate) fn has_read(&mut self, balancer: &LoadBalancer, graph: &Arc<Graph>) {
+        let known = self.known(&balancer.id);
+        known.row = balancer.clone();
+        known.graph = Some(graph.clone());
+        known.changed = false;
+        known.unread = false;
+        known.token.clone_from(&balancer.updated_at);
+    }
+
+    /// Notes that a failover was accepted. It is not taken to have helped.
+    pub(crate) fn failed_over(&mut self, id: &Id, now: Instant) {
+        self.unusual(id);
+        self.attempts.failed_over(id, now);
+    }
+
+    /// Forgets a graph that is not as it was read, and returns whether there was one.
     pub(crate) fn unread(&mut self, id: &Id) -> bool {
         let Some(known) = self.balancers.get_mut(id).filter(|it| it.changed) else {
             return false;
@@ -335,10 +188,29 @@ impl Memory {
         true
     }
 
+    /// Returns the graph of a load balancer, if it is known to be current.
+    pub(crate) fn graph(&self, balancer: &LoadBalancer) -> Option<Arc<Graph>> {
+        let known = self.balancers.get(&balancer.id)?;
+        let current = !known.phase.is_settled() || known.token == balancer.updated_at;
+        known.graph.clone().filter(|_| current)
+    }
+
+    /// Returns what is expected in the load balancer of a Service, if it was not changed since.
+    pub(crate) fn expected(
+        &self,
+        service: &Uid,
+        balancer: &LoadBalancer,
+    ) -> Option<&Vec<WantedListener>> {
+        let expected = self.expected.get(service);
+        let current =
+            expected.filter(|it| it.balancer == balancer.id && it.token == balancer.updated_at);
+        current.map(|it| &it.listeners)
+    }
+
     /// Whether what was read of a load balancer is about to change, and is to be read again. What
     /// never comes to an end is taken as it is.
     pub(crate) fn is_settling(&mut self, id: &Id, graph: &Graph, now: Instant) -> bool {
-        let known = self.balancers.entry(id.clone()).or_default();
+        let known = self.known(id);
         if !graph.is_settling() {
             known.settling_since = None;
             return false;
@@ -346,86 +218,51 @@ impl Memory {
         let since = *known.settling_since.get_or_insert(now);
         let settling = now.saturating_duration_since(since) < SETTLING;
         if settling {
-            self.doubt(id, now);
+            self.invalidate(id, now);
         }
         settling
     }
 
-    /// Octavia was too busy for a change of a load balancer. Is that all there is to it?
+    /// Notes that Octavia was too busy for a change of a load balancer, and returns whether that is
+    /// all there is to it.
     pub(crate) fn is_merely_busy(&mut self, id: &Id, now: Instant) -> bool {
-        let known = self.balancers.entry(id.clone()).or_default();
-        if known.dirty.is_none() {
-            known.dirty = Some(now);
-            known.unusual = true;
-        }
+        let known = self.known(id);
         known.refusals += 1;
         let often = known.refusals > REFUSALS;
-        if std::mem::take(&mut known.assume) {
-            self.guessed_wrong(now);
+        if known.phase.is_settled() {
+            known.phase = Phase::Unverified { since: now };
+        }
+        if known.phase.stop_assuming() {
+            self.pace.guessed_wrong(now);
         }
         !often
     }
 
-    /// A failover was accepted. It is not taken to have helped.
-    pub(crate) fn failed_over(&mut self, id: &Id, now: Instant) {
-        self.unusual(id);
-        let count = self.failovers.entry(id.clone()).or_default();
-        *count += 1;
-        if *count >= FAILOVERS {
-            self.not_failed_over(id, now);
-        }
-    }
-
-    /// A failover was refused, or is one of many.
-    pub(crate) fn not_failed_over(&mut self, id: &Id, now: Instant) {
-        let times = self.no_failover.get(id).map_or(0, |it| it.times);
-        let times = times.saturating_add(1);
-        self.no_failover
-            .insert(id.clone(), NoFailover { times, at: now });
-    }
-
-    /// Notes that Octavia refused an algorithm: the pool keeps its own.
-    pub(crate) fn refuse_algorithm(&mut self, step: &Step, error: &ApiError) {
-        if let Step::UpdatePool {
-            load_balancer,
-            pool,
-            changes,
-            ..
-        } = step
-            && let Some(algorithm) = changes.get("lb_algorithm")
-        {
-            let refused = RefusedAlgorithm {
-                balancer: load_balancer.clone(),
-                algorithm: algorithm.clone(),
-                message: error.message.clone(),
-            };
-            self.refused_algorithms.insert(pool.clone(), refused);
-        }
-    }
-
     /// Whether a load balancer may yet come of a request whose answer was lost.
     pub(crate) fn is_unanswered(&self, service: &Uid, now: Instant) -> bool {
-        let until = self.expected.get(service);
+        let until = self.unanswered.get(service);
         until.is_some_and(|until| *until > now)
     }
 
-    /// What became of earlier attempts at a load balancer.
-    pub(crate) fn attempts_at(&self, id: &Id, now: Instant) -> Attempts {
-        let refused = self.refused_algorithms.iter();
-        let refused = refused.filter(|(_, it)| it.balancer == *id);
-        let refused =
-            refused.map(|(pool, it)| (pool.clone(), (it.algorithm.clone(), it.message.clone())));
-        let failover = match self.no_failover.get(id) {
-            None => Failover::Possible,
-            Some(it) => Failover::Useless {
-                due: is_due(it.times, it.at, now),
-            },
-        };
+    /// Returns what became of earlier attempts for a Service. As long as a load balancer may yet
+    /// come of a request, the next look reads the cloud.
+    pub(crate) fn attempts_for(
+        &mut self,
+        service: &Uid,
+        balancer: Option<&Id>,
+        none_found: bool,
+        now: Instant,
+    ) -> Attempts {
+        let create_is_unanswered = none_found && self.is_unanswered(service, now);
+        if create_is_unanswered {
+            self.requested.insert(service.clone(), afterwards());
+        } else {
+            self.unanswered.remove(service);
+        }
+        let attempts = balancer.map(|id| self.attempts.of(id, now));
         Attempts {
-            refusals: self.refusals(id, now),
-            refused_algorithms: refused.collect(),
-            failover,
-            create_is_unanswered: false,
+            create_is_unanswered,
+            ..attempts.unwrap_or_default()
         }
     }
 
@@ -440,9 +277,13 @@ impl Memory {
 
     /// Whether a load balancer is taken to be done with our last change, without a look.
     pub(crate) fn is_assumed_done(&self, known: &Known, now: Instant) -> bool {
-        let guessing = self.cautious_until.is_none_or(|until| now >= until);
-        let over = known.dirty.is_some_and(|at| now >= at + self.settle);
-        guessing && known.assume && over && known.graph.is_some()
+        known.graph.is_some() && self.pace.is_over(known.phase, now)
+    }
+
+    /// How many load balancers Octavia is taken to be working on.
+    pub(crate) fn busy(&self) -> usize {
+        let all = self.balancers.values();
+        all.filter(|it| !it.phase.is_settled()).count()
     }
 
     /// How long Octavia has been busy with a load balancer.
@@ -451,83 +292,40 @@ impl Memory {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// What became of a change is not known: the graph is read anew.
-    pub(crate) fn doubt(&mut self, id: &Id, now: Instant) {
-        let known = self.balancers.entry(id.clone()).or_default();
-        known.dirty = Some(now);
-        known.unusual = true;
-        known.assume = false;
-        known.graph = None;
-        known.token = None;
-        self.sketches.retain(|_, sketch| sketch.balancer != *id);
-        self.doubted.insert(id.clone());
-    }
-
-    /// A guess was wrong. Many load balancers that are changed at the same time queue up in
-    /// Octavia: for a while it is looked at how far they are.
-    pub(crate) fn guessed_wrong(&mut self, now: Instant) {
-        self.cautious_until = Some(now + PESSIMISTIC_PERIOD);
-    }
-
-    /// A load balancer is busy although it was taken to be done.
-    pub(crate) fn stop_assuming_done(&mut self, id: &Id) {
-        if let Some(known) = self.balancers.get_mut(id) {
-            known.assume = false;
-        }
-    }
-
-    /// What the roster says of a load balancer that is ours.
+    /// Notes what the roster says of a load balancer that is ours.
     pub(crate) fn seen(&mut self, row: &LoadBalancer, at: Instant) {
-        let known = self.balancers.entry(row.id.clone()).or_default();
+        let known = self.known(&row.id);
         known.row = row.clone();
         known.seen_at = Some(at);
         if row.provisioning_status.is_pending() {
             known.pending_since.get_or_insert(at);
-            known.busy_at = Some(at);
+            known.phase.seen_busy(at);
             return;
         }
         known.pending_since = None;
-        if row.provisioning_status == Provisioning::Active {
-            self.failovers.remove(&row.id);
-            self.no_failover.remove(&row.id);
-            let works = |service: &Uid| self.of.get(service) == Some(&row.id);
-            self.makings.retain(|service, _| !works(service));
+        let done = known.phase.since().filter(|since| at >= *since);
+        let phase = known.phase;
+        if done.is_some() {
+            known.phase = Phase::Settled;
+            known.token.clone_from(&row.updated_at);
         }
-        let Some(dirty) = known.dirty else { return };
-        if at < dirty {
+        if row.provisioning_status == Provisioning::Active {
+            let works = |service: &Uid| self.of.get(service) == Some(&row.id);
+            self.attempts.works(&row.id, works);
+        }
+        if done.is_none() {
             return;
         }
-        let most = at.saturating_duration_since(dirty);
-        let busy_at = known.busy_at.take().filter(|_| !known.unusual);
-        let least = busy_at.map(|busy| busy.saturating_duration_since(dirty));
-        let usual = !known.unusual;
-        known.dirty = None;
-        known.token.clone_from(&row.updated_at);
-        for sketch in self.sketches.values_mut() {
-            if sketch.balancer == row.id && sketch.token.is_none() {
-                sketch.token.clone_from(&row.updated_at);
+        for expected in self.expected.values_mut() {
+            if expected.balancer == row.id && expected.token.is_none() {
+                expected.token.clone_from(&row.updated_at);
             }
         }
-        if usual {
-            self.took(least.unwrap_or_default(), most);
-        }
+        self.pace.took(phase, at);
     }
 
-    /// A change was done between two looks, so long after it was asked for.
-    fn took(&mut self, least: Duration, most: Duration) {
-        // A guess that is too short costs a refused request each time; one that is too long, only a
-        // moment.
-        if least >= self.settle {
-            // One that was stuck does not tell how long the others take.
-            self.settle = most.min(self.settle * OUTLIER);
-        } else if most < self.settle {
-            self.settle = (self.settle + most) / 2;
-        }
-        self.settle = self.settle.clamp(FIRST_GUESS / 2, LONGEST_GUESS);
-    }
-
-    /// Notes which floating IP leads to a load balancer, as a Service's pass has seen it. If it is
-    /// another one than before: which other Services use the load balancer.
+    /// Notes which floating IP is attached to a load balancer, as a reconcile of a Service has seen
+    /// it. If it is another one than before: which other Services use the load balancer.
     pub(crate) fn note_floating(
         &mut self,
         id: &Id,
@@ -546,19 +344,19 @@ impl Memory {
         users
     }
 
-    /// Notes that a Service with this tag is on its way out. Which are?
-    pub(crate) fn leaves(&mut self, service: &Uid, tag: &str) -> HashSet<String> {
+    /// Notes that a Service with this tag is being removed, and returns the tags of all that are.
+    pub(crate) fn mark_removing(&mut self, service: &Uid, tag: &str) -> HashSet<String> {
         self.leaving.insert(service.clone(), tag.to_owned());
         self.leaving()
     }
 
-    /// The tags of Services that are on their way out.
+    /// The tags of Services that are being removed.
     pub(crate) fn leaving(&self) -> HashSet<String> {
         self.leaving.values().cloned().collect()
     }
 
     /// Notes that the Service with this tag is to stay.
-    pub(crate) fn stays(&mut self, tag: &str) {
+    pub(crate) fn mark_staying(&mut self, tag: &str) {
         self.leaving.retain(|_, leaving| leaving != tag);
     }
 
@@ -569,21 +367,13 @@ impl Memory {
                 self.floating.remove(&id);
             }
             self.balancers.remove(&id);
-            self.refused_writes.retain(|_, it| it.balancer != id);
-            self.refused_algorithms.retain(|_, it| it.balancer != id);
-            self.doubted.remove(&id);
+            self.attempts.forget_balancer(&id);
         }
+        self.attempts.forget_service(service);
         self.in_vain.remove(service);
-        self.attempts.remove(service);
-        self.makings.remove(service);
+        self.requested.remove(service);
         self.leaving.remove(service);
         self.refused.remove(service);
-        self.sketches.remove(service);
+        self.expected.remove(service);
     }
-}
-
-/// Whether it is time to try again what was refused so often, and then last.
-fn is_due(times: u32, last: Instant, now: Instant) -> bool {
-    let pause = REFUSED * 2_u32.saturating_pow(times.saturating_sub(1));
-    now.saturating_duration_since(last) >= pause.min(LONGEST_REFUSED)
 }

@@ -1,5 +1,5 @@
 //! Names, descriptions and tags of what is made in the cloud: those of cloud-provider-openstack,
-//! byte for byte, and two tags of our own that tell clusters and Services apart for certain.
+//! byte for byte, and two tags of our own that identify clusters and Services for certain.
 
 use landfall_model::rows::Family;
 use landfall_model::{ServiceKey, Uid};
@@ -134,21 +134,21 @@ pub fn service_of(uid: &Uid) -> Uid {
     service.map_or_else(|| uid.clone(), Uid::new)
 }
 
-/// So many tags are told; the rest is counted.
-const TOLD: usize = 5;
+/// So many tags are listed; the rest is counted.
+const LISTED: usize = 5;
 
 /// Tags, as a text.
 pub(crate) fn listed(tags: &[String]) -> String {
     let mut tags: Vec<&str> = tags.iter().map(String::as_str).collect();
     tags.sort_unstable();
     tags.dedup();
-    let more = tags.len().saturating_sub(TOLD);
-    tags.truncate(TOLD);
-    let told = tags.join(", ");
+    let more = tags.len().saturating_sub(LISTED);
+    tags.truncate(LISTED);
+    let list = tags.join(", ");
     if more == 0 {
-        return told;
+        return list;
     }
-    format!("{told} and {more} more")
+    format!("{list} and {more} more")
 }
 
 // === impl Names ===

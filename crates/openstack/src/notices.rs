@@ -1,4 +1,4 @@
-//! What is told beside the state: facts that users know as events.
+//! What is reported beside the state: facts that users know as events.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use landfall_model::dialect::Given;
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, LoadBalancerSpec, Reason};
 
-use crate::objects::{Id, LoadBalancer, Provisioning, server_of};
+use crate::objects::{Id, LoadBalancer, PoolAlgorithm, Provisioning, server_of};
 use crate::observed::{Found, Goal, Observed};
 use crate::target::Notice;
 
 /// Groups can't be put on nodes that are not of this cloud.
-pub(crate) fn strangers_notice(spec: &LoadBalancerSpec) -> Option<Notice> {
-    let strange = |it: &&landfall_model::intent::NodeTarget| {
+pub(crate) fn foreign_nodes_notice(spec: &LoadBalancerSpec) -> Option<Notice> {
+    let foreign = |it: &&landfall_model::intent::NodeTarget| {
         it.provider_id.as_deref().and_then(server_of).is_none()
     };
     let mut names: Vec<&str> = spec
         .nodes
         .iter()
-        .filter(strange)
+        .filter(foreign)
         .map(|it| &*it.name)
         .collect();
     if names.is_empty() {
@@ -88,14 +88,14 @@ pub(crate) fn refused_algorithm(have: &Observed) -> Option<Notice> {
     let (Goal::Exists(target), Found::One { balancer, .. }) = (&have.goal, &have.found) else {
         return None;
     };
-    let wanted = |algorithm: &str| {
+    let wanted = |algorithm: &PoolAlgorithm| {
         let mut listeners = target.listeners.iter();
-        listeners.any(|it| algorithm == it.pool.algorithm)
+        listeners.any(|it| *algorithm == it.pool.algorithm)
     };
     let here = |pool: &Id| balancer.pools.iter().any(|it| it.id == *pool);
     let mut refused = have.attempts.refused_algorithms.iter();
-    let (_, (_, message)) = refused
-        .find(|(pool, (algorithm, _))| here(pool) && algorithm.as_str().is_some_and(wanted))?;
+    let (_, (_, message)) =
+        refused.find(|(pool, (algorithm, _))| here(pool) && wanted(algorithm))?;
     let reason = Reason::warning(
         Code::OptionNotSupported,
         format!("Octavia does not accept the algorithm: {message}"),
@@ -118,7 +118,7 @@ pub(crate) fn resting((count, _): (u32, Duration)) -> Reason {
     .remedy("the logs of Octavia have the cause")
 }
 
-/// A load balancer that is busy for longer than this is told of: no change of Octavia takes so
+/// A load balancer that is busy for longer than this is reported: no change of Octavia takes so
 /// long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(270);
 

@@ -3,6 +3,7 @@
 
 mod network;
 mod octavia;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,11 @@ pub use network::{FixedIp, FloatingIp, Network, Port, Rule, SecurityGroup, Subne
 pub use octavia::{
     AdditionalVip, Listener, LoadBalancer, Member, Monitor, Pool, Provisioning, SessionPersistence,
 };
+pub use words::{
+    ListenerProtocol, MonitorType, OperatingStatus, PersistenceType, PoolAlgorithm, PoolProtocol,
+};
 
-/// The id of an object of a cloud: a UUID, unless somebody wrote something else in its place.
+/// The id of an object of a cloud: a UUID, unless a user wrote something else in its place.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Id(Arc<str>);

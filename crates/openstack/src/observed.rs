@@ -6,13 +6,15 @@ use std::sync::Arc;
 use landfall_model::dialect::Given;
 use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
-use serde_json::{Map, Value};
 
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
-use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, SecurityGroup};
+use crate::objects::{
+    FloatingIp, Id, LoadBalancer, PoolAlgorithm, Port, Provisioning, SecurityGroup,
+};
 use crate::refusal::Refusals;
+use crate::requests::PoolRequest;
 use crate::target::Target;
 
 /// What is held, and what is wanted of it.
@@ -59,7 +61,7 @@ pub(crate) struct Attempts {
     /// Writes that the cloud has refused.
     pub(crate) refusals: Refusals,
     /// The algorithms that Octavia refused to pools of the load balancer, with its messages.
-    pub(crate) refused_algorithms: BTreeMap<Id, (Value, String)>,
+    pub(crate) refused_algorithms: BTreeMap<Id, (PoolAlgorithm, String)>,
     /// Whether a failover is of any use.
     pub(crate) failover: Failover,
     /// A load balancer may come of a request whose answer was lost.
@@ -187,9 +189,9 @@ pub(crate) struct GroupView {
 
 impl Attempts {
     /// Whether a change is of an algorithm that Octavia refused to the pool already.
-    pub(crate) fn is_refused_algorithm(&self, pool: &Id, changes: &Map<String, Value>) -> bool {
+    pub(crate) fn is_refused_algorithm(&self, pool: &Id, changes: &PoolRequest) -> bool {
         let refused = self.refused_algorithms.get(pool);
-        refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
+        refused.is_some_and(|(algorithm, _)| changes.lb_algorithm.as_ref() == Some(algorithm))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What controllers made in the project and no Service owns any more.
 //!
-//! Only what names this cluster is looked at: by the tag with its id, else by the cluster's name in
+//! Only what names this cluster counts: by the tag with its id, else by the cluster's name in
 //! names and descriptions. What another cluster has marked, or what holds anything of another
 //! Service than that for which it was made, is never an orphan of this one.
 
@@ -74,20 +74,20 @@ struct Project {
     groups: Vec<SecurityGroup>,
 }
 
-/// What a look at the project has found.
+/// What a read of the project has found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// What no Service owns.
     pub orphans: Vec<Orphan>,
-    /// How many load balancers were looked at.
+    /// How many load balancers were read.
     pub load_balancers: usize,
-    /// How many floating IPs were looked at.
+    /// How many floating IPs were read.
     pub floating_ips: usize,
-    /// How many security groups were looked at.
+    /// How many security groups were read.
     pub security_groups: usize,
 }
 
-/// Looks for orphans. Reads only.
+/// Finds orphans. Reads only.
 ///
 /// # Errors
 /// The cloud can't be asked.
@@ -102,14 +102,14 @@ pub async fn find(cloud: &Cloud, settings: &Settings, owners: &[Owner]) -> Resul
         groups: cloud.security_groups(&[]).await?,
     };
     Ok(Found {
-        orphans: judge(&project, settings, owners),
+        orphans: unowned(&project, settings, owners),
         load_balancers: project.balancers.len(),
         floating_ips: project.floating_ips.len(),
         security_groups: project.groups.len(),
     })
 }
 
-/// Looks whether an orphan still is one. Reads only.
+/// Checks whether an orphan still is one. Reads only.
 async fn is_still(
     cloud: &Cloud,
     settings: &Settings,
@@ -126,7 +126,7 @@ async fn is_still(
             pools: cloud.pools(Some(&orphan.id)).await?,
             ..Project::default()
         };
-        judge(&project, settings, owners)
+        unowned(&project, settings, owners)
     } else {
         find(cloud, settings, owners).await?.orphans
     };
@@ -134,7 +134,7 @@ async fn is_still(
     Ok(orphans.iter().any(same))
 }
 
-/// Deletes an orphan, after a last look at whether it still is one; says whether it was. One that
+/// Deletes an orphan, after a last check whether it still is one; returns whether it was. One that
 /// is gone already is a success.
 ///
 /// # Errors
@@ -173,7 +173,7 @@ async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
 }
 
 /// What no Service owns of what is in a project.
-fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan> {
+fn unowned(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan> {
     let survey = Survey::new(project, settings, owners);
     let mut orphans = survey.load_balancers();
     let going: BTreeSet<Id> = orphans.iter().map(|it| it.id.clone()).collect();
@@ -327,8 +327,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Made by a Service controller of this cluster, as far as marks tell; of those without, by its
-/// name.
+/// Whether a Service controller of this cluster created it, as far as marks show; of those without,
+/// by its name.
 fn is_of_cluster(balancer: &LoadBalancer, settings: &Settings) -> bool {
     let made = balancer.name.starts_with(SERVICE_PREFIX)
         || balancer.tags.iter().any(|it| it.starts_with(UID_PREFIX));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     fn orphans(project: &Project) -> Vec<String> {
-        let found = judge(project, &settings(), &[web()]);
+        let found = unowned(project, &settings(), &[web()]);
         found
             .iter()
             .map(|it| format!("{} {}", it.kind, it.name))

@@ -15,14 +15,13 @@ mod rename;
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-use crate::bodies;
-use crate::bodies::Extent;
 use crate::names::SERVICE_PREFIX;
 use crate::notices::in_error;
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed, Secondary};
 use crate::ownership::find::would_be_ours;
 use crate::refusal::Refusals;
+use crate::requests::{Extent, LoadBalancerRequest};
 use crate::settings::Settings;
 use crate::step::Step;
 use crate::target::Target;
@@ -59,7 +58,7 @@ fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned
         Goal::Exists(target) => spec(intent, have, target, settings),
     };
     match (planned, &have.found) {
-        // Nobody would look again after a refusal: it must not rest on what is only taken to be so.
+        // A refusal ends the reconcile: it must not rest on what is only taken to be so.
         (Err(_), Found::One { balancer, .. }) if have.assumed => {
             let mut plan = Plan::default();
             make_certain(have, balancer, &mut plan);
@@ -348,7 +347,7 @@ fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
         doing: doing.to_owned(),
     };
     let because = "Octavia takes one change at a time";
-    // To wait is no change of its own: what is waited for was told of.
+    // To wait is no change of its own: what is waited for was reported.
     if status == Provisioning::PendingCreate {
         plan.push(step, because);
     } else {
@@ -366,7 +365,7 @@ fn create(
     let extra = intent.extensions.openstack.load_balancer_tags.as_ref();
     let extra = extra.map(|given| given.value.clone()).unwrap_or_default();
     let body = |extent| {
-        bodies::load_balancer(
+        LoadBalancerRequest::new(
             &have.names,
             &target.choice,
             have.features,
@@ -382,7 +381,8 @@ fn create(
         body(Extent::Alone)
     } else {
         let whole = body(Extent::Everything);
-        if whole.to_string().len() + MARGIN <= have.body_limit {
+        let size = serde_json::to_string(&whole).map_or(0, |text| text.len());
+        if size + MARGIN <= have.body_limit {
             whole
         } else {
             for listener in &mut holds {
@@ -394,7 +394,7 @@ fn create(
     let step = Step::CreateLoadBalancer {
         service: intent.uid.clone(),
         name: have.names.load_balancer.clone(),
-        body: request,
+        body: Box::new(request),
         holds,
     };
     plan.push(step, "the Service has no load balancer");

@@ -98,11 +98,10 @@ impl OpenStack {
 
     pub(crate) fn pace_with(&self, memory: &Memory) -> Duration {
         let _ = self;
-        let busy = memory.balancers.values().filter(|it| it.dirty.is_some());
-        if busy.count() <= FEW_BUSY {
+        if memory.busy() <= FEW_BUSY {
             return PACE.0;
         }
-        memory.settle.clamp(PACE.0, PACE.1)
+        memory.pace.settle.clamp(PACE.0, PACE.1)
     }
 
     /// All load balancers of the project as they were at `since` or later, each with when it was
@@ -142,7 +141,7 @@ impl Provider for OpenStack {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
-        let have = self.look(want).await?;
+        let have = self.observe_service(want).await?;
         self.shown.note(want, &have);
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);

@@ -24,13 +24,12 @@ use tokio::time::Instant;
 use crate::client::ApiError;
 use crate::errors::failure;
 use crate::features::Features;
-use crate::memory::afterwards;
 use crate::names::Names;
-use crate::observed::{Addressing, Attempts, Content, Found, Goal, Observed};
+use crate::observed::{Addressing, Content, Found, Goal, Observed};
 use crate::provider::OpenStack;
 
 impl OpenStack {
-    pub(crate) async fn look(&self, intent: &Intent) -> Result<Observed, ProviderError> {
+    pub(crate) async fn observe_service(&self, intent: &Intent) -> Result<Observed, ProviderError> {
         let version = self
             .cloud
             .versions()
@@ -42,12 +41,12 @@ impl OpenStack {
             &intent.service,
             &intent.uid,
         );
-        let looked = match &intent.load_balancer {
-            None => self.look_before_removal(intent, names, version).await,
-            Some(spec) => self.look_at_spec(intent, spec, names, version, None).await,
+        let observed = match &intent.load_balancer {
+            None => self.read_before_removal(intent, names, version).await,
+            Some(spec) => self.read_spec(intent, spec, names, version, None).await,
         };
-        let whole = match looked {
-            Ok(have) => Box::pin(self.look_beside(intent, have, version)).await,
+        let whole = match observed {
+            Ok(have) => Box::pin(self.read_secondary(intent, have, version)).await,
             Err(trouble) => Err(trouble),
         };
         whole.map_err(|trouble| match trouble {
@@ -67,8 +66,11 @@ impl OpenStack {
         goal: Goal,
         (found, assumed): (Found, bool),
     ) -> Observed {
+        let id = found.balancer().map(|it| &it.id);
+        let nothing = matches!(found, Found::Nothing);
+        let now = Instant::now();
         Observed {
-            attempts: self.attempts(intent, &found),
+            attempts: self.memory().attempts_for(&intent.uid, id, nothing, now),
             names,
             features,
             goal,
@@ -89,33 +91,11 @@ impl OpenStack {
             listener_tags: Vec::new(),
         }
     }
-
-    /// What became of earlier attempts for a Service. As long as a load balancer may yet come of a
-    /// request, the next look reads the cloud.
-    fn attempts(&self, intent: &Intent, found: &Found) -> Attempts {
-        let now = Instant::now();
-        let mut memory = self.memory();
-        let unanswered = memory.is_unanswered(&intent.uid, now);
-        let create_is_unanswered = unanswered && matches!(found, Found::Nothing);
-        if create_is_unanswered {
-            memory.attempts.insert(intent.uid.clone(), afterwards());
-        } else {
-            memory.expected.remove(&intent.uid);
-        }
-        let attempts = match found {
-            Found::One { balancer, .. } => memory.attempts_at(&balancer.id, now),
-            Found::Nothing | Found::Refused(_) => Attempts::default(),
-        };
-        Attempts {
-            create_is_unanswered,
-            ..attempts
-        }
-    }
 }
 
-/// What went wrong while looking.
+/// Why a Service could not be read.
 pub(crate) enum ObserveError {
-    /// The cloud could not be asked, or refused.
+    /// The cloud did not answer, or refused.
     Cloud(ApiError),
     /// The spec can't be had as it stands.
     Spec(Vec<Reason>),
@@ -133,8 +113,8 @@ impl From<Vec<Reason>> for ObserveError {
     }
 }
 
-/// The worst of several reasons; what they have in common is that only a change of the facts mends
-/// them.
+/// The worst of several reasons; what they have in common is that only a change of the facts
+/// resolves them.
 fn lasting(reasons: Vec<Reason>) -> ProviderError {
     let worst = reasons.into_iter().max_by_key(|reason| reason.severity);
     let reason = worst.unwrap_or_else(|| Reason::error(Code::ProviderFailed, "no cause was given"));

@@ -35,7 +35,7 @@ pub(crate) fn with_beside(record: &str, second: &str) -> String {
     format!("{first}{BESIDE}{second}")
 }
 
-/// Whether a record tells of the same listeners and pools of the same load balancers as the one
+/// Whether a record is of the same listeners and pools of the same load balancers as the one
 /// before: only members have changed, or nothing but the time of the last change. It is worth no
 /// write then: each change of nodes would be one for every Service. A restart has more to read.
 pub(crate) fn is_refreshed(before: &str, now: &str) -> bool {
@@ -78,7 +78,7 @@ impl Record {
         same && shape.is_some_and(|shape| !shape.is_empty()) && told_apart
     }
 
-    /// Whether this load balancer is as wanted, although nobody looked.
+    /// Whether this load balancer is as wanted, without reading it.
     pub(crate) fn vouches_for(&self, id: &Id, token: Option<&str>, fingerprint: &str) -> bool {
         self.balancer == id.as_str()
             && Some(self.token.as_str()) == token

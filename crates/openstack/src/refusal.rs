@@ -7,10 +7,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use landfall_model::Reason;
 use serde_json::{Value, json};
 
-use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::objects::Id;
+use crate::requests::{ListenerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
 
 /// What identifies a write: its target and its body. Members are a part of it only where they are
@@ -60,16 +60,21 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
             load_balancer,
             listener,
         } => {
-            let mut body = bodies::listener(listener);
-            // It is tried at whichever port is free.
-            body.remove("protocol_port");
-            (load_balancer.as_str(), body.into())
+            let body = ListenerRequest {
+                // It is tried at whichever port is free.
+                protocol_port: None,
+                ..ListenerRequest::new(listener)
+            };
+            (load_balancer.as_str(), json!(body))
         }
         Step::CreateListener {
             load_balancer,
             listener,
             ..
-        } => (load_balancer.as_str(), bodies::listener(listener).into()),
+        } => (
+            load_balancer.as_str(),
+            json!(ListenerRequest::new(listener)),
+        ),
         Step::UpdateListener {
             listener, changes, ..
         } => (listener.as_str(), json!(changes)),
@@ -77,7 +82,7 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
             load_balancer,
             pool,
             ..
-        } => (load_balancer.as_str(), bodies::pool(pool).into()),
+        } => (load_balancer.as_str(), json!(PoolRequest::new(pool))),
         Step::UpdatePool {
             pool,
             changes,
@@ -85,7 +90,7 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
             ..
         } => (pool.as_str(), json!(changes)),
         Step::CreateMonitor { pool, monitor, .. } => {
-            (pool.as_str(), bodies::monitor(monitor).into())
+            (pool.as_str(), json!(MonitorRequest::new(monitor)))
         }
         Step::UpdateMonitor {
             monitor, changes, ..
@@ -119,7 +124,7 @@ pub(crate) fn of_members(step: &Step) -> Option<(&Id, Value)> {
             additive,
             ..
         } => Some((pool, json!([members, additive]))),
-        Step::AddMember { pool, member, .. } => Some((pool, member.clone())),
+        Step::AddMember { pool, member, .. } => Some((pool, json!(member))),
         Step::UpdateMember {
             pool,
             address,
@@ -137,7 +142,7 @@ pub(crate) fn of_members(step: &Step) -> Option<(&Id, Value)> {
     }
 }
 
-/// Whether a tag is one of those by which controllers tell what is whose.
+/// Whether a tag is one of those by which controllers record owners.
 fn is_mark(tag: &str) -> bool {
     let marks = [SERVICE_PREFIX, CLUSTER_PREFIX, UID_PREFIX, SHARER_PREFIX];
     marks.iter().any(|mark| tag.starts_with(mark))
@@ -155,7 +160,7 @@ pub(crate) fn is_lasting(error: &ApiError) -> bool {
     )
 }
 
-/// The option that a refusal is about, where the write or the cloud's words tell.
+/// The option that a refusal is about, where the write or the cloud's words show it.
 pub(crate) fn option_of(step: &Step, said: &str) -> Option<&'static str> {
     const TLS: &str = "loadbalancer.openstack.org/default-tls-container-ref";
     let said = said.to_lowercase();
@@ -167,16 +172,15 @@ pub(crate) fn option_of(step: &Step, said: &str) -> Option<&'static str> {
     };
     match step {
         Step::UpdateLoadBalancer { changes, .. } => {
-            let tags = changes.get("tags").and_then(Value::as_array);
-            let of_user = |tag: &Value| tag.as_str().is_some_and(|tag| !is_mark(tag));
-            let some = tags.is_some_and(|tags| tags.iter().any(of_user));
+            let tags = changes.tags.as_ref();
+            let some = tags.is_some_and(|tags| tags.iter().any(|tag| !is_mark(tag)));
             some.then_some("loadbalancer.openstack.org/load-balancer-tags")
         }
-        Step::UpdateListener { changes, .. } if changes.contains_key("tags") && names("tag") => {
+        Step::UpdateListener { changes, .. } if changes.tags.is_some() && names("tag") => {
             Some("loadbalancer.openstack.org/listener-tags")
         }
         Step::UpdateListener { changes, .. }
-            if changes.contains_key("default_tls_container_ref") && about_tls() =>
+            if changes.default_tls_container_ref.is_some() && about_tls() =>
         {
             Some(TLS)
         }

@@ -18,7 +18,7 @@ use landfall_model::status::RECORD;
 pub struct Settings {
     /// `--cluster-name`: part of every name.
     pub cluster: String,
-    /// What tells this cluster from every other: the UID of its namespace `kube-system`.
+    /// What distinguishes this cluster from every other: the UID of its namespace `kube-system`.
     pub cluster_id: Option<String>,
     /// `[LoadBalancer]` of `cloud.conf`.
     pub conf: LoadBalancerConf,

@@ -21,9 +21,9 @@ use crate::target::{Target, fingerprint, further_v4, is_floating};
 pub(crate) fn status(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStatus {
     let mut standing = of_one(intent, have, settings);
     let lacking = have.lacking.as_ref();
-    // An error is for planning to tell.
-    let told = lacking.filter(|reason| reason.severity != Severity::Error);
-    standing.remarks.extend(told.cloned());
+    // An error is for planning to report.
+    let reported = lacking.filter(|reason| reason.severity != Severity::Error);
+    standing.remarks.extend(reported.cloned());
     for part in &have.beside {
         let second = of_one(&part.intent, &part.have, settings);
         add(&mut standing.notices, second.notices);
@@ -82,11 +82,11 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
     else {
         standing.marks = kept_marks(intent, &have.found);
         standing.waiting.extend(have.resting.clone());
-        let told = have
+        let reported = have
             .resting
             .clone()
             .map(|it| ("SyncLoadBalancerFailed", it));
-        standing.notices.extend(told);
+        standing.notices.extend(reported);
         return standing;
     };
     // Until it is joined it is not said to be the Service's.
@@ -143,8 +143,8 @@ fn address(
     if let Some(attached) = &view.attached {
         return Some(attached.floating_ip_address);
     }
-    // Where there is no external network, the VIP is all there is. Who shares a load balancer does
-    // not look for one.
+    // Where there is no external network, the VIP is all there is. A Service that shares a load
+    // balancer does not look for one.
     let nowhere =
         owner && view.network.is_none() && view.problem.is_none() && view.requested.is_none();
     balancer
@@ -172,7 +172,7 @@ fn ingress(
     let proxied = target
         .listeners
         .iter()
-        .any(|it| it.pool.protocol.starts_with("PROXY"));
+        .any(|it| it.pool.protocol.sends_proxy_header());
     if proxied && target.choice.ingress_hostname {
         let suffix = &settings.conf.ingress_hostname_suffix;
         // Colons can't stand in a name; nip.io and its like take dashes for them.
@@ -256,13 +256,13 @@ fn marks(
     address: Option<IpAddr>,
 ) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
-    // Who names the Service's own has the name from a controller that was there before.
+    // A Service that names its own has the name from a controller that was there before.
     let named = intent.extensions.openstack.load_balancer.as_ref();
     let other = have.in_vain.as_ref();
     let names_it = named.is_some_and(|it| it.value == balancer.id.as_str());
     let given = !owner && is_given(intent) && (names_it || other.is_some());
     if !given {
-        // What somebody wrote in its place stays to be told of, rather than being fought over.
+        // What a user wrote in its place stays, and is reported rather than fought over.
         let id = other.map_or_else(|| balancer.id.to_string(), |it| it.value.clone());
         marks.insert(LOAD_BALANCER_ID.to_owned(), id);
     }
@@ -270,7 +270,7 @@ fn marks(
         marks.insert(LOAD_BALANCER_ADDRESS.to_owned(), address.to_string());
     }
     let before = Record::of(intent);
-    // What is still to be changed is not vouched for: whoever comes after us has to look.
+    // What is still to be changed is not vouched for: the next process has to read it.
     let seen = !have.assumed && is_as_wanted(have, target, balancer, owner);
     let record = match (&balancer.updated_at, before) {
         (Some(token), _) if seen => Record {

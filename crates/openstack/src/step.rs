@@ -5,9 +5,13 @@ use std::net::IpAddr;
 
 use landfall_model::Uid;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, json};
 
 use crate::objects::{Id, Member};
+use crate::requests::{
+    FloatingIpRequest, ListenerRequest, LoadBalancerRequest, MemberRequest, MonitorRequest,
+    PoolRequest, RuleRequest,
+};
 use crate::target::{WantedListener, WantedMonitor, WantedPool};
 
 /// One change.
@@ -33,12 +37,12 @@ pub enum Step {
     },
     /// Make the load balancer.
     CreateLoadBalancer {
-        /// For whom.
+        /// Its Service.
         service: Uid,
         /// Its name.
         name: String,
         /// The request.
-        body: Value,
+        body: Box<LoadBalancerRequest>,
         /// What is in it afterwards.
         #[serde(skip)]
         holds: Vec<WantedListener>,
@@ -48,9 +52,9 @@ pub enum Step {
         /// Which.
         load_balancer: Id,
         /// What.
-        changes: Map<String, Value>,
+        changes: LoadBalancerRequest,
     },
-    /// Let Octavia build it anew behind the same VIP.
+    /// Let Octavia rebuild it behind the same VIP.
     FailOver {
         /// Which.
         load_balancer: Id,
@@ -86,7 +90,7 @@ pub enum Step {
         /// Which.
         listener: Id,
         /// What.
-        changes: Map<String, Value>,
+        changes: Box<ListenerRequest>,
     },
     /// Delete a listener.
     DeleteListener {
@@ -111,8 +115,8 @@ pub enum Step {
         /// Which.
         pool: Id,
         /// What.
-        changes: Map<String, Value>,
-        /// A refusal is told, and everything else goes on.
+        changes: Box<PoolRequest>,
+        /// A refusal is reported, and everything else goes on.
         lenient: bool,
     },
     /// Delete a pool with its members and its monitor.
@@ -129,7 +133,7 @@ pub enum Step {
         /// Which.
         pool: Id,
         /// The request.
-        members: Vec<Value>,
+        members: Vec<MemberRequest>,
         /// Those that are there stay.
         additive: bool,
         /// The members afterwards.
@@ -143,7 +147,7 @@ pub enum Step {
         /// To which pool.
         pool: Id,
         /// The request.
-        member: Value,
+        member: MemberRequest,
     },
     /// Change one member of a pool.
     UpdateMember {
@@ -156,7 +160,7 @@ pub enum Step {
         /// Its port.
         port: u16,
         /// What.
-        changes: Map<String, Value>,
+        changes: MemberRequest,
     },
     /// Take one member out of a pool.
     DeleteMember {
@@ -185,7 +189,7 @@ pub enum Step {
         /// Which.
         monitor: Id,
         /// What.
-        changes: Map<String, Value>,
+        changes: MonitorRequest,
     },
     /// Delete a monitor.
     DeleteMonitor {
@@ -197,7 +201,7 @@ pub enum Step {
     /// Make a floating IP. Of several requests the first that succeeds counts.
     CreateFloatingIp {
         /// The requests.
-        bodies: Vec<Value>,
+        bodies: Vec<FloatingIpRequest>,
     },
     /// Lead a floating IP to the load balancer.
     AttachFloatingIp {
@@ -231,14 +235,14 @@ pub enum Step {
         /// Its description.
         description: String,
         /// Its rules.
-        rules: Vec<Value>,
+        rules: Vec<RuleRequest>,
     },
     /// Add rules to a security group.
     CreateRules {
         /// Which.
         group: Id,
         /// The rules.
-        rules: Vec<Value>,
+        rules: Vec<RuleRequest>,
     },
     /// Take a rule out of a security group.
     DeleteRule {
@@ -322,7 +326,9 @@ impl Step {
                 write!(f, "set {} members of pool {pool}", members.len())
             }
             Self::AddMember { pool, member, .. } => {
-                write!(f, "add member {} to pool {pool}", member["address"])
+                let address = member.address.map(|it| it.to_string());
+                let address = address.unwrap_or_default();
+                write!(f, "add member \"{address}\" to pool {pool}")
             }
             Self::UpdateMember {
                 pool,
@@ -377,8 +383,10 @@ impl Step {
 }
 
 /// The names of the fields that a request sets.
-fn keys(changes: &Map<String, Value>) -> String {
-    let keys: Vec<&str> = changes.keys().map(String::as_str).collect();
+fn keys(changes: &impl Serialize) -> String {
+    let fields = json!(changes);
+    let keys = fields.as_object().into_iter().flat_map(Map::keys);
+    let keys: Vec<&str> = keys.map(String::as_str).collect();
     keys.join(", ")
 }
 

@@ -10,20 +10,23 @@ pub(crate) mod secondary;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::time::Duration;
 
-use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol};
+use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol, Timeouts};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::features::Features;
 use crate::names::Names;
-use crate::objects::{Id, LoadBalancer};
-use crate::settings::Settings;
+use crate::objects::{
+    Id, ListenerProtocol, LoadBalancer, MonitorType, PoolAlgorithm, PoolProtocol,
+};
+use crate::settings::{OVN, Settings};
 use choice::Choice;
-use ranges::EVERYBODY;
+use ranges::ALL;
 
 pub(crate) use build::{Basis, build};
 pub(crate) use ranges::keep_of_vips;
@@ -36,17 +39,16 @@ pub(crate) type Notice = (&'static str, Reason);
 pub struct WantedListener {
     /// Its name, if it is made now.
     pub name: String,
-    /// Transport protocol, which with the port tells listeners apart.
+    /// Transport protocol, which with the port identifies a listener.
     pub transport: Protocol,
     /// Octavia's protocol.
-    pub protocol: String,
+    pub protocol: ListenerProtocol,
     /// The port.
     pub port: u16,
     /// Connections at once; -1 is no limit.
     pub connection_limit: i64,
-    /// Client data, member connect, member data, TCP inspect; milliseconds. `None`: not for this
-    /// provider.
-    pub timeouts: Option<[u64; 4]>,
+    /// Its timeouts; `None`: not for this provider.
+    pub timeouts: Option<ListenerTimeouts>,
     /// Headers, of those that are ours to set.
     pub headers: BTreeMap<String, String>,
     /// All of [`HEADERS`] are ours to set and to take away. See [`WantedListener::manages`].
@@ -54,12 +56,25 @@ pub struct WantedListener {
     pub all_headers: bool,
     /// The certificate.
     pub tls: Option<String>,
-    /// Who may connect; `None`: not for this provider.
+    /// Clients that may connect; `None`: not for this provider.
     pub allowed: Option<BTreeSet<String>>,
     /// Tags.
     pub tags: Vec<String>,
     /// Its pool.
     pub pool: WantedPool,
+}
+
+/// Timeouts of a listener, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerTimeouts {
+    /// Of a client that sends nothing.
+    pub client_data: u64,
+    /// Of a connection to a member.
+    pub member_connect: u64,
+    /// Of a member that sends nothing.
+    pub member_data: u64,
+    /// Of the first bytes of a connection.
+    pub tcp_inspect: u64,
 }
 
 /// A pool, as it shall be.
@@ -68,9 +83,9 @@ pub struct WantedPool {
     /// Its name, if it is made now.
     pub name: String,
     /// Octavia's protocol.
-    pub protocol: String,
-    /// Octavia's word for how a member is chosen.
-    pub algorithm: String,
+    pub protocol: PoolProtocol,
+    /// How a member is chosen.
+    pub algorithm: PoolAlgorithm,
     /// Clients keep their member.
     pub sticky: bool,
     /// Further tags.
@@ -107,7 +122,7 @@ pub struct WantedMonitor {
     pub name: String,
     /// Octavia's type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: MonitorType,
     /// Seconds.
     pub delay: u64,
     /// Seconds.
@@ -126,7 +141,7 @@ pub const HEADERS: [&str; 3] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwa
 /// What Octavia calls its driver for virtual machines.
 const AMPHORAE: [&str; 3] = ["amphora", "octavia", "amphorav2"];
 
-/// Where nodes tell whether they have an endpoint.
+/// Where nodes report whether they have an endpoint.
 const HEALTHZ: &str = "/healthz";
 
 /// The listeners that shall be there, in the order of the Service's ports; and what can't be had,
@@ -149,24 +164,30 @@ fn listeners(basis: &Basis<'_>, choice: &Choice) -> (Vec<WantedListener>, Vec<Re
             wanted.push(builder.listener(index, listener));
         }
     }
-    builder.judge_service(&wanted);
+    builder.check_service(&wanted);
     (wanted, builder.reasons)
 }
 
-/// A short text that changes with what is wanted; the part before its `-` not with members.
+/// Version of [`fingerprint`]: another one is read as a change of everything.
+const FINGERPRINT: &str = "v1:";
+
+/// A short text that changes with what is wanted; the part before its `-` not with members. It is
+/// stored on Services, so that it must not depend on the compiler.
 pub fn fingerprint(listeners: &[WantedListener]) -> String {
     let mut shape = listeners.to_vec();
     for listener in &mut shape {
         listener.pool.members.clear();
     }
-    format!("{:016x}-{:016x}", hash_of(&shape), hash_of(listeners))
+    format!("{FINGERPRINT}{}-{}", hash_of(&shape), hash_of(listeners))
 }
 
-fn hash_of(listeners: &[WantedListener]) -> u64 {
-    let text = serde_json::to_string(listeners).unwrap_or_default();
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+/// The first 64 bits of a hash, in hexadecimal digits.
+fn hash_of(listeners: &[WantedListener]) -> String {
+    let text = serde_json::to_vec(listeners).unwrap_or_default();
+    let digest = Sha256::digest(text);
+    let first = digest.iter().take(8);
+    let number = first.fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{number:016x}")
 }
 
 struct ListenerBuilder<'a> {
@@ -178,6 +199,20 @@ struct ListenerBuilder<'a> {
     features: Features,
     member_subnet: Option<&'a Id>,
     reasons: Vec<Reason>,
+}
+
+// === impl ListenerTimeouts ===
+
+impl ListenerTimeouts {
+    fn of(timeouts: &Timeouts) -> Self {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            client_data: milliseconds(timeouts.client_data),
+            member_connect: milliseconds(timeouts.member_connect),
+            member_data: milliseconds(timeouts.member_data),
+            tcp_inspect: milliseconds(timeouts.tcp_inspect),
+        }
+    }
 }
 
 // === impl WantedListener ===
@@ -196,15 +231,19 @@ impl WantedListener {
 impl ListenerBuilder<'_> {
     fn listener(&mut self, index: usize, listener: &Listener) -> WantedListener {
         let tcp = listener.key.protocol == Protocol::Tcp;
-        // The certificate is for all ports, except where a port was told to pass bytes unread.
+        // The certificate is for all ports, except where a port is to pass bytes unread.
         let passes = listener.said.mode && matches!(listener.mode, Mode::Stream);
         let tls = self.choice.tls.clone().filter(|_| tcp && !passes);
         let protocol = match (&tls, listener.mode.http()) {
-            (Some(_), _) => "TERMINATED_HTTPS",
-            (None, Some(_)) => "HTTP",
-            (None, None) => listener.key.protocol.as_str(),
+            (Some(_), _) => ListenerProtocol::TerminatedHttps,
+            (None, Some(_)) => ListenerProtocol::Http,
+            (None, None) => match listener.key.protocol {
+                Protocol::Tcp => ListenerProtocol::Tcp,
+                Protocol::Udp => ListenerProtocol::Udp,
+                Protocol::Sctp => ListenerProtocol::Sctp,
+            },
         };
-        self.judge(listener, protocol);
+        self.check(listener, &protocol);
         let mut headers = BTreeMap::new();
         if let Some(http) = listener.mode.http() {
             for (name, wanted) in HEADERS.into_iter().zip([
@@ -222,23 +261,17 @@ impl ListenerBuilder<'_> {
         if let Some(given) = &cloud.listener_tags {
             tags.extend(given.value.iter().cloned());
         }
-        let timeouts = &listener.timeouts;
-        let milliseconds =
-            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let pool = self.pool(index, listener, &protocol);
         WantedListener {
             name: self.names.child("listener", index),
             transport: listener.key.protocol,
-            protocol: protocol.to_owned(),
+            protocol,
             port: listener.key.port.get(),
             connection_limit: listener.connection_limit.map_or(-1, i64::from),
-            timeouts: self.features.timeouts().then(|| {
-                [
-                    milliseconds(timeouts.client_data),
-                    milliseconds(timeouts.member_connect),
-                    milliseconds(timeouts.member_data),
-                    milliseconds(timeouts.tcp_inspect),
-                ]
-            }),
+            timeouts: self
+                .features
+                .timeouts()
+                .then(|| ListenerTimeouts::of(&listener.timeouts)),
             all_headers: listener.said.headers && listener.mode.http().is_some(),
             headers,
             tls,
@@ -251,7 +284,7 @@ impl ListenerBuilder<'_> {
             } else {
                 Vec::new()
             },
-            pool: self.pool(index, listener, protocol),
+            pool,
         }
     }
 
@@ -262,17 +295,22 @@ impl ListenerBuilder<'_> {
                 .iter()
                 .map(|prefix| prefix.trunc().to_string())
                 .collect(),
-            AllowedSources::All => EVERYBODY.map(str::to_owned).into(),
+            AllowedSources::All => ALL.map(str::to_owned).into(),
         }
     }
 
-    fn pool(&mut self, index: usize, listener: &Listener, listener_protocol: &str) -> WantedPool {
+    fn pool(
+        &mut self,
+        index: usize,
+        listener: &Listener,
+        listener_protocol: &ListenerProtocol,
+    ) -> WantedPool {
         let pool = &listener.pool;
         let protocol = match (pool.proxy_protocol, listener_protocol) {
-            (Some(ProxyProtocol::V1), _) => "PROXY",
-            (Some(ProxyProtocol::V2), _) => "PROXYV2",
-            (None, "HTTP" | "TERMINATED_HTTPS") => "HTTP",
-            (None, other) => other,
+            (Some(ProxyProtocol::V1), _) => PoolProtocol::Proxy,
+            (Some(ProxyProtocol::V2), _) => PoolProtocol::ProxyV2,
+            (None, ListenerProtocol::TerminatedHttps) => PoolProtocol::Http,
+            (None, other) => PoolProtocol::from(other.as_str()),
         };
         let algorithm = self.algorithm(pool.algorithm);
         let monitor = self.monitor(index, listener);
@@ -304,7 +342,7 @@ impl ListenerBuilder<'_> {
         let tags = self.intent.extensions.openstack.pool_tags.as_ref();
         WantedPool {
             name: self.names.child("pool", index),
-            protocol: protocol.to_owned(),
+            protocol,
             algorithm,
             sticky: pool.affinity.is_some(),
             tags: tags
@@ -316,43 +354,34 @@ impl ListenerBuilder<'_> {
         }
     }
 
-    fn algorithm(&mut self, algorithm: Algorithm) -> String {
+    fn algorithm(&mut self, algorithm: Algorithm) -> PoolAlgorithm {
         let word = match algorithm {
-            Algorithm::RoundRobin => "ROUND_ROBIN",
-            Algorithm::LeastConnections => "LEAST_CONNECTIONS",
-            Algorithm::SourceIp => "SOURCE_IP",
-            Algorithm::SourceIpPort => "SOURCE_IP_PORT",
+            Algorithm::RoundRobin => PoolAlgorithm::RoundRobin,
+            Algorithm::LeastConnections => PoolAlgorithm::LeastConnections,
+            Algorithm::SourceIp => PoolAlgorithm::SourceIp,
+            Algorithm::SourceIpPort => PoolAlgorithm::SourceIpPort,
         };
         let by_amphorae = AMPHORAE.contains(&self.choice.provider.as_str());
-        if !self.features.ovn && algorithm == Algorithm::SourceIpPort && by_amphorae {
-            self.remark(
-                Reason::warning(
-                    Code::OptionNotSupported,
-                    format!(
-                        "the provider {} does not support {word}, so SOURCE_IP is used instead",
-                        self.choice.provider
-                    ),
-                )
-                .remedy("write SOURCE_IP, or use another provider"),
-            );
-            return "SOURCE_IP".to_owned();
-        }
-        if !self.features.ovn || algorithm == Algorithm::SourceIpPort {
-            return word.to_owned();
-        }
-        if algorithm != Algorithm::RoundRobin {
-            self.remark(
-                Reason::warning(
-                    Code::OptionNotSupported,
-                    format!(
-                        "the provider ovn does not support {word}, so SOURCE_IP_PORT is used \
-                        instead"
-                    ),
-                )
-                .remedy("write SOURCE_IP_PORT, or use another provider"),
-            );
-        }
-        "SOURCE_IP_PORT".to_owned()
+        let instead = match (self.features.ovn, algorithm) {
+            (false, Algorithm::SourceIpPort) if by_amphorae => PoolAlgorithm::SourceIp,
+            (false, _) | (true, Algorithm::SourceIpPort) => return word,
+            // Round robin is what holds where the Service asks for none.
+            (true, Algorithm::RoundRobin) => return PoolAlgorithm::SourceIpPort,
+            (true, _) => PoolAlgorithm::SourceIpPort,
+        };
+        let provider = if self.features.ovn {
+            OVN
+        } else {
+            &self.choice.provider
+        };
+        let why = format!(
+            "the provider {provider} does not support {word}, so {instead} is used instead"
+        );
+        self.remark(
+            Reason::warning(Code::OptionNotSupported, why)
+                .remedy(format!("write {instead}, or use another provider")),
+        );
+        instead
     }
 
     fn refuse(&mut self, why: String) {
@@ -384,7 +413,7 @@ pub(crate) struct Target {
 
 /// A further VIP of a load balancer that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FurtherVip {
+pub struct FurtherVip {
     /// Its subnet.
     pub(crate) subnet: Id,
     /// The address that is asked for; `None`: any.
@@ -421,11 +450,16 @@ pub(crate) fn requested(spec: &LoadBalancerSpec) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// Listeners as they were written before anybody could say more of them.
+    /// Listeners as they were written before more could be said of them.
     #[test]
-    fn what_nobody_asks_for_leaves_no_trace_in_the_fingerprint() {
+    fn what_is_not_asked_for_leaves_no_trace_in_the_fingerprint() {
         let text = r#"{"name":"listener_0","transport":"TCP","protocol":"TCP","port":80,"connection_limit":-1,"timeouts":null,"headers":{},"tls":null,"allowed":null,"tags":[],"pool":{"name":"pool_0","protocol":"TCP","algorithm":"ROUND_ROBIN","sticky":false,"tags":[],"members":{"10.0.0.4":{"name":"a","port":30080,"subnet":null,"monitor_port":null}},"monitor":null}}"#;
         let listener: WantedListener = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&listener).unwrap(), text);
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_spec_is_the_same_with_every_compiler() {
+        assert_eq!(fingerprint(&[]), "v1:4f53cda18c2baa0c-4f53cda18c2baa0c");
     }
 }

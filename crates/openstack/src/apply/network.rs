@@ -1,5 +1,4 @@
-//! Writes to Neutron: floating IPs, security groups and ports. What is answered is put into the
-//! lists.
+//! Writes to Neutron: floating IPs, security groups and ports. Answers are put into the lists.
 
 use landfall_model::provider::Applied;
 use serde_json::{Value, json};
@@ -10,10 +9,11 @@ use crate::memory::afterwards;
 use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
 use crate::provider::OpenStack;
 use crate::read::floating_ips::{FRESH, ago};
+use crate::requests::{FloatingIpRequest, OrNull, RuleRequest};
 use crate::step::Step;
 
 impl OpenStack {
-    /// A write to Neutron. What the answer tells is put into the lists; without one they are stale.
+    /// A write to Neutron. The answer is put into the lists; without one they are stale.
     pub(super) async fn write_network(&self, step: &Step) -> Result<Applied, ApiError> {
         let outcome = self.send_network(step).await;
         if outcome.is_err() {
@@ -42,14 +42,16 @@ impl OpenStack {
                 instead_of,
                 ..
             } => {
-                let here = json!({"port_id": port});
+                let here = OrNull::Set(port.clone());
                 let led = self.lead(floating_ip, &here).await;
                 if let Err(error) = &led
                     && !error.is_transient()
                 {
                     let now = Instant::now();
                     let mut memory = self.memory();
-                    memory.is_unattachable(floating_ip, port, &error.without_id(), now);
+                    memory
+                        .attempts
+                        .refuse_floating_ip(floating_ip, port, &error.without_id(), now);
                 }
                 if let (Err(error), Some(before)) = (&led, instead_of)
                     && !error.may_be_done()
@@ -61,7 +63,7 @@ impl OpenStack {
                 led
             }
             Step::DetachFloatingIp { floating_ip, .. } => {
-                self.lead(floating_ip, &json!({"port_id": null})).await
+                self.lead(floating_ip, &OrNull::Null).await
             }
             Step::DeleteFloatingIp { floating_ip, .. } => {
                 self.cloud.delete_floating_ip(floating_ip).await?;
@@ -84,7 +86,11 @@ impl OpenStack {
                 rules,
             } => {
                 let id = self.make_group(name, description).await?;
-                let rules: Vec<Value> = rules.iter().map(|rule| with_group(rule, &id)).collect();
+                let rules = rules.iter().map(|rule| RuleRequest {
+                    security_group_id: Some(id.clone()),
+                    ..rule.clone()
+                });
+                let rules: Vec<RuleRequest> = rules.collect();
                 self.create_rules(&id, &rules).await
             }
             Step::CreateRules { group, rules } => self.create_rules(group, rules).await,
@@ -140,8 +146,15 @@ impl OpenStack {
         Ok(id)
     }
 
-    async fn lead(&self, floating_ip: &Id, body: &Value) -> Result<(), ApiError> {
-        let updated = self.cloud.update_floating_ip(floating_ip, body).await?;
+    async fn lead(&self, floating_ip: &Id, port: &OrNull<Id>) -> Result<(), ApiError> {
+        let body = FloatingIpRequest {
+            port_id: Some(port.clone()),
+            ..FloatingIpRequest::default()
+        };
+        let updated = self
+            .cloud
+            .update_floating_ip(floating_ip, &json!(body))
+            .await?;
         let replace = |all: &mut Vec<FloatingIp>| {
             all.retain(|it| it.id != *floating_ip);
             all.push(updated);
@@ -150,11 +163,12 @@ impl OpenStack {
         Ok(())
     }
 
-    async fn create_rules(&self, group: &Id, rules: &[Value]) -> Result<(), ApiError> {
+    async fn create_rules(&self, group: &Id, rules: &[RuleRequest]) -> Result<(), ApiError> {
         if rules.is_empty() {
             return Ok(());
         }
-        match self.cloud.create_rules(rules).await {
+        let rules: Vec<Value> = rules.iter().map(|it| json!(it)).collect();
+        match self.cloud.create_rules(&rules).await {
             Ok(created) => {
                 let add = |all: &mut Vec<SecurityGroup>| {
                     if let Some(group) = all.iter_mut().find(|it| it.id == *group) {
@@ -167,7 +181,7 @@ impl OpenStack {
             // One of them is there already: of a batch none was made then.
             Err(error) if error.kind == ErrorKind::Conflict => {
                 self.memory().groups_written = Some(afterwards());
-                for rule in rules {
+                for rule in &rules {
                     match self.cloud.create_rules(std::slice::from_ref(rule)).await {
                         Ok(_) => {}
                         Err(error) if error.kind == ErrorKind::Conflict => {}
@@ -182,10 +196,13 @@ impl OpenStack {
 
     /// The first request that succeeds counts. One that may have succeeded is not followed by
     /// another.
-    async fn create_floating_ip(&self, bodies: &[Value]) -> Result<FloatingIp, ApiError> {
+    async fn create_floating_ip(
+        &self,
+        bodies: &[FloatingIpRequest],
+    ) -> Result<FloatingIp, ApiError> {
         let mut last = None;
         for body in bodies {
-            match self.cloud.create_floating_ip(body).await {
+            match self.cloud.create_floating_ip(&json!(body)).await {
                 Err(error) if !error.is_transient() && bodies.len() > 1 => last = Some(error),
                 outcome => return outcome,
             }
@@ -195,10 +212,4 @@ impl OpenStack {
             None => self.cloud.create_floating_ip(&json!({})).await,
         }
     }
-}
-
-fn with_group(rule: &Value, group: &Id) -> Value {
-    let mut rule = rule.clone();
-    rule["security_group_id"] = json!(group);
-    rule
 }

@@ -1,14 +1,14 @@
 //! Writes to Octavia.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::bodies;
 use crate::client::ApiError;
 use crate::graph::{Graph, key_of};
 use crate::memory::afterwards;
 use crate::objects::{LoadBalancer, Provisioning, Ref};
 use crate::provider::OpenStack;
+use crate::requests::{ListenerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
 
 impl OpenStack {
@@ -87,10 +87,12 @@ impl OpenStack {
                 load_balancer,
                 listener,
             } => {
-                let mut body = bodies::listener(listener);
-                body.insert("loadbalancer_id".into(), json!(load_balancer));
-                body.insert("admin_state_up".into(), false.into());
-                let created = self.cloud.create_listener(&body.into()).await?;
+                let body = ListenerRequest {
+                    loadbalancer_id: Some(load_balancer.clone()),
+                    admin_state_up: Some(false),
+                    ..ListenerRequest::new(listener)
+                };
+                let created = self.cloud.create_listener(&json!(body)).await?;
                 graph
                     .listeners
                     .push(settled(created, |it| &mut it.provisioning_status));
@@ -100,12 +102,12 @@ impl OpenStack {
                 listener,
                 pool,
             } => {
-                let mut body = bodies::listener(listener);
-                body.insert("loadbalancer_id".into(), json!(load_balancer));
-                if let Some(pool) = pool {
-                    body.insert("default_pool_id".into(), json!(pool));
-                }
-                let created = self.cloud.create_listener(&body.into()).await?;
+                let body = ListenerRequest {
+                    loadbalancer_id: Some(load_balancer.clone()),
+                    default_pool_id: pool.clone(),
+                    ..ListenerRequest::new(listener)
+                };
+                let created = self.cloud.create_listener(&json!(body)).await?;
                 let serving = graph
                     .pools
                     .iter_mut()
@@ -130,7 +132,7 @@ impl OpenStack {
                 let default = updated.default_pool_id.clone();
                 graph.listeners.retain(|it| it.id != *listener);
                 graph.listeners.push(updated);
-                if changes.contains_key("default_pool_id") {
+                if changes.default_pool_id.is_some() {
                     for pool in &mut graph.pools {
                         pool.listeners.retain(|it| it.id != *listener);
                         if Some(&pool.id) == default.as_ref() {
@@ -161,12 +163,13 @@ impl OpenStack {
                 listener,
                 pool,
             } => {
-                let mut body = bodies::pool(pool);
-                match listener {
-                    Some(listener) => body.insert("listener_id".into(), json!(listener)),
-                    None => body.insert("loadbalancer_id".into(), json!(load_balancer)),
+                let alone = listener.is_none().then(|| load_balancer.clone());
+                let body = PoolRequest {
+                    listener_id: listener.clone(),
+                    loadbalancer_id: alone,
+                    ..PoolRequest::new(pool)
                 };
-                let created = self.cloud.create_pool(&body.into()).await?;
+                let created = self.cloud.create_pool(&json!(body)).await?;
                 let created = settled(created, |it| &mut it.provisioning_status);
                 for it in &mut graph.listeners {
                     if Some(&it.id) == listener.as_ref() {
@@ -205,11 +208,12 @@ impl OpenStack {
                 leaves,
                 ..
             } => {
-                self.cloud.set_members(pool, members, *additive).await?;
+                let bodies: Vec<Value> = members.iter().map(|it| json!(it)).collect();
+                self.cloud.set_members(pool, &bodies, *additive).await?;
                 graph.members.insert(pool.clone(), leaves.clone());
             }
             Step::AddMember { pool, member, .. } => {
-                let added = self.cloud.create_member(pool, member).await?;
+                let added = self.cloud.create_member(pool, &json!(member)).await?;
                 graph.members.entry(pool.clone()).or_default().push(added);
             }
             Step::UpdateMember {
@@ -255,9 +259,11 @@ impl OpenStack {
     async fn write_monitor(&self, step: &Step, graph: &mut Graph) -> Result<(), ApiError> {
         match step {
             Step::CreateMonitor { pool, monitor, .. } => {
-                let mut body = bodies::monitor(monitor);
-                body.insert("pool_id".into(), json!(pool));
-                let created = self.cloud.create_monitor(&body.into()).await?;
+                let body = MonitorRequest {
+                    pool_id: Some(pool.clone()),
+                    ..MonitorRequest::new(monitor)
+                };
+                let created = self.cloud.create_monitor(&json!(body)).await?;
                 for it in &mut graph.pools {
                     if it.id == *pool {
                         it.healthmonitor_id = Some(created.id.clone());

@@ -1,4 +1,4 @@
-//! Lists that many passes look at: fetched once for all who look at the same time.
+//! Lists that many reconciles read: fetched once for all that read at the same time.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ impl<T> Default for Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// The list as it was at `since` or later. Whoever comes while it is being fetched waits for
-    /// it.
+    /// The list as it was at `since` or later. A reconcile that comes while it is being fetched
+    /// waits for it.
     pub(crate) async fn since(
         &self,
         since: Instant,

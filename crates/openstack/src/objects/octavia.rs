@@ -5,7 +5,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Id, Ref, none_if_empty, null_is_default};
+use super::{
+    Id, ListenerProtocol, MonitorType, OperatingStatus, PersistenceType, PoolAlgorithm,
+    PoolProtocol, Ref, none_if_empty, null_is_default,
+};
 
 /// What Octavia is doing with an object (`provisioning_status`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,9 +46,9 @@ pub struct LoadBalancer {
     pub description: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
-    /// `ONLINE`, `OFFLINE`, `DEGRADED`, ...: by its members' health.
+    /// How it fares.
     #[serde(deserialize_with = "null_is_default")]
-    pub operating_status: String,
+    pub operating_status: OperatingStatus,
     /// When its row was last touched: by every write to it or to what belongs to it, to the second.
     pub updated_at: Option<String>,
     /// When it was made.
@@ -107,8 +110,8 @@ pub struct Listener {
     pub name: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
-    /// `TCP`, `UDP`, `SCTP`, `HTTP`, `HTTPS`, `TERMINATED_HTTPS`, `PROMETHEUS`.
-    pub protocol: String,
+    /// Its protocol.
+    pub protocol: ListenerProtocol,
     /// The port that clients connect to.
     pub protocol_port: u16,
     /// Connections open at once; -1 is no limit.
@@ -121,7 +124,7 @@ pub struct Listener {
     pub timeout_member_data: Option<u64>,
     /// Milliseconds (API 2.1).
     pub timeout_tcp_inspect: Option<u64>,
-    /// Who may connect, as prefixes; `None`: everybody (API 2.12).
+    /// Clients that may connect, as prefixes; `None`: all (API 2.12).
     pub allowed_cidrs: Option<Vec<String>>,
     /// What is added to requests.
     #[serde(deserialize_with = "null_is_default")]
@@ -153,10 +156,10 @@ pub struct Pool {
     pub name: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
-    /// `TCP`, `UDP`, `SCTP`, `HTTP`, `HTTPS`, `PROXY`, `PROXYV2`.
-    pub protocol: String,
+    /// Its protocol.
+    pub protocol: PoolProtocol,
     /// How a member is chosen.
-    pub lb_algorithm: String,
+    pub lb_algorithm: PoolAlgorithm,
     /// Whether clients keep their member.
     pub session_persistence: Option<SessionPersistence>,
     /// Its monitor.
@@ -179,9 +182,9 @@ pub struct Pool {
 /// How clients keep their member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPersistence {
-    /// `SOURCE_IP`, `HTTP_COOKIE`, `APP_COOKIE`.
+    /// By what.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: PersistenceType,
     /// Seconds, for UDP and SCTP only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub persistence_timeout: Option<u64>,
@@ -198,9 +201,9 @@ pub struct Member {
     pub name: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
-    /// `ONLINE`, `ERROR`, `NO_MONITOR`, ...
+    /// How it fares.
     #[serde(deserialize_with = "null_is_default")]
-    pub operating_status: String,
+    pub operating_status: OperatingStatus,
     /// Where it is reached.
     pub address: Option<IpAddr>,
     /// The port.
@@ -232,9 +235,9 @@ pub struct Monitor {
     pub name: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
-    /// `TCP`, `HTTP`, `UDP-CONNECT`, `SCTP`, ...
+    /// Its type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: MonitorType,
     /// Seconds.
     pub delay: u64,
     /// Seconds.

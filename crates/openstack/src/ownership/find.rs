@@ -10,7 +10,7 @@ use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::record::{Record, was_noted};
 
-/// Who looks for a load balancer.
+/// A Service for which a load balancer is searched.
 #[derive(Clone, Copy)]
 pub(crate) struct Seeker<'a> {
     pub(crate) intent: &'a Intent,
@@ -31,15 +31,15 @@ pub(crate) fn find(
     all: &[LoadBalancer],
 ) -> Found {
     let Seeker { intent, names, .. } = seeker;
-    let twins = named.and_then(|(_, row)| row);
-    let twins = twins.filter(|it| is_same_name_other_cluster(names, it));
-    if let Some(balancer) = twins
+    let same_name = named.and_then(|(_, row)| row);
+    let same_name = same_name.filter(|it| is_same_name_other_cluster(names, it));
+    if let Some(balancer) = same_name
         && intent.load_balancer.is_some()
     {
         return Found::Refused(name_collision(balancer));
     }
     if let Some((_, Some(balancer))) = named
-        && twins.is_none()
+        && same_name.is_none()
         && !balancer.provisioning_status.is_going()
     {
         let mut found = one(seeker, balancer, Vec::new());
@@ -79,7 +79,7 @@ pub(crate) fn find(
 }
 
 /// Whether a Service was served before by a load balancer that it names: the id is from a
-/// controller then, which has published an address or noted it. Only our own record tells that the
+/// controller then, which has published an address or noted it. Only our own record shows that the
 /// user had named it first.
 fn was_served(intent: &Intent) -> bool {
     let given = Record::of(intent).is_some_and(|record| record.given);
@@ -127,7 +127,7 @@ pub(crate) struct Marked<'a> {
     pub(crate) balancer: &'a LoadBalancer,
     /// It was made for the Service.
     pub(crate) owner: bool,
-    /// No address is needed to tell that it serves this very Service.
+    /// No address is needed to know that it serves this very Service.
     pub(crate) certain: bool,
 }
 
@@ -247,7 +247,7 @@ fn may_go(names: &Names, balancer: &LoadBalancer) -> bool {
         && !balancer.provisioning_status.is_going()
 }
 
-/// Names are cut, so that two Services may have one: the description tells them apart.
+/// Names are cut, so that two Services may have one: the description distinguishes them.
 fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
     let service = |text: &str| {
         let rest = text.strip_prefix(BALANCER_MARK)?.strip_prefix(' ')?;
@@ -290,7 +290,7 @@ fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
 }
 
 /// Whether it was made for a Service of the same name in another cluster of the same name: what is
-/// whose in it can't be told.
+/// whose in it is not known.
 fn is_same_name_other_cluster(names: &Names, balancer: &LoadBalancer) -> bool {
     let named_so = balancer.name == names.load_balancer || balancer.name == names.legacy;
     named_so && names.of_another_cluster(&balancer.tags) && !balancer.tags.contains(&names.uid_tag)

@@ -63,7 +63,7 @@ impl<'a> Sought<'a> {
         let mut here: Vec<&FloatingIp> = all.iter().filter(|it| self.is_here(it)).collect();
         here.sort_by_key(|it| self.requested != Some(it.floating_ip_address));
         view.attached = here.first().copied().cloned();
-        // Another one that leads here is somebody's business, unless it is the Service's.
+        // Another one that is attached here has another owner, unless it is the Service's.
         let beside = here.into_iter().skip(1);
         let published = |it: &FloatingIp| self.held.contains(&it.floating_ip_address);
         let mut spare: Vec<&FloatingIp> = beside
@@ -98,7 +98,7 @@ impl<'a> Sought<'a> {
         let described = it.description == self.description
             || self.of_owner.is_some_and(|owner| it.description == owner);
         let published = self.held.contains(&it.floating_ip_address);
-        // What somebody attached by hand is not taken back when it is detached by hand.
+        // What was attached by hand is not taken back when it is detached by hand.
         described || (published && (is_made(it) || self.replaced))
     }
 

@@ -6,13 +6,13 @@ use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::names::listed;
-use crate::objects::{Id, LoadBalancer};
+use crate::objects::{Id, LoadBalancer, OperatingStatus};
 use crate::observed::Observed;
 use crate::record::{Record, was_noted};
 use crate::step::Step;
 
 /// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used
-/// is made again at once; another is first offered to Octavia to be mended.
+/// is recreated at once; for another, Octavia is first requested to repair it.
 pub(super) fn broken(
     intent: &Intent,
     have: &Observed,
@@ -57,13 +57,16 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
 }
 
 /// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the
-/// members, and of what it hears from its own machines, how the load balancer fares; only two words
-/// mean that nobody is served.
+/// members, and of what its own machines report, how the load balancer fares; only two words
+/// mean that no client is served.
 pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
-    !matches!(balancer.operating_status.as_str(), "ERROR" | "OFFLINE")
+    !matches!(
+        balancer.operating_status,
+        OperatingStatus::Error | OperatingStatus::Offline
+    )
 }
 
-/// That a load balancer is in ERROR, and that a Service can't leave it to those who share it.
+/// That a load balancer is in ERROR, and that a Service can't leave it to those that share it.
 pub(crate) fn not_left(id: &Id) -> Reason {
     Reason::error(
         Code::LoadBalancerFailed,

@@ -9,14 +9,14 @@ mod pools;
 mod refused;
 
 use landfall_model::plan::Plan;
-use landfall_model::{Code, Protocol, Reason};
-use serde_json::{Map, Value};
+use landfall_model::{Code, Reason};
 
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::{Names, SERVICE_PREFIX, cut};
 use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
 use crate::refusal::Refusals;
+use crate::requests::ListenerRequest;
 use crate::step::Step;
 use crate::target::WantedListener;
 use listeners::with_tags;
@@ -44,15 +44,6 @@ fn new() -> Id {
     Id::new("new")
 }
 
-/// The transport protocol of a listener's protocol.
-pub(crate) fn transport(protocol: &str) -> Protocol {
-    match protocol {
-        "UDP" => Protocol::Udp,
-        "SCTP" => Protocol::Sctp,
-        _ => Protocol::Tcp,
-    }
-}
-
 // === impl Diff ===
 
 impl Diff<'_> {
@@ -61,7 +52,7 @@ impl Diff<'_> {
     /// on it. Returns what was said of it.
     ///
     /// # Errors
-    /// A port is somebody else's.
+    /// A port has another owner.
     pub(crate) fn plan(
         &self,
         wanted: &[WantedListener],
@@ -169,7 +160,7 @@ impl Diff<'_> {
         {
             return true;
         }
-        // Tags that a user put on a listener of ours do not make it a stranger's.
+        // Tags that a user put on a listener of ours do not give it another owner.
         let of_nobody = !tags.any(|tag| tag.starts_with(SERVICE_PREFIX));
         self.owner && of_nobody && listener.name.ends_with(&self.names.load_balancer)
     }
@@ -350,7 +341,7 @@ impl Diff<'_> {
         let node_port = wanted.pool.members.values().next()?.port;
         let mut going = self
             .serving()
-            .filter(|it| transport(&it.protocol) == wanted.transport)
+            .filter(|it| it.protocol.transport() == wanted.transport)
             .filter(|it| !all.iter().any(|other| same_port(other, it)));
         going.find_map(|listener| {
             let pool = self.graph.pool_of(listener)?;
@@ -391,7 +382,7 @@ impl Diff<'_> {
         let mut changes = listener_changes(listener, wanted);
         let failed = listener.provisioning_status == Provisioning::Error;
         if failed && changes.is_empty() {
-            changes.insert("connection_limit".into(), wanted.connection_limit.into());
+            changes.connection_limit = Some(wanted.connection_limit);
         }
         if !changes.is_empty() {
             let because = if failed {
@@ -425,11 +416,11 @@ impl Diff<'_> {
         }
     }
 
-    fn update(&self, listener: &Listener, changes: Map<String, Value>) -> Step {
+    fn update(&self, listener: &Listener, changes: ListenerRequest) -> Step {
         Step::UpdateListener {
             load_balancer: self.lb(),
             listener: listener.id.clone(),
-            changes,
+            changes: Box::new(changes),
         }
     }
 }

@@ -3,11 +3,11 @@
 use landfall_model::plan::Plan;
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Reason};
-use serde_json::{Value, json};
 
 use crate::objects::{FloatingIp, Id, LoadBalancer};
 use crate::observed::{Addressing, Observed};
 use crate::ownership::is_made;
+use crate::requests::{FloatingIpRequest, OrNull};
 use crate::step::Step;
 use crate::target::{Target, further_v4, is_floating, requested};
 
@@ -168,24 +168,15 @@ fn attach_or_create(
     let (Some(network), Some(port)) = (&view.network, &balancer.vip_port_id) else {
         return Ok(());
     };
-    let body = |subnet: Option<&Id>| {
-        let mut body = json!({
-            "floating_network_id": network,
-            "port_id": port,
-            "description": have.names.floating_ip,
-        });
-        if let Some(subnet) = subnet {
-            body["subnet_id"] = json!(subnet);
-        }
-        if let Some(fixed) = further_v4(target, balancer) {
-            body["fixed_ip_address"] = json!(fixed);
-        }
-        if let Some(address) = requested {
-            body["floating_ip_address"] = json!(address);
-        }
-        body
+    let body = |subnet: Option<&Id>| FloatingIpRequest {
+        floating_network_id: Some(network.clone()),
+        port_id: Some(OrNull::Set(port.clone())),
+        description: Some(have.names.floating_ip.clone()),
+        subnet_id: subnet.cloned(),
+        fixed_ip_address: further_v4(target, balancer),
+        floating_ip_address: requested,
     };
-    let bodies: Vec<Value> = if view.subnets.is_empty() {
+    let bodies = if view.subnets.is_empty() {
         vec![body(None)]
     } else {
         let subnets = view.subnets.iter();

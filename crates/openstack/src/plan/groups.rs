@@ -6,10 +6,10 @@
 
 use landfall_model::Intent;
 use landfall_model::plan::Plan;
-use serde_json::{Value, json};
 
 use crate::objects::{Id, Port, Rule, SecurityGroup};
 use crate::observed::{Goal, GroupView, Observed};
+use crate::requests::RuleRequest;
 use crate::step::Step;
 
 /// A rule that shall be there.
@@ -44,7 +44,7 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         .filter(|rule| rule.direction == "ingress")
         .filter(|rule| view.own || have.names.is_of_rule(&rule.description))
         .collect();
-    let missing: Vec<Value> = wanted
+    let missing: Vec<RuleRequest> = wanted
         .iter()
         // Neutron keeps no two equal rules in a group: that of another Service will do.
         .filter(|rule| {
@@ -222,21 +222,16 @@ impl WantedRule {
             && rule.remote_ip_prefix.as_deref() == Some(self.source.as_str())
     }
 
-    fn body(&self, group: Option<&Id>, mark: Option<&str>) -> Value {
-        let mut body = json!({
-            "direction": "ingress",
-            "ethertype": self.ethertype(),
-            "protocol": self.protocol,
-            "port_range_min": self.port,
-            "port_range_max": self.port,
-            "remote_ip_prefix": self.source,
-        });
-        if let Some(group) = group {
-            body["security_group_id"] = json!(group);
+    fn body(&self, group: Option<&Id>, mark: Option<&str>) -> RuleRequest {
+        RuleRequest {
+            security_group_id: group.cloned(),
+            direction: Some("ingress"),
+            ethertype: Some(self.ethertype()),
+            protocol: Some(self.protocol.clone()),
+            port_range_min: Some(self.port),
+            port_range_max: Some(self.port),
+            remote_ip_prefix: Some(self.source.clone()),
+            description: mark.map(str::to_owned),
         }
-        if let Some(mark) = mark {
-            body["description"] = mark.into();
-        }
-        body
     }
 }

@@ -1,6 +1,6 @@
 //! The members that are wanted against those that are there. Pure.
 //!
-//! What somebody set by hand on a member (weight, backup, administrative state) stays, unless the
+//! What was set by hand on a member (weight, backup, administrative state) stays, unless the
 //! Service says what it shall be. A member's subnet can't change: it is taken out and added again,
 //! one half of them at a time.
 
@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
-use serde_json::{Map, Value};
 
-use crate::bodies;
 use crate::graph::{MemberKey, key_of};
 use crate::names::cut;
 use crate::objects::{Id, Member, Provisioning};
+use crate::requests::MemberRequest;
 use crate::step::Step;
 use crate::target::{WantedMember, WantedPool};
 
@@ -69,7 +68,7 @@ pub(crate) fn plan(
     let only_added = !compared.added.is_empty() && compared.gone.is_empty() && !compared.changed;
     if only_added && !there.is_empty() && writer.additive {
         let added = compared.added.iter();
-        let bodies = added.map(|(address, member)| bodies::member(*address, member, None));
+        let bodies = added.map(|(address, member)| MemberRequest::new(*address, member, None));
         add(writer, wanted, there, bodies.collect(), plan);
         return;
     }
@@ -104,7 +103,7 @@ pub(crate) fn plan(
 // === impl Writer ===
 
 impl Writer<'_> {
-    fn set(self, members: Vec<Value>, additive: bool, leaves: Vec<Member>) -> Step {
+    fn set(self, members: Vec<MemberRequest>, additive: bool, leaves: Vec<Member>) -> Step {
         Step::SetMembers {
             load_balancer: self.load_balancer.clone(),
             pool: self.pool.clone(),
@@ -114,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    fn add(self, member: Value) -> Step {
+    fn add(self, member: MemberRequest) -> Step {
         Step::AddMember {
             load_balancer: self.load_balancer.clone(),
             pool: self.pool.clone(),
@@ -122,7 +121,7 @@ impl Writer<'_> {
         }
     }
 
-    fn update(self, address: IpAddr, port: u16, changes: Map<String, Value>) -> Step {
+    fn update(self, address: IpAddr, port: u16, changes: MemberRequest) -> Step {
         Step::UpdateMember {
             load_balancer: self.load_balancer.clone(),
             pool: self.pool.clone(),
@@ -189,9 +188,9 @@ impl<'a> Comparison<'a> {
     }
 
     /// The requests for all members, as small as they can be.
-    fn all_unnamed(&self) -> Vec<Value> {
+    fn all_unnamed(&self) -> Vec<MemberRequest> {
         let members = self.wanted.members.iter();
-        let mut all: Vec<Value> = members
+        let mut all: Vec<MemberRequest> = members
             .map(|(address, member)| as_it_stays(*address, member, self.find(address, member)).0)
             .collect();
         all.iter_mut().for_each(unnamed);
@@ -199,7 +198,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// The members that one batch sets, and what is in the pool afterwards.
-    fn batch(&self, body_limit: usize) -> (Vec<Value>, Vec<Member>) {
+    fn batch(&self, body_limit: usize) -> (Vec<MemberRequest>, Vec<Member>) {
         // With members that move, and none to add before, half of all go now and come back in the
         // next batch.
         let mut going = if self.added.is_empty() {
@@ -242,7 +241,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// For providers that take no batches. Members are told apart by address and port alone, as they
+/// For providers that take no batches. Members are identified by address and port alone, as they
 /// have names of another kind then.
 fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &mut Plan<Step>) {
     for (address, member) in &wanted.members {
@@ -255,9 +254,9 @@ fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &
             }
             continue;
         }
-        let mut body = bodies::member(*address, member, None);
+        let mut body = MemberRequest::new(*address, member, None);
         let name = format!("member_{}_{address}_{}", member.name, member.port);
-        body["name"] = cut(name).into();
+        body.name = Some(cut(name));
         plan.push_members(writer.add(body), "a node was added");
     }
     for (address, port) in there.iter().filter_map(key_of) {
@@ -285,7 +284,7 @@ fn add(
     writer: Writer<'_>,
     wanted: &WantedPool,
     there: &[Member],
-    mut bodies: Vec<Value>,
+    mut bodies: Vec<MemberRequest>,
     plan: &mut Plan<Step>,
 ) {
     let there = there.iter();
@@ -298,12 +297,13 @@ fn add(
     }
     for members in chunks(bodies, writer.body_limit) {
         for body in &members {
-            let address = body["address"].as_str().and_then(|text| text.parse().ok());
-            let Some(address) = address else { continue };
+            let Some(address) = body.address else {
+                continue;
+            };
             if let Some(member) = wanted.members.get(&address) {
                 let key = (address, member.port);
                 let (_, mut after) = as_it_stays(address, member, leaves.get(&key));
-                if body.get("name").is_none() {
+                if body.name.is_none() {
                     after.name.clear();
                 }
                 leaves.insert(key, after);
@@ -316,24 +316,21 @@ fn add(
 
 /// The request for a member that stays where it is, though it may be wanted in another subnet; and
 /// what is there afterwards.
-fn as_it_stays(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> (Value, Member) {
-    let mut body = bodies::member(address, wanted, there);
+fn as_it_stays(
+    address: IpAddr,
+    wanted: &WantedMember,
+    there: Option<&Member>,
+) -> (MemberRequest, Member) {
+    let mut body = MemberRequest::new(address, wanted, there);
     let mut after = as_member(address, wanted, there);
     if let Some(it) = there.filter(|it| is_elsewhere(it, wanted)) {
         after.subnet_id.clone_from(&it.subnet_id);
-        match &it.subnet_id {
-            Some(subnet) => body["subnet_id"] = subnet.as_str().into(),
-            None => {
-                if let Some(fields) = body.as_object_mut() {
-                    fields.remove("subnet_id");
-                }
-            }
-        }
+        body.subnet_id.clone_from(&it.subnet_id);
     }
     (body, after)
 }
 
-/// As Octavia would tell of it afterwards.
+/// As Octavia would list it afterwards.
 fn as_member(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> Member {
     Member {
         name: wanted.name.clone(),
@@ -375,10 +372,12 @@ fn weighs_otherwise(there: &Member, wanted: &WantedMember) -> bool {
 }
 
 /// The request for what the Service says of its weight, and of it as a backup.
-fn weighing(wanted: &WantedMember) -> Map<String, Value> {
-    let weight = wanted.weight.map(|it| ("weight".to_owned(), it.into()));
-    let backup = wanted.backup.map(|it| ("backup".to_owned(), it.into()));
-    weight.into_iter().chain(backup).collect()
+fn weighing(wanted: &WantedMember) -> MemberRequest {
+    MemberRequest {
+        weight: wanted.weight,
+        backup: wanted.backup,
+        ..MemberRequest::default()
+    }
 }
 
 /// A member without a subnet is reached through the VIP's, which may well be the one that is
@@ -388,32 +387,30 @@ fn is_elsewhere(there: &Member, wanted: &WantedMember) -> bool {
 }
 
 /// Names are for people, and the first to go where a request is too large.
-fn unnamed(body: &mut Value) {
-    if let Some(fields) = body.as_object_mut() {
-        fields.remove("name");
-    }
+fn unnamed(body: &mut MemberRequest) {
+    body.name = None;
 }
 
 /// How many of a list fit into one request.
-fn carried(list: &[Value], limit: usize) -> usize {
+fn carried(list: &[MemberRequest], limit: usize) -> usize {
     let sizes = list.iter().scan(ENVELOPE, |size, it| {
-        *size += it.to_string().len() + 1;
+        *size += it.size() + 1;
         Some(*size)
     });
     sizes.take_while(|size| *size <= limit).count()
 }
 
-fn fits(list: &[Value], limit: usize) -> bool {
-    let sizes = list.iter().map(|it| it.to_string().len() + 1);
+fn fits(list: &[MemberRequest], limit: usize) -> bool {
+    let sizes = list.iter().map(|it| it.size() + 1);
     sizes.sum::<usize>() + ENVELOPE <= limit
 }
 
-fn chunks(bodies: Vec<Value>, limit: usize) -> Vec<Vec<Value>> {
+fn chunks(bodies: Vec<MemberRequest>, limit: usize) -> Vec<Vec<MemberRequest>> {
     let mut chunks = Vec::new();
     let mut chunk = Vec::new();
     let mut size = ENVELOPE;
     for body in bodies {
-        let length = body.to_string().len() + 1;
+        let length = body.size() + 1;
         if size + length > limit && !chunk.is_empty() {
             chunks.push(std::mem::take(&mut chunk));
             size = ENVELOPE;

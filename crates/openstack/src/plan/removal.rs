@@ -2,7 +2,6 @@
 //! Pure.
 
 use landfall_model::plan::Plan;
-use serde_json::{Map, json};
 
 use super::{Planned, diff, floating_ip, groups, make_certain, wait};
 use crate::names::SERVICE_PREFIX;
@@ -11,6 +10,7 @@ use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
 use crate::observed::{Content, Found, Observed};
 use crate::plan::broken::fail_over;
 use crate::plan::rename::tags_without;
+use crate::requests::LoadBalancerRequest;
 use crate::settings::Settings;
 use crate::step::Step;
 
@@ -33,7 +33,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
             floating_ip::release(have, keep_floating_ip, &mut plan);
             return Ok(plan);
         }
-        // One of several is the Service's: who lets it go now never comes back for it.
+        // One of several is the Service's: a Service that lets it go now is never reconciled again.
         Found::Refused(reason) => return Err(vec![reason.clone()]),
     };
     delete_surplus(surplus, &mut plan);
@@ -84,7 +84,10 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         plan.push(
             Step::UpdateLoadBalancer {
                 load_balancer: balancer.id.clone(),
-                changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+                changes: LoadBalancerRequest {
+                    tags: Some(tags),
+                    ..LoadBalancerRequest::default()
+                },
             },
             "the Service leaves the load balancer",
         );
@@ -97,10 +100,10 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
 /// it.
 fn is_shared(have: &Observed, balancer: &LoadBalancer, own: &[&String]) -> bool {
     let broken = balancer.provisioning_status == Provisioning::Error;
-    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
+    // Services that are being removed can't leave it while it is in ERROR, and need it no more.
     let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
     let of_others = |tag: &String| tag.starts_with(SERVICE_PREFIX) && !leaves(tag);
-    // Who lost the tag on the load balancer still has those on its listeners.
+    // A tag of the load balancer can be lost; those of its listeners are still there.
     let listeners = match &have.content {
         Content::Graph(graph) => graph.listeners.as_slice(),
         Content::AsWanted | Content::Unread => &[],

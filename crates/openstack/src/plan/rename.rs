@@ -3,12 +3,14 @@
 
 use landfall_model::Intent;
 use landfall_model::plan::Plan;
-use serde_json::{Map, Value, json};
 
-use crate::bodies;
+use crate::graph::Graph;
 use crate::names::{SERVICE_PREFIX, UID_PREFIX, child_prefix, cluster_of, renamed};
-use crate::objects::LoadBalancer;
+use crate::objects::{Id, LoadBalancer};
 use crate::observed::{Content, Observed};
+use crate::requests::{
+    ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest, tags_of_new,
+};
 use crate::settings::Settings;
 use crate::step::Step;
 
@@ -27,59 +29,22 @@ pub(super) fn rename(
         let ours = name.strip_prefix(before).and_then(cluster_of) == old;
         renamed(name, before, &settings.cluster).filter(|_| ours)
     };
-    let retag = |tags: &[String]| -> Vec<String> {
-        let tags = tags.iter().filter(|tag| !tag.is_empty());
-        tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
-            .collect()
-    };
     let because = || format!("the cluster's name is now {}", settings.cluster);
     if let Content::Graph(graph) = &have.content {
-        let new_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
-        let named = |name: String| Map::from_iter([("name".to_owned(), Value::from(name))]);
-        for monitor in &graph.monitors {
-            if let Some(name) = new_name("monitor", &monitor.name) {
-                let step = Step::UpdateMonitor {
-                    load_balancer: lb.clone(),
-                    monitor: monitor.id.clone(),
-                    changes: named(name),
-                };
-                plan.push(step, because());
-            }
-        }
-        for pool in &graph.pools {
-            if let Some(name) = new_name("pool", &pool.name) {
-                let step = Step::UpdatePool {
-                    load_balancer: lb.clone(),
-                    pool: pool.id.clone(),
-                    changes: named(name),
-                    lenient: false,
-                };
-                plan.push(step, because());
-            }
-        }
-        for listener in &graph.listeners {
-            if let Some(name) = new_name("listener", &listener.name) {
-                let mut changes = named(name);
-                changes.insert("tags".to_owned(), json!(retag(&listener.tags)));
-                let step = Step::UpdateListener {
-                    load_balancer: lb.clone(),
-                    listener: listener.id.clone(),
-                    changes,
-                };
-                plan.push(step, because());
-            }
-        }
+        rename_children(graph, &lb, &new_name, &because(), plan);
     }
-    let name = have.names.load_balancer.as_str();
-    let mut changes = Map::from_iter([("name".to_owned(), Value::from(name))]);
+    let mut changes = LoadBalancerRequest {
+        name: Some(have.names.load_balancer.clone()),
+        ..LoadBalancerRequest::default()
+    };
     if have.features.tags() {
-        let mut tags = retag(&balancer.tags);
-        for tag in bodies::tags_of_new(&have.names, &[]) {
+        let mut tags = retag(&balancer.tags, &new_name);
+        for tag in tags_of_new(&have.names, &[]) {
             if !tags.contains(&tag) {
                 tags.push(tag);
             }
         }
-        changes.insert("tags".to_owned(), json!(tags));
+        changes.tags = Some(tags);
     }
     plan.push(
         Step::UpdateLoadBalancer {
@@ -88,6 +53,67 @@ pub(super) fn rename(
         },
         because(),
     );
+}
+
+/// The new name of what has the old one after a prefix; `None`: it stays.
+type NewName<'a> = dyn Fn(&str, &str) -> Option<String> + 'a;
+
+fn retag(tags: &[String], new_name: &NewName<'_>) -> Vec<String> {
+    let tags = tags.iter().filter(|tag| !tag.is_empty());
+    tags.map(|tag| new_name(tag, "").unwrap_or_else(|| tag.clone()))
+        .collect()
+}
+
+fn rename_children(
+    graph: &Graph,
+    lb: &Id,
+    new_name: &NewName<'_>,
+    because: &str,
+    plan: &mut Plan<Step>,
+) {
+    let child_name = |kind: &str, name: &str| new_name(name, child_prefix(kind, name)?);
+    for monitor in &graph.monitors {
+        if let Some(name) = child_name("monitor", &monitor.name) {
+            let step = Step::UpdateMonitor {
+                load_balancer: lb.clone(),
+                monitor: monitor.id.clone(),
+                changes: MonitorRequest {
+                    name: Some(name),
+                    ..MonitorRequest::default()
+                },
+            };
+            plan.push(step, because);
+        }
+    }
+    for pool in &graph.pools {
+        if let Some(name) = child_name("pool", &pool.name) {
+            let step = Step::UpdatePool {
+                load_balancer: lb.clone(),
+                pool: pool.id.clone(),
+                changes: Box::new(PoolRequest {
+                    name: Some(name),
+                    ..PoolRequest::default()
+                }),
+                lenient: false,
+            };
+            plan.push(step, because);
+        }
+    }
+    for listener in &graph.listeners {
+        if let Some(name) = child_name("listener", &listener.name) {
+            let changes = Box::new(ListenerRequest {
+                name: Some(name),
+                tags: Some(retag(&listener.tags, new_name)),
+                ..ListenerRequest::default()
+            });
+            let step = Step::UpdateListener {
+                load_balancer: lb.clone(),
+                listener: listener.id.clone(),
+                changes,
+            };
+            plan.push(step, because);
+        }
+    }
 }
 
 /// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our
@@ -119,7 +145,7 @@ pub(super) fn tag(
         .cloned()
         .collect();
     let ours = if owner {
-        bodies::tags_of_new(&have.names, extra)
+        tags_of_new(&have.names, extra)
     } else {
         let mut ours = vec![have.names.load_balancer.clone()];
         ours.extend(sharer);
@@ -134,7 +160,10 @@ pub(super) fn tag(
     plan.push(
         Step::UpdateLoadBalancer {
             load_balancer: balancer.id.clone(),
-            changes: Map::from_iter([("tags".to_owned(), json!(tags))]),
+            changes: LoadBalancerRequest {
+                tags: Some(tags),
+                ..LoadBalancerRequest::default()
+            },
         },
         "the tag of the Service is missing",
     );
@@ -154,12 +183,12 @@ fn shared_by(have: &Observed, balancer: &LoadBalancer) -> Option<String> {
 /// The tags of a load balancer without those of a Service that leaves it, and without our cluster's
 /// when no other Service of the cluster is left on it. `own` are the names under which the Service
 /// has marked it.
-pub(super) fn tags_without<'a>(
+pub(super) fn tags_without(
     have: &Observed,
-    balancer: &'a LoadBalancer,
+    balancer: &LoadBalancer,
     own: &[&String],
     settings: &Settings,
-) -> Vec<&'a String> {
+) -> Vec<String> {
     let names = &have.names;
     let leaves = |tag: &&String| own.contains(tag) || **tag == names.uid_tag;
     // The Service that it was made for is another cluster's, which may have the name of ours.
@@ -175,5 +204,6 @@ pub(super) fn tags_without<'a>(
     let last = !stay().any(|tag| of_us(&tag));
     let sharer = names.sharer_tag();
     let cluster = |tag: &&String| [&names.cluster_tag, &sharer].contains(&&Some((*tag).clone()));
-    stay().filter(|tag| !(last && cluster(tag))).collect()
+    let stay = stay().filter(|tag| !(last && cluster(tag)));
+    stay.cloned().collect()
 }

@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 use crate::client::ApiError;
 use crate::names::{UID_PREFIX, service_of};
+use crate::objects::Listener;
+use crate::objects::LoadBalancer;
+use crate::objects::Pool;
 use crate::objects::Provisioning;
 use crate::provider::OpenStack;
 use crate::read::drift;
@@ -26,60 +29,7 @@ impl OpenStack {
             .pools
             .since(now, async || self.cloud.pools(None).await)
             .await?;
-        let mut changed = Vec::new();
-        {
-            let mut memory = self.memory();
-            let failed = |status: Provisioning| status == Provisioning::Error;
-            let mut broken: Vec<_> = listeners
-                .iter()
-                .filter(|it| failed(it.provisioning_status))
-                .flat_map(|it| &it.loadbalancers)
-                .collect();
-            let failed = pools.iter().filter(|it| failed(it.provisioning_status));
-            broken.extend(failed.flat_map(|it| &it.loadbalancers));
-            for row in &roster {
-                if memory.balancers.contains_key(&row.id) {
-                    memory.seen(row, at);
-                }
-            }
-            let mut of: Vec<(Uid, crate::objects::Id)> = memory
-                .of
-                .iter()
-                .map(|(uid, id)| (uid.clone(), id.clone()))
-                .collect();
-            of.sort();
-            for (uid, id) in of {
-                let row = roster.iter().find(|it| it.id == id);
-                let known = memory.balancers.get(&id);
-                let token = known.and_then(|known| known.token.clone());
-                let sketched = memory.sketches.get(&uid).and_then(|it| it.token.clone());
-                let child_failed = broken.iter().any(|it| it.id == id);
-                let same = row.is_some_and(|row| {
-                    row.provisioning_status == Provisioning::Active
-                        && row.updated_at.is_some()
-                        && (token == row.updated_at || sketched == row.updated_at)
-                });
-                let tag = format!("{UID_PREFIX}{uid}");
-                let repeated = roster
-                    .iter()
-                    .any(|row| row.id != id && row.tags.contains(&tag));
-                // The time of its last change does not tell of everything.
-                let listed = drift::Listed::of(&id, &listeners, &pools);
-                let other = same
-                    && known.is_some_and(|known| {
-                        let sketch = memory.sketches.get(&uid);
-                        let as_sketched = sketch.is_none_or(|it| listed.has(&it.listeners));
-                        let as_known = known.graph.as_ref().is_none_or(|it| listed.is(it));
-                        known.dirty.is_none() && !(as_sketched && as_known)
-                    });
-                if child_failed || other {
-                    memory.doubt(&id, now);
-                }
-                if !same || child_failed || other || repeated {
-                    changed.push(uid);
-                }
-            }
-        }
+        let mut changed = self.octavia_changed((&roster, at), &listeners, &pools, now);
         if self.neutron_changed(now).await? {
             changed = self.memory().of.keys().cloned().collect();
         }
@@ -92,6 +42,73 @@ impl OpenStack {
         changed.sort();
         changed.dedup();
         Ok(changed)
+    }
+
+    /// Returns the Services whose load balancers differ from what is remembered of them.
+    fn octavia_changed(
+        &self,
+        (roster, at): (&[LoadBalancer], Instant),
+        listeners: &[Listener],
+        pools: &[Pool],
+        now: Instant,
+    ) -> Vec<Uid> {
+        let mut changed = Vec::new();
+        let mut memory = self.memory();
+        let failed = |status: Provisioning| status == Provisioning::Error;
+        let mut broken: Vec<_> = listeners
+            .iter()
+            .filter(|it| failed(it.provisioning_status))
+            .flat_map(|it| &it.loadbalancers)
+            .collect();
+        let failed = pools.iter().filter(|it| failed(it.provisioning_status));
+        broken.extend(failed.flat_map(|it| &it.loadbalancers));
+        for row in roster {
+            if memory.balancers.contains_key(&row.id) {
+                memory.seen(row, at);
+            }
+        }
+        let mut of: Vec<(Uid, crate::objects::Id)> = memory
+            .of
+            .iter()
+            .map(|(uid, id)| (uid.clone(), id.clone()))
+            .collect();
+        of.sort();
+        for (uid, id) in of {
+            let row = roster.iter().find(|it| it.id == id);
+            let known = memory.balancers.get(&id);
+            let token = known.and_then(|known| known.token.clone());
+            let expected = memory.expected.get(&uid);
+            let expected_token = expected.and_then(|it| it.token.clone());
+            let child_failed = broken.iter().any(|it| it.id == id);
+            let same = row.is_some_and(|row| {
+                row.provisioning_status == Provisioning::Active
+                    && row.updated_at.is_some()
+                    && (token == row.updated_at || expected_token == row.updated_at)
+            });
+            let tag = format!("{UID_PREFIX}{uid}");
+            let repeated = roster
+                .iter()
+                .any(|row| row.id != id && row.tags.contains(&tag));
+            // The time of its last change does not cover everything.
+            let listed = drift::Listed::of(&id, listeners, pools);
+            let other = same
+                && known.is_some_and(|known| {
+                    let as_expected =
+                        expected.is_none_or(|it| listed.matches_wanted(&it.listeners));
+                    let as_known = known
+                        .graph
+                        .as_ref()
+                        .is_none_or(|it| listed.matches_cached(it));
+                    known.phase.is_settled() && !(as_expected && as_known)
+                });
+            if child_failed || other {
+                memory.invalidate(&id, now);
+            }
+            if !same || child_failed || other || repeated {
+                changed.push(uid);
+            }
+        }
+        changed
     }
 
     /// Whether floating IPs, groups or the groups of ports are others than at the last look.

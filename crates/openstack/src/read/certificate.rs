@@ -9,12 +9,12 @@ use crate::target::Target;
 
 impl OpenStack {
     /// Adds to the target's reasons what is wrong with its certificate.
-    pub(crate) async fn judge_certificate(&self, target: &mut Target) -> Result<(), ApiError> {
+    pub(crate) async fn check_certificate(&self, target: &mut Target) -> Result<(), ApiError> {
         let Some(reference) = &target.choice.tls else {
             return Ok(());
         };
         if self.settings.conf.container_store == ContainerStore::External
-            || self.memory().certificates.contains(reference)
+            || self.memory().caches.certificates.contains(reference)
         {
             return Ok(());
         }
@@ -23,11 +23,11 @@ impl OpenStack {
         let why = match kind {
             _ if !self.cloud.has_key_manager().await? => Why::NoKeyManager,
             Some("secrets") if self.cloud.secret_exists(id).await? => {
-                self.memory().certificates.insert(reference.clone());
+                self.memory().caches.certificates.insert(reference.clone());
                 return Ok(());
             }
             Some("containers") if self.cloud.container_exists(id).await? => {
-                self.memory().certificates.insert(reference.clone());
+                self.memory().caches.certificates.insert(reference.clone());
                 return Ok(());
             }
             Some("secrets" | "containers") => Why::Unseen(id),
@@ -53,8 +53,8 @@ enum Why<'a> {
 // === impl Why ===
 
 impl Why<'_> {
-    /// For whoever has named the certificate: in an annotation, else in the configuration, where
-    /// one line concerns every Service.
+    /// The reason, at the place that names the certificate: an annotation, else in the
+    /// configuration, where one line concerns every Service.
     fn reason(self, reference: &str, annotation: Option<&str>) -> Reason {
         let (message, remedy) = match self {
             Self::NoKeyManager => (
@@ -88,17 +88,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_told_where_it_was_named() {
-        let told = |why: Why<'_>, annotation| why.reason("x/orders/1", annotation).to_string();
+    fn a_certificate_is_reported_where_it_was_named() {
+        let text = |why: Why<'_>, annotation| why.reason("x/orders/1", annotation).to_string();
         assert_eq!(
-            told(Why::Neither, None),
+            text(Why::Neither, None),
             "[LoadBalancer] default-tls-container-ref: \"x/orders/1\": this names neither a secret \
             nor a container; write the address of a secret or container: .../v1/secrets/UUID"
         );
-        let none = told(Why::NoKeyManager, None);
+        let none = text(Why::NoKeyManager, None);
         assert!(none.contains("remove the key from cloud.conf") && !none.contains("annotation"));
         let key = "loadbalancer.openstack.org/default-tls-container-ref";
-        let annotated = told(Why::NoKeyManager, Some(key));
+        let annotated = text(Why::NoKeyManager, Some(key));
         assert!(
             annotated.starts_with(&format!("metadata.annotations[{key}]: ")),
             "{annotated}"

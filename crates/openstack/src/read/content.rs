@@ -30,63 +30,44 @@ impl OpenStack {
         wanted: &[WantedListener],
     ) -> Result<Content, ObserveError> {
         let fingerprint = target::fingerprint(wanted);
-        let as_wanted = {
+        let expected = {
             let mut memory = self.memory();
-            let known = memory.balancers.get(&balancer.id);
-            let graph = known.and_then(|known| {
-                let current = known.dirty.is_some() || known.token == balancer.updated_at;
-                known.graph.clone().filter(|_| current)
-            });
-            if let Some(graph) = graph {
+            if let Some(graph) = memory.graph(balancer) {
                 return Ok(Content::Graph(graph));
             }
-            // What was seen before this process began, and has not been touched since.
+            // What was seen before this process began, and has not been changed since.
             let seen = Record::of(intent).is_some_and(|record| {
                 record.vouches_for(&balancer.id, balancer.updated_at.as_deref(), &fingerprint)
             });
-            let seen = seen && !memory.doubted.contains(&balancer.id);
-            if seen && !memory.sketches.contains_key(&intent.uid) {
-                let sketch = ExpectedGraph {
+            let known = memory.balancers.get(&balancer.id);
+            let unread = known.is_some_and(|it| it.unread);
+            if seen && !unread && !memory.expected.contains_key(&intent.uid) {
+                let expected = ExpectedGraph {
                     balancer: balancer.id.clone(),
                     token: balancer.updated_at.clone(),
                     listeners: wanted.to_vec(),
                 };
-                memory.sketches.insert(intent.uid.clone(), sketch);
+                memory.expected.insert(intent.uid.clone(), expected);
             }
-            let sketch = memory.sketches.get(&intent.uid);
-            let current =
-                sketch.filter(|it| it.balancer == balancer.id && it.token == balancer.updated_at);
-            current.is_some_and(|it| it.listeners == wanted)
+            memory.expected(&intent.uid, balancer).cloned()
         };
-        if as_wanted {
+        if expected.as_deref() == Some(wanted) {
             return Ok(Content::AsWanted);
         }
-        let sketch = {
-            let memory = self.memory();
-            let sketch = memory.sketches.get(&intent.uid);
-            sketch
-                .filter(|it| it.balancer == balancer.id && it.token == balancer.updated_at)
-                .map(|it| it.listeners.clone())
-        };
-        let graph = self.graph(balancer, intent, sketch.as_deref()).await?;
+        let graph = self.graph(balancer, intent, expected.as_deref()).await?;
         Ok(graph.map_or(Content::Unread, Content::Graph))
     }
 
-    /// Reads the graph; `None`: it is still being changed. Members that a sketch tells of are not
-    /// read.
+    /// Reads the graph; `None`: it is still being changed. Members that are
+    /// expected are not read.
     pub(super) async fn graph(
         &self,
         balancer: &LoadBalancer,
         intent: &Intent,
-        sketch: Option<&[WantedListener]>,
+        expected: Option<&[WantedListener]>,
     ) -> Result<Option<Arc<Graph>>, ObserveError> {
-        {
-            let memory = self.memory();
-            let known = memory.balancers.get(&balancer.id);
-            let known = known.filter(|it| it.dirty.is_some() || it.token == balancer.updated_at);
-            if let Some(graph) = known.and_then(|known| known.graph.clone()) {
-                return Ok(Some(graph));
-            }
+        if let Some(graph) = self.memory().graph(balancer) {
+            return Ok(Some(graph));
         }
         let mut graph = self.children(balancer).await?;
         if self
@@ -97,11 +78,11 @@ impl OpenStack {
         }
         let mut members = BTreeMap::new();
         for pool in &graph.pools {
-            if pool.members.is_empty() && sketch.is_none() {
+            if pool.members.is_empty() && expected.is_none() {
                 continue;
             }
-            let told = sketch.and_then(|sketch| sketched(sketch, &graph, pool));
-            let list = match told {
+            let served = expected.and_then(|expected| served_by(expected, &graph, pool));
+            let list = match served {
                 Some(wanted) => as_members(&wanted.pool),
                 None => self.cloud.members(&pool.id).await?,
             };
@@ -110,13 +91,8 @@ impl OpenStack {
         graph.members = members;
         let graph = Arc::new(graph);
         let mut memory = self.memory();
-        memory.sketches.remove(&intent.uid);
-        memory.doubted.remove(&balancer.id);
-        let known = memory.balancers.entry(balancer.id.clone()).or_default();
-        known.row = balancer.clone();
-        known.graph = Some(graph.clone());
-        known.changed = false;
-        known.token.clone_from(&balancer.updated_at);
+        memory.expected.remove(&intent.uid);
+        memory.has_read(balancer, &graph);
         Ok(Some(graph))
     }
 
@@ -189,28 +165,28 @@ impl OpenStack {
         })
     }
 
-    /// From when on a list tells of everything that is known to have happened to a load balancer.
+    /// From when on a list covers everything that is known to have happened to a load balancer.
     pub(super) fn last_touch(&self, id: &Id) -> Instant {
         let now = Instant::now();
         let recent = now.checked_sub(self.pace()).unwrap_or(now);
         let memory = self.memory();
         let known = memory.balancers.get(id);
-        let dirty = known.and_then(|known| known.dirty);
+        let changed = known.and_then(|known| known.phase.since());
         // What is in it must not be older than the time of its last change that is kept with it.
         let seen = known.and_then(|known| known.seen_at).unwrap_or(recent);
-        dirty.map_or(seen, |dirty| dirty.max(seen))
+        changed.map_or(seen, |changed| changed.max(seen))
     }
 }
 
-/// The listener of a sketch that a pool serves.
-pub(super) fn sketched<'a>(
-    sketch: &'a [WantedListener],
+/// The listener of those that are expected that a pool serves.
+fn served_by<'a>(
+    expected: &'a [WantedListener],
     graph: &Graph,
     pool: &Pool,
 ) -> Option<&'a WantedListener> {
     let serves = |listener: &&Listener| graph.pool_of(listener).is_some_and(|it| it.id == pool.id);
     let listener = graph.listeners.iter().find(serves)?;
-    sketch
+    expected
         .iter()
         .find(|it| it.port == listener.protocol_port && it.protocol == listener.protocol)
 }

@@ -1,7 +1,7 @@
-//! Whether listeners and pools, as a list tells of them, are what is remembered or wanted. Pure.
+//! Whether listeners and pools, as a list shows them, are what is remembered or wanted. Pure.
 //!
-//! A load balancer's `updated_at` does not tell everything: somebody may change it in the second in
-//! which we do, or between our last look and our next write.
+//! A load balancer's `updated_at` does not show everything: another program may change it in the
+//! second in which we do, or between our last look and our next write.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ impl<'a> Listed<'a> {
 
     /// Whether the graph is as it is remembered. Members are counted, and monitors are only seen to
     /// be there.
-    pub(crate) fn is(&self, graph: &Graph) -> bool {
+    pub(crate) fn matches_cached(&self, graph: &Graph) -> bool {
         self.listeners.len() == graph.listeners.len()
             && self.pools.len() == graph.pools.len()
             && self.listeners.iter().all(|it| {
@@ -47,7 +47,7 @@ impl<'a> Listed<'a> {
     }
 
     /// Whether the listeners are there as they are wanted, each with its pool.
-    pub(crate) fn has(&self, wanted: &[WantedListener]) -> bool {
+    pub(crate) fn matches_wanted(&self, wanted: &[WantedListener]) -> bool {
         wanted.iter().all(|wanted| {
             let mut fitting = self.listeners.iter().filter(|it| same_port(wanted, it));
             let Some(listener) = fitting.next() else {

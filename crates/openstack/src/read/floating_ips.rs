@@ -31,7 +31,7 @@ impl OpenStack {
         if !id.is_uuid() {
             return Ok(None);
         }
-        let known = || self.memory().subnets.get(id).cloned();
+        let known = || self.memory().caches.subnets.get(id).cloned();
         if let Some(subnet) = known() {
             return Ok(Some(subnet));
         }
@@ -42,7 +42,10 @@ impl OpenStack {
         }
         let subnet = self.cloud.subnet(id).await?;
         if let Some(subnet) = &subnet {
-            self.memory().subnets.insert(id.clone(), subnet.clone());
+            self.memory()
+                .caches
+                .subnets
+                .insert(id.clone(), subnet.clone());
         }
         Ok(subnet)
     }
@@ -140,10 +143,12 @@ impl OpenStack {
             .await?;
         if let (Some(asked), Some(port)) = (&view.requested, port) {
             let memory = self.memory();
-            let refused = memory.why_unattachable(&asked.id, port, Instant::now());
+            let refused = memory
+                .attempts
+                .why_unattachable(&asked.id, port, Instant::now());
             view.refused = refused.map(str::to_owned);
         }
-        self.tell_sharers(intent, balancer, view.attached.as_ref());
+        self.wake_sharers(intent, balancer, view.attached.as_ref());
         let (mut notices, mut problem) = (Vec::new(), None);
         if floating && view.attached.is_none() && *owner {
             match self
@@ -169,7 +174,7 @@ impl OpenStack {
 
     /// Wakes the Services that share a load balancer when another floating IP leads to it than
     /// before: they publish its address.
-    fn tell_sharers(
+    fn wake_sharers(
         &self,
         intent: &Intent,
         balancer: &LoadBalancer,
@@ -215,7 +220,7 @@ impl OpenStack {
                 "let floating-subnet-id and floating-network-id belong together",
             )));
         }
-        // Who asks for an address has chosen its subnet.
+        // With an address that is asked for, its subnet is chosen.
         let any = chosen.pattern.is_none() && chosen.tags.is_none();
         if any || asks_for_one {
             return Ok(Ok(()));

@@ -74,7 +74,7 @@ impl OpenStack {
         };
         let subnet = target.choice.member_subnet.clone();
         let subnet = subnet.or_else(|| balancer.and_then(|it| it.vip_subnet_id.clone()));
-        // Only a network is known so far: the load balancer will tell.
+        // Only a network is known so far: the load balancer will show it.
         let Some(subnet_id) = subnet else {
             return Ok(None);
         };
@@ -191,7 +191,7 @@ impl OpenStack {
 /// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its
 /// NodePort.
 fn clients(spec: &LoadBalancerSpec) -> BTreeMap<ListenerKey, BTreeSet<String>> {
-    let everybody = match spec.address.families.first() {
+    let everywhere = match spec.address.families.first() {
         Some(Family::V6) => "::/0",
         _ => "0.0.0.0/0",
     };
@@ -199,7 +199,7 @@ fn clients(spec: &LoadBalancerSpec) -> BTreeMap<ListenerKey, BTreeSet<String>> {
         AllowedSources::Only(prefixes) => {
             prefixes.iter().map(|it| it.trunc().to_string()).collect()
         }
-        AllowedSources::All => BTreeSet::from([everybody.to_owned()]),
+        AllowedSources::All => BTreeSet::from([everywhere.to_owned()]),
     };
     let listeners = spec.listeners.iter();
     listeners.map(|it| (it.key, sources(&it.allowed))).collect()

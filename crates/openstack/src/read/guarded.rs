@@ -1,5 +1,5 @@
-//! Nodes whose NodePorts a security group keeps closed to strangers: the only members of a listener
-//! with source ranges, where the load balancer itself does not filter.
+//! Nodes whose NodePorts a security group keeps closed to other clients: the only members of a
+//! listener with source ranges, where the load balancer itself does not filter.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -11,9 +11,9 @@ use crate::provider::OpenStack;
 use crate::target::is_floating;
 
 impl OpenStack {
-    /// Notes which others use the Service's own load balancer, where it may have to be made anew or
+    /// Notes which others use the Service's own load balancer, where it may have to be recreated or
     /// its floating IP is not wanted. That one stays while there are others.
-    pub(super) async fn heed_others(
+    pub(super) async fn note_others(
         &self,
         intent: &Intent,
         have: &mut Observed,

@@ -16,7 +16,7 @@ use crate::provider::OpenStack;
 use crate::record::owned;
 
 impl OpenStack {
-    pub(super) async fn look_before_removal(
+    pub(super) async fn read_before_removal(
         &self,
         intent: &Intent,
         names: Names,
@@ -34,7 +34,9 @@ impl OpenStack {
         };
         let features = Features::new(version, "");
         let troubles = self.troubles(&found);
-        let leaving = self.memory().leaves(&intent.uid, &names.load_balancer);
+        let leaving = self
+            .memory()
+            .mark_removing(&intent.uid, &names.load_balancer);
         let mut have = self.observed(intent, names, features, goal, (found, assumed));
         have.notices.extend(troubles);
         have.leaving = leaving;
@@ -44,7 +46,7 @@ impl OpenStack {
         {
             have.features = Features::new(version, &balancer.provider);
             let (balancer, owner) = (balancer.clone(), *owner);
-            self.look_inside(intent, &balancer, owner, &mut have)
+            self.read_inside(intent, &balancer, owner, &mut have)
                 .await?;
         }
         // The last to leave the load balancer of a Service that has gone gives back its floating
@@ -73,7 +75,7 @@ impl OpenStack {
 
     /// Reads what is in a load balancer that a Service leaves, as far as that decides what is to be
     /// deleted.
-    async fn look_inside(
+    async fn read_inside(
         &self,
         intent: &Intent,
         balancer: &LoadBalancer,
@@ -84,7 +86,7 @@ impl OpenStack {
         let error = balancer.provisioning_status == Provisioning::Error;
         let mut whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
         if error || (active && whole) {
-            // What goes with everything in it is looked into first: tags of the load balancer can
+            // What goes with everything in it is read first: tags of the load balancer can
             // be lost.
             let listeners = self.cloud.listeners(Some(&balancer.id)).await?;
             let tags = listeners.into_iter().flat_map(|it| it.tags);

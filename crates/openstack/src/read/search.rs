@@ -27,8 +27,8 @@ use crate::ownership::floating_ips::Sought;
 use crate::provider::OpenStack;
 use crate::record::Record;
 
-/// A roster of this age is good enough for a Service of which nothing is being changed. Whoever
-/// writes on the strength of it is corrected by Octavia.
+/// A roster of this age is good enough for a Service of which nothing is being changed. A
+/// write that rests on it is corrected by Octavia.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// What is known of a Service's load balancer before the cloud is read.
@@ -123,7 +123,7 @@ impl OpenStack {
         let service = &seeker.intent.uid;
         let id = memory.of.get(service);
         let known = id.and_then(|id| memory.balancers.get(id));
-        let asked = memory.attempts.get(service).copied();
+        let asked = memory.requested.get(service).copied();
         let mut remembered = Remembered {
             id: id.cloned(),
             since: asked.map_or(ago(FRESH), |at| at.max(ago(FRESH))),
@@ -133,7 +133,7 @@ impl OpenStack {
             return remembered;
         };
         let recent = || ago(self.pace_with(&memory));
-        let Some(dirty) = known.dirty else {
+        let Some(changed) = known.phase.since() else {
             if known.row.provisioning_status.is_pending() {
                 remembered.since = remembered.since.max(recent());
             }
@@ -151,7 +151,7 @@ impl OpenStack {
             };
             remembered.assumed = Some(find(seeker, named, true, &row));
         }
-        remembered.since = remembered.since.max(dirty).max(recent());
+        remembered.since = remembered.since.max(changed).max(recent());
         remembered
     }
 
@@ -284,7 +284,7 @@ impl OpenStack {
         } = seeker;
         let spec = intent.load_balancer.as_ref();
         let held = spec.map_or(&[][..], |spec| &spec.address.held);
-        // Who shares a load balancer publishes its address, too.
+        // A Service that shares a load balancer publishes its address, too.
         let record = Record::of(intent).filter(|it| it.given);
         let shares = |row: &LoadBalancer| {
             let recorded = record

@@ -1,7 +1,7 @@
 //! The load balancer of a Service's second family, where the first one can't have an address of
 //! each.
 //!
-//! It is looked at as if it were that of a Service of its own: with its own name, marks and memory,
+//! It is read as if it were that of a Service of its own: with its own name, marks and memory,
 //! and with a spec in which everything is of its family.
 
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 impl OpenStack {
     /// Adds what the Service has, or shall have, beside its load balancer.
-    pub(super) async fn look_beside(
+    pub(super) async fn read_secondary(
         &self,
         intent: &Intent,
         mut have: Observed,
@@ -55,11 +55,11 @@ impl OpenStack {
             match (&intent.load_balancer, &have.goal) {
                 (Some(spec), Goal::Exists(target)) if wanted == Some(family) => {
                     let target = target.clone();
-                    self.look_at_second(intent, spec, &target, family, &mut have, version)
+                    self.read_second(intent, spec, &target, family, &mut have, version)
                         .await?;
                 }
                 _ => {
-                    let beside = self.look_at_leftover(intent, &have, family, version);
+                    let beside = self.read_leftover(intent, &have, family, version);
                     have.beside.extend(beside.await?);
                 }
             }
@@ -70,7 +70,7 @@ impl OpenStack {
         Ok(have)
     }
 
-    async fn look_at_second(
+    async fn read_second(
         &self,
         intent: &Intent,
         spec: &LoadBalancerSpec,
@@ -104,7 +104,7 @@ impl OpenStack {
                 return Ok(());
             }
         }
-        let looked = self.look_at_spec(&intent, spec, names, version, Some(&place));
+        let looked = self.read_spec(&intent, spec, names, version, Some(&place));
         let mut second = looked.await?;
         merge_groups(&mut have.groups, second.groups.take());
         second
@@ -124,7 +124,7 @@ impl OpenStack {
 
     /// A load balancer of a family that the Service does not want of it any more. Without one
     /// nothing is asked.
-    async fn look_at_leftover(
+    async fn read_leftover(
         &self,
         intent: &Intent,
         have: &Observed,
@@ -153,7 +153,7 @@ impl OpenStack {
             self.memory().forget(&intent.uid);
             return Ok(None);
         }
-        let mut have = self.look_before_removal(&intent, names, version).await?;
+        let mut have = self.read_before_removal(&intent, names, version).await?;
         have.groups = None;
         if family == Family::V6 {
             // A floating IP that leads nowhere is that of the first load balancer.
@@ -192,7 +192,7 @@ impl OpenStack {
             return Ok(());
         }
         let refused = {
-            let one_vip_only = &self.memory().one_vip_only;
+            let one_vip_only = &self.memory().caches.one_vip_only;
             one_vip_only.contains(&target.choice.provider)
                 || one_vip_only.contains(intent.uid.as_str())
         };
@@ -293,14 +293,17 @@ impl OpenStack {
     /// What was found at the last search, and when, if that holds yet.
     fn searched(&self, place: &str, family: Family) -> Option<(Instant, Option<Id>)> {
         let memory = self.memory();
-        let last = memory.family_subnets.get(&(Arc::from(place), family))?;
+        let last = memory
+            .caches
+            .family_subnets
+            .get(&(Arc::from(place), family))?;
         (last.0.elapsed() < SEARCHED).then(|| last.clone())
     }
 
     fn note_search(&self, place: &str, family: Family, subnet: Option<&Id>) {
         let answer = (Instant::now(), subnet.cloned());
         let key = (Arc::from(place), family);
-        self.memory().family_subnets.insert(key, answer);
+        self.memory().caches.family_subnets.insert(key, answer);
     }
 }
 
@@ -342,7 +345,7 @@ fn has_address(balancer: &LoadBalancer, family: Family) -> bool {
     vips.any(|vip| Family::of(vip) == family)
 }
 
-/// That a load balancer of somebody else has one address, and gets no second one.
+/// That a load balancer of another owner has one address, and gets no second one.
 fn only_one(have: &Observed) -> Option<Reason> {
     let (
         Goal::Exists(target),

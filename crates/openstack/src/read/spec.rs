@@ -21,7 +21,7 @@ use crate::target::{self, Basis, Notice, Target};
 impl OpenStack {
     /// Reads what there is of one load balancer of a Service: the only one, or that of the second
     /// family, which has its `place`.
-    pub(super) async fn look_at_spec(
+    pub(super) async fn read_spec(
         &self,
         intent: &Intent,
         spec: &LoadBalancerSpec,
@@ -30,7 +30,7 @@ impl OpenStack {
         place: Option<&Place>,
     ) -> Result<Observed, ObserveError> {
         let mut choice = choose(intent, spec, &self.settings)?;
-        self.memory().stays(&names.load_balancer);
+        self.memory().mark_staying(&names.load_balancer);
         let mut requested = spec.address.requested.iter().copied();
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
         let (mut found, assumed) = self.search(intent, &names).await?;
@@ -62,8 +62,8 @@ impl OpenStack {
             balancer: balancer.as_ref(),
             chosen: !shares && place.is_none(),
         };
-        let (mut target, told) = target::build(&basis, choice, exposed);
-        notices.extend(told);
+        let (mut target, noted) = target::build(&basis, choice, exposed);
+        notices.extend(noted);
         if balancer.is_none() {
             self.second_vip(intent, &spec, &names, &mut target, features)
                 .await?;
@@ -71,7 +71,7 @@ impl OpenStack {
         let ignored = target::keep_of_vips(&mut target, balancer.as_ref()).into_iter();
         notices.extend(ignored.map(|reason| ("LoadBalancerSourceRangesIgnored", reason)));
         let content = self
-            .judge_named(intent, balancer.as_ref(), &mut target)
+            .check_named(intent, balancer.as_ref(), &mut target)
             .await?;
         if matches!(
             balancer.as_ref().map(|it| it.provisioning_status),
@@ -90,20 +90,35 @@ impl OpenStack {
         have.notices = notices;
         have.in_vain = in_vain;
         have.notices.extend(refused_algorithm(&have));
-        if matches!(have.found, Found::Nothing) {
-            have.resting = self.memory().rest(&intent.uid, Instant::now()).map(resting);
-        }
-        self.complete_addressing(intent, &spec, &mut have).await?;
-        self.heed_others(intent, &mut have).await?;
-        have.groups = self.group_view(&spec, &have).await?;
-        if have.groups.as_ref().is_some_and(|view| view.managed) {
-            have.notices.extend(notices::strangers_notice(&spec));
-        }
+        self.complete_spec(intent, &spec, &mut have).await?;
         Ok(have)
     }
 
-    /// The spec with those members that load balancers reach, at the addresses at which they do, and
-    /// what there is to say of the others.
+    /// Reads what a load balancer needs beside itself: floating IPs and security groups.
+    async fn complete_spec(
+        &self,
+        intent: &Intent,
+        spec: &LoadBalancerSpec,
+        have: &mut Observed,
+    ) -> Result<(), ObserveError> {
+        if matches!(have.found, Found::Nothing) {
+            have.resting = self
+                .memory()
+                .attempts
+                .rest(&intent.uid, Instant::now())
+                .map(resting);
+        }
+        self.complete_addressing(intent, spec, have).await?;
+        self.note_others(intent, have).await?;
+        have.groups = self.group_view(spec, have).await?;
+        if have.groups.as_ref().is_some_and(|view| view.managed) {
+            have.notices.extend(notices::foreign_nodes_notice(spec));
+        }
+        Ok(())
+    }
+
+    /// The spec with those members that load balancers reach, at the addresses at which they do,
+    /// and what there is to say of the others.
     async fn with_reachable_members<'a>(
         &self,
         spec: &'a LoadBalancerSpec,
@@ -123,7 +138,7 @@ impl OpenStack {
 
     /// Reads what is in the load balancer, and whether what the target names is there: the
     /// certificate, and the subnet of the members.
-    async fn judge_named(
+    async fn check_named(
         &self,
         intent: &Intent,
         balancer: Option<&LoadBalancer>,
@@ -131,9 +146,9 @@ impl OpenStack {
     ) -> Result<Content, ObserveError> {
         let serves_tls = target.listeners.iter().any(|it| it.tls.is_some());
         let Some(balancer) = balancer else {
-            self.judge_named_member_subnet(intent, target).await?;
+            self.check_named_member_subnet(intent, target).await?;
             if serves_tls {
-                self.judge_certificate(target).await?;
+                self.check_certificate(target).await?;
             }
             return Ok(Content::Unread);
         };
@@ -147,9 +162,9 @@ impl OpenStack {
             Content::AsWanted | Content::Unread => true,
         };
         if serves_tls && !same {
-            self.judge_certificate(target).await?;
+            self.check_certificate(target).await?;
         }
-        self.judge_member_subnet(intent, target, &content).await?;
+        self.check_member_subnet(intent, target, &content).await?;
         Ok(content)
     }
 }

@@ -1,4 +1,4 @@
-//! Subnets that nobody named, and those of the second family.
+//! Subnets that are not named, and those of the second family.
 
 use landfall_model::dialect::Given;
 use landfall_model::intent::NodeTarget;
@@ -17,7 +17,7 @@ use crate::target::choice::Choice;
 const TRIED: usize = 5;
 
 impl OpenStack {
-    /// Fills in the subnets that nobody named.
+    /// Fills in the subnets that are not named.
     pub(super) async fn complete(
         &self,
         choice: &mut Choice,
@@ -33,7 +33,7 @@ impl OpenStack {
         if !choice.autodetect {
             return self.settle_families(choice, spec, found).await;
         }
-        // Somebody else's load balancer may be anywhere; the nodes need not be there.
+        // The load balancer of another owner may be anywhere; the nodes need not be there.
         let subnet = match own.filter(|_| choice.port.is_none()) {
             Some(balancer) => balancer.vip_subnet_id.clone(),
             None => self.node_subnet(spec).await?,
@@ -56,7 +56,7 @@ impl OpenStack {
         found: &Found,
     ) -> Result<(), ObserveError> {
         let family = choice.family();
-        // Where there are several, the nodes tell which.
+        // Where there are several, the nodes decide which.
         let nodes = spec.nodes.first().map(|node| node.address);
         if family != Family::V6 {
             return Ok(());
@@ -139,7 +139,7 @@ impl OpenStack {
             return Ok(None);
         };
         let place = (provider_id.clone(), node.address);
-        let known = self.memory().node_subnets.get(&place).cloned();
+        let known = self.memory().caches.node_subnets.get(&place).cloned();
         let (None, Some(server)) = (&known, server_of(provider_id)) else {
             return Ok(known);
         };
@@ -148,14 +148,17 @@ impl OpenStack {
         let here = fixed.find(|fixed| fixed.ip_address == node.address);
         if let Some(fixed) = here {
             let mut memory = self.memory();
-            memory.node_subnets.insert(place, fixed.subnet_id.clone());
+            memory
+                .caches
+                .node_subnets
+                .insert(place, fixed.subnet_id.clone());
         }
         Ok(here.map(|fixed| fixed.subnet_id.clone()))
     }
 
     /// Members that move to a subnet are taken out before they are put in again: not for one that
     /// is not there.
-    pub(super) async fn judge_member_subnet(
+    pub(super) async fn check_member_subnet(
         &self,
         intent: &Intent,
         target: &mut Target,
@@ -175,8 +178,9 @@ impl OpenStack {
     }
 
     /// Octavia takes a new load balancer whose members are in a subnet that is not there, and gives
-    /// it up later. What the configuration names is not doubted.
-    pub(super) async fn judge_named_member_subnet(
+    /// it up later. What the configuration names is not
+    /// checked.
+    pub(super) async fn check_named_member_subnet(
         &self,
         intent: &Intent,
         target: &mut Target,

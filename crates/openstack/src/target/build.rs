@@ -82,7 +82,7 @@ pub(crate) fn build(
     (target, notices)
 }
 
-/// A word for the algorithm that nobody knows: users know this event, too.
+/// A word for the algorithm that is not known: users know this event, too.
 fn unknown_method(remark: &Reason) -> Option<(&'static str, Reason)> {
     let field = remark.field.as_deref()?;
     let of_value = remark.code == Code::InvalidAnnotation && field.contains("/lb-method");

@@ -9,7 +9,7 @@ use crate::target::choice::Choice;
 /// Octavia's older name of its own driver.
 const ALIAS: (&str, &str) = ("octavia", "amphora");
 
-/// What a Service asks for of its load balancer that it would have to be made anew for.
+/// What a Service asks for of its load balancer that it would have to be recreated for.
 pub(crate) fn fixed(
     intent: &Intent,
     spec: &LoadBalancerSpec,

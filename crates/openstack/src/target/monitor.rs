@@ -8,6 +8,7 @@ use landfall_model::listener::{Check, StatusCodes};
 use landfall_model::{Code, Listener, Protocol, Reason};
 
 use super::{HEALTHZ, ListenerBuilder, WantedMonitor};
+use crate::objects::MonitorType;
 
 /// Octavia's own default for the least number of seconds.
 const SHORTEST_UDP_DELAY: u64 = 3;
@@ -46,17 +47,21 @@ impl ListenerBuilder<'_> {
                     .and_then(serde_json::Value::as_str)
                     .unwrap_or("GET");
                 // Octavia verifies no certificate here.
-                let kind = if monitor.tls { "HTTPS" } else { "HTTP" };
+                let kind = if monitor.tls {
+                    MonitorType::Https
+                } else {
+                    MonitorType::Http
+                };
                 (kind, Some((method.to_owned(), path.clone(), codes)))
             }
-            _ if self.spec.health_check_port.is_some() && possible => ("HTTP", get()),
+            _ if self.spec.health_check_port.is_some() && possible => (MonitorType::Http, get()),
             _ => match transport {
-                Protocol::Tcp => ("TCP", None),
-                Protocol::Udp => ("UDP-CONNECT", None),
-                Protocol::Sctp => ("SCTP", None),
+                Protocol::Tcp => (MonitorType::Tcp, None),
+                Protocol::Udp => (MonitorType::UdpConnect, None),
+                Protocol::Sctp => (MonitorType::Sctp, None),
             },
         };
-        if kind == "SCTP" && self.features.ovn {
+        if kind == MonitorType::Sctp && self.features.ovn {
             self.remark(Reason::warning(
                 Code::OptionNotSupported,
                 "the provider ovn has no monitor for SCTP, so members are not checked",
@@ -65,9 +70,9 @@ impl ListenerBuilder<'_> {
         }
         Some(WantedMonitor {
             name: self.names.child("monitor", index),
-            kind: kind.to_owned(),
-            delay: self.delay(monitor.delay, kind),
-            timeout: self.seconds("time-out", monitor.timeout),
+            delay: self.delay(monitor.delay, &kind),
+            kind,
+            timeout: self.seconds("timeout", monitor.timeout),
             max_retries: monitor.max_retries,
             max_retries_down: monitor.max_retries_down,
             http,
@@ -75,9 +80,9 @@ impl ListenerBuilder<'_> {
     }
 
     /// Octavia has an end for how often datagrams are sent, and none of its clients knows another.
-    fn delay(&mut self, delay: Duration, kind: &str) -> u64 {
+    fn delay(&mut self, delay: Duration, kind: &MonitorType) -> u64 {
         let delay = self.seconds("delay", delay).max(1);
-        if kind != "UDP-CONNECT" || delay >= SHORTEST_UDP_DELAY {
+        if *kind != MonitorType::UdpConnect || delay >= SHORTEST_UDP_DELAY {
             return delay;
         }
         self.remark(

@@ -1,7 +1,7 @@
 //! Source ranges against the families that a load balancer's addresses have.
 //!
 //! Octavia refuses a range of a family of which it has no address, and takes no range at all for
-//! everybody.
+//! all clients.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use landfall_model::{Code, Reason};
 use super::{Target, WantedListener};
 use crate::objects::LoadBalancer;
 
-/// Everybody, of IPv4 and of IPv6.
-pub(super) const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+/// All clients, of IPv4 and of IPv6.
+pub(super) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// What lets nobody in: no packet comes from there.
-const NOBODY: [&str; 2] = ["255.255.255.255/32", "100::/128"];
+/// What lets no client in: no packet comes from there.
+const NONE: [&str; 2] = ["255.255.255.255/32", "100::/128"];
 
 /// Leaves those ranges out that are of a family of which the load balancer has no address, and says
-/// so. Who would let in nobody lets in nobody.
+/// so. Where none is left, no client is let in.
 pub(crate) fn keep_of_vips(target: &mut Target, balancer: Option<&LoadBalancer>) -> Vec<Reason> {
     let (mut four, mut six) = match balancer {
         Some(balancer) => {
@@ -49,8 +49,8 @@ pub(crate) fn keep_of_vips(target: &mut Target, balancer: Option<&LoadBalancer>)
 
 fn keep(listener: &mut WantedListener, four: bool) -> Option<Reason> {
     let allowed = listener.allowed.as_mut()?;
-    if EVERYBODY.iter().all(|range| allowed.contains(*range)) {
-        *allowed = BTreeSet::from([EVERYBODY[usize::from(!four)].to_owned()]);
+    if ALL.iter().all(|range| allowed.contains(*range)) {
+        *allowed = BTreeSet::from([ALL[usize::from(!four)].to_owned()]);
         return None;
     }
     let (kept, others): (BTreeSet<String>, BTreeSet<String>) = std::mem::take(allowed)
@@ -71,7 +71,7 @@ fn keep(listener: &mut WantedListener, four: bool) -> Option<Reason> {
         others.join(", ")
     );
     if allowed.is_empty() {
-        allowed.insert(NOBODY[usize::from(!four)].to_owned());
+        allowed.insert(NONE[usize::from(!four)].to_owned());
         message = format!(
             "{message}; no client may connect to port {}/{}",
             listener.port, listener.transport

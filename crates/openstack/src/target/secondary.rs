@@ -127,7 +127,7 @@ fn allowed(allowed: &AllowedSources, family: Family) -> AllowedSources {
         .iter()
         .filter(|prefix| Family::of(prefix.addr()) == family);
     let fits: BTreeSet<_> = fits.copied().collect();
-    // None at all would be read as everybody; of the other family, they let in nobody.
+    // None at all would be read as all clients; of the other family, they let in none.
     AllowedSources::Only(if fits.is_empty() {
         prefixes.clone()
     } else {

@@ -1,5 +1,5 @@
 //! What is asked for and what the load balancer's provider, or Octavia's version, can't do: refused
-//! where somebody would rely on it, told where it can be left out.
+//! where a user would rely on it, reported where it can be left out.
 
 use landfall_model::dialect::Given;
 use landfall_model::listener::{AllowedSources, ProxyProtocol, Timeouts};
@@ -7,13 +7,19 @@ use landfall_model::rows::Family;
 use landfall_model::{Code, Listener, Protocol, Reason};
 
 use super::{ListenerBuilder, WantedListener};
+use crate::objects::ListenerProtocol;
 
 impl ListenerBuilder<'_> {
     /// What the provider of the load balancer can't do.
-    pub(super) fn judge(&mut self, listener: &Listener, protocol: &str) {
+    pub(super) fn check(&mut self, listener: &Listener, protocol: &ListenerProtocol) {
         let features = self.features;
         let key = listener.key;
-        if features.ovn && !matches!(protocol, "TCP" | "UDP" | "SCTP") {
+        if features.ovn
+            && !matches!(
+                protocol,
+                ListenerProtocol::Tcp | ListenerProtocol::Udp | ListenerProtocol::Sctp
+            )
+        {
             self.refuse(format!(
                 "the provider ovn forwards bytes unchanged, and port {key} needs {protocol}"
             ));
@@ -45,7 +51,7 @@ impl ListenerBuilder<'_> {
             ));
         }
         if self.is_restricted(&listener.allowed) && !features.allowed_cidrs() {
-            self.judge_unfiltered();
+            self.check_unfiltered();
         }
         if !features.timeouts() && listener.timeouts != Timeouts::default() {
             let why = self.lacks("timeouts of listeners", "2.1");
@@ -60,7 +66,7 @@ impl ListenerBuilder<'_> {
     }
 
     /// What concerns the Service as a whole.
-    pub(super) fn judge_service(&mut self, wanted: &[WantedListener]) {
+    pub(super) fn check_service(&mut self, wanted: &[WantedListener]) {
         let asks = |given: &&Given<String>| !given.value.is_empty();
         let cloud = &self.intent.extensions.openstack;
         if let Some(given) = cloud.flavor.as_ref().filter(asks)
@@ -92,7 +98,7 @@ impl ListenerBuilder<'_> {
         }
     }
 
-    /// Everybody of the Service's families is everybody: others have no address to come to.
+    /// All clients of the Service's families are all: others have no address to connect to.
     fn is_restricted(&self, allowed: &AllowedSources) -> bool {
         let AllowedSources::Only(prefixes) = allowed else {
             return false;
@@ -126,7 +132,7 @@ impl ListenerBuilder<'_> {
 
     /// OVN keeps the client's address, so that groups on the nodes can filter; otherwise nothing
     /// does.
-    fn judge_unfiltered(&mut self) {
+    fn check_unfiltered(&mut self) {
         if self.features.ovn && self.settings.conf.manage_security_groups {
             return;
         }

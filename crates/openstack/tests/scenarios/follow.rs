@@ -152,9 +152,9 @@ async fn c15_one_port_for_udp_and_tcp_is_two_listeners() {
             let pool = picture.pools.iter().find(|one| one.id == *pool).unwrap();
             let port = picture.members[pool.id.as_str()][0].protocol_port;
             (
-                it.protocol.clone(),
+                it.protocol.to_string(),
                 it.protocol_port,
-                pool.protocol.clone(),
+                pool.protocol.to_string(),
                 port,
             )
         })

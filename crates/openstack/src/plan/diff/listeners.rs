@@ -1,82 +1,81 @@
 //! A listener that is there against the one that is wanted. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
-use serde_json::{Map, Value, json};
 
-use super::transport;
-use crate::bodies::TIMEOUTS;
 use crate::objects::Listener;
+use crate::requests::ListenerRequest;
 use crate::target::{HEADERS, WantedListener};
 
 pub(crate) fn same_port(wanted: &WantedListener, listener: &Listener) -> bool {
-    wanted.port == listener.protocol_port && wanted.transport == transport(&listener.protocol)
+    wanted.port == listener.protocol_port && wanted.transport == listener.protocol.transport()
 }
 
 /// Those tags and these; `None`: they are all there.
-pub(crate) fn with_tags(there: &[String], wanted: &[String]) -> Option<Value> {
+pub(super) fn with_tags(there: &[String], wanted: &[String]) -> Option<Vec<String>> {
     if wanted.iter().all(|tag| there.contains(tag)) {
         return None;
     }
-    let mut tags: Vec<&String> = there.iter().filter(|tag| !tag.is_empty()).collect();
+    let mut tags: Vec<String> = there
+        .iter()
+        .filter(|tag| !tag.is_empty())
+        .cloned()
+        .collect();
     for tag in wanted {
-        if !tags.contains(&tag) {
-            tags.push(tag);
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
         }
     }
-    Some(json!(tags))
+    Some(tags)
 }
 
-pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> Map<String, Value> {
-    let mut changes = Map::new();
-    if let Some(tags) = with_tags(&listener.tags, &wanted.tags) {
-        changes.insert("tags".into(), tags);
-    }
+/// What is to be changed of a listener.
+pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> ListenerRequest {
+    let differs = |is: Option<u64>, shall: u64| (is != Some(shall)).then_some(shall);
+    let mut changes = ListenerRequest {
+        tags: with_tags(&listener.tags, &wanted.tags),
+        insert_headers: header_changes(listener, wanted),
+        ..ListenerRequest::default()
+    };
     if listener.connection_limit.unwrap_or(-1) != wanted.connection_limit {
-        changes.insert("connection_limit".into(), wanted.connection_limit.into());
-    }
-    if let Some(headers) = header_changes(listener, wanted) {
-        changes.insert("insert_headers".into(), headers);
+        changes.connection_limit = Some(wanted.connection_limit);
     }
     if listener.default_tls_container_ref != wanted.tls {
-        changes.insert("default_tls_container_ref".into(), json!(wanted.tls));
+        changes.default_tls_container_ref = Some(wanted.tls.clone().into());
     }
-    if let Some(timeouts) = wanted.timeouts {
-        let there = [
-            listener.timeout_client_data,
-            listener.timeout_member_connect,
-            listener.timeout_member_data,
-            listener.timeout_tcp_inspect,
-        ];
-        for ((key, is), shall) in TIMEOUTS.into_iter().zip(there).zip(timeouts) {
-            if is != Some(shall) {
-                changes.insert(key.into(), shall.into());
-            }
-        }
+    if let Some(shall) = wanted.timeouts {
+        changes.timeout_client_data = differs(listener.timeout_client_data, shall.client_data);
+        changes.timeout_member_connect =
+            differs(listener.timeout_member_connect, shall.member_connect);
+        changes.timeout_member_data = differs(listener.timeout_member_data, shall.member_data);
+        changes.timeout_tcp_inspect = differs(listener.timeout_tcp_inspect, shall.tcp_inspect);
     }
     if let Some(allowed) = &wanted.allowed
         && !admits(listener.allowed_cidrs.as_deref(), allowed)
     {
-        changes.insert("allowed_cidrs".into(), json!(allowed));
+        changes.allowed_cidrs = Some(allowed.clone());
     }
     changes
 }
 
-/// Whether those are let in that shall be. A list of nobody lets in everybody.
+/// Whether those clients are let in that shall be. An empty list lets in all.
 fn admits(there: Option<&[String]>, wanted: &BTreeSet<String>) -> bool {
     let normal = |text: &String| match text.parse::<IpNet>() {
         Ok(prefix) => prefix.trunc().to_string(),
         Err(_) => text.clone(),
     };
     let there: BTreeSet<String> = there.unwrap_or_default().iter().map(normal).collect();
-    let everybody = |text: &String| text == "0.0.0.0/0" || text == "::/0";
+    let all_clients = |text: &String| text == "0.0.0.0/0" || text == "::/0";
     there == wanted.iter().map(normal).collect()
-        || (there.is_empty() && wanted.iter().all(everybody))
+        || (there.is_empty() && wanted.iter().all(all_clients))
 }
 
 /// The headers, where those that are ours to set are not as wanted. Others stay.
-fn header_changes(listener: &Listener, wanted: &WantedListener) -> Option<Value> {
+fn header_changes(
+    listener: &Listener,
+    wanted: &WantedListener,
+) -> Option<BTreeMap<String, String>> {
     let is_set = |name: &str| {
         let value = listener.insert_headers.get(name);
         value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -95,5 +94,5 @@ fn header_changes(listener: &Listener, wanted: &WantedListener) -> Option<Value>
             None => headers.remove(name),
         };
     }
-    Some(json!(headers))
+    Some(headers)
 }

@@ -1,11 +1,13 @@
 //! Pools and their monitors: which serve which listener, and what differs in them. Pure.
 
 use landfall_model::plan::Plan;
-use serde_json::{Map, Value, json};
 
 use super::{Diff, new, with_tags};
-use crate::objects::{Id, Listener, Pool, Provisioning};
+use crate::objects::{Id, Listener, PersistenceType, Pool, Provisioning};
 use crate::plan::members::{self, Writer};
+use crate::requests::{
+    ListenerRequest, MonitorRequest, OrNull, PoolRequest, sticky as sticky_by_source,
+};
 use crate::step::Step;
 use crate::target::{WantedListener, WantedMonitor, WantedPool};
 
@@ -74,7 +76,10 @@ impl Diff<'_> {
             };
             plan.push(step, because);
             self.fill(&new(), &wanted.pool, plan);
-            let changes = Map::from_iter([("default_pool_id".to_owned(), "new".into())]);
+            let changes = ListenerRequest {
+                default_pool_id: Some(new()),
+                ..ListenerRequest::default()
+            };
             plan.push(
                 self.update(listener, changes),
                 "the next pool has its members",
@@ -93,7 +98,10 @@ impl Diff<'_> {
         plan: &mut Plan<Step>,
     ) {
         self.change_pool(pool, &wanted.pool, plan);
-        let changes = Map::from_iter([("default_pool_id".to_owned(), json!(pool.id))]);
+        let changes = ListenerRequest {
+            default_pool_id: Some(pool.id.clone()),
+            ..ListenerRequest::default()
+        };
         plan.push(
             self.update(listener, changes),
             "the next pool has its members",
@@ -142,23 +150,20 @@ impl Diff<'_> {
     }
 
     pub(super) fn change_pool(&self, pool: &Pool, wanted: &WantedPool, plan: &mut Plan<Step>) {
-        let mut changes = Map::new();
-        let kind = pool.session_persistence.as_ref().map(|it| it.kind.as_str());
-        match (wanted.sticky, kind) {
-            (true, kind) if kind != Some("SOURCE_IP") => {
-                changes.insert("session_persistence".into(), json!({"type": "SOURCE_IP"}));
-            }
-            (false, Some("SOURCE_IP")) => {
-                changes.insert("session_persistence".into(), Value::Null);
-            }
-            _ => {}
-        }
-        if let Some(tags) = with_tags(&pool.tags, &wanted.tags) {
-            changes.insert("tags".into(), tags);
+        let mut changes = PoolRequest {
+            tags: with_tags(&pool.tags, &wanted.tags),
+            ..PoolRequest::default()
+        };
+        let kind = pool.session_persistence.as_ref().map(|it| &it.kind);
+        let sticky = kind == Some(&PersistenceType::SourceIp);
+        if wanted.sticky && !sticky {
+            changes.session_persistence = Some(OrNull::Set(sticky_by_source()));
+        } else if sticky && !wanted.sticky {
+            changes.session_persistence = Some(OrNull::Null);
         }
         let failed = pool.provisioning_status == Provisioning::Error;
         if failed && changes.is_empty() {
-            changes.insert("name".into(), pool.name.as_str().into());
+            changes.name = Some(pool.name.clone());
         }
         if !changes.is_empty() {
             let because = if failed {
@@ -169,8 +174,10 @@ impl Diff<'_> {
             plan.push(self.update_pool(pool, changes, false), because);
         }
         if pool.lb_algorithm != wanted.algorithm {
-            let changes =
-                Map::from_iter([("lb_algorithm".to_owned(), wanted.algorithm.as_str().into())]);
+            let changes = PoolRequest {
+                lb_algorithm: Some(wanted.algorithm.clone()),
+                ..PoolRequest::default()
+            };
             let step = self.update_pool(pool, changes, true);
             plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
         }
@@ -183,16 +190,11 @@ impl Diff<'_> {
         self.change_monitor(pool, wanted.monitor.as_ref(), plan);
     }
 
-    pub(super) fn update_pool(
-        &self,
-        pool: &Pool,
-        changes: Map<String, Value>,
-        lenient: bool,
-    ) -> Step {
+    pub(super) fn update_pool(&self, pool: &Pool, changes: PoolRequest, lenient: bool) -> Step {
         Step::UpdatePool {
             load_balancer: self.lb(),
             pool: pool.id.clone(),
-            changes,
+            changes: Box::new(changes),
             lenient,
         }
     }
@@ -226,31 +228,25 @@ impl Diff<'_> {
             self.create_monitor(&pool.id, wanted, plan);
             return;
         }
-        let mut changes = Map::new();
-        let mut differ = |key: &str, is: Value, shall: Value| {
-            if is != shall {
-                changes.insert(key.to_owned(), shall);
-            }
+        let shall = MonitorRequest::new(wanted);
+        let differs = |is: u64, shall: u64| (is != shall).then_some(shall);
+        let retries = |is: u8, shall: u8| (is != shall).then_some(shall);
+        let text = |is: &Option<String>, shall: Option<String>| {
+            let same = *is == shall;
+            shall.filter(|_| !same)
         };
-        differ("delay", there.delay.into(), wanted.delay.into());
-        differ("timeout", there.timeout.into(), wanted.timeout.into());
-        differ(
-            "max_retries",
-            there.max_retries.into(),
-            wanted.max_retries.into(),
-        );
-        differ(
-            "max_retries_down",
-            there.max_retries_down.unwrap_or(3).into(),
-            wanted.max_retries_down.into(),
-        );
-        if let Some((method, path, codes)) = &wanted.http {
-            differ("http_method", json!(there.http_method), json!(method));
-            differ("url_path", json!(there.url_path), json!(path));
-            differ("expected_codes", json!(there.expected_codes), json!(codes));
-        }
+        let mut changes = MonitorRequest {
+            delay: differs(there.delay, wanted.delay),
+            timeout: differs(there.timeout, wanted.timeout),
+            max_retries: retries(there.max_retries, wanted.max_retries),
+            max_retries_down: retries(there.max_retries_down.unwrap_or(3), wanted.max_retries_down),
+            http_method: text(&there.http_method, shall.http_method),
+            url_path: text(&there.url_path, shall.url_path),
+            expected_codes: text(&there.expected_codes, shall.expected_codes),
+            ..MonitorRequest::default()
+        };
         if there.provisioning_status == Provisioning::Error && changes.is_empty() {
-            changes.insert("delay".to_owned(), wanted.delay.into());
+            changes.delay = Some(wanted.delay);
         }
         if !changes.is_empty() {
             let step = Step::UpdateMonitor {

@@ -150,7 +150,7 @@ fn is_needed(step: &Step, serving: Option<&Pool>) -> bool {
         | Step::DeleteListener { .. }
         | Step::CreatePool { .. }
         | Step::DeleteMonitor { .. } => true,
-        Step::UpdateListener { changes, .. } => changes.contains_key("default_pool_id"),
+        Step::UpdateListener { changes, .. } => changes.default_pool_id.is_some(),
         _ => of_members(step).is_some_and(|(pool, _)| serving.is_none_or(|it| it.id != *pool)),
     }
 }

@@ -4,19 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use landfall_model::{ServiceKey, Uid};
+use landfall_model::{Protocol, ServiceKey, Uid};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::client::ApiVersion;
 use crate::graph::key_of;
-use crate::objects::{Member, Monitor, Ref};
+use crate::objects::{Member, Monitor, PoolAlgorithm, Ref};
 use crate::plan::members::as_members;
-use crate::target::{WantedMember, WantedMonitor, WantedPool};
+use crate::requests::{MonitorRequest, PoolRequest};
+use crate::target::{ListenerTimeouts, WantedMember, WantedMonitor, WantedPool};
 
 /// An Octavia that does at once what it is told, by its own rules.
 #[derive(Default)]
@@ -37,13 +38,17 @@ fn names() -> Names {
     )
 }
 
+fn fields_of(request: &impl serde::Serialize) -> Map<String, Value> {
+    json!(request).as_object().cloned().unwrap()
+}
+
 fn merged<T: serde::Serialize + serde::de::DeserializeOwned>(
     row: &T,
-    changes: &Map<String, Value>,
+    changes: &impl serde::Serialize,
 ) -> T {
     let mut value = serde_json::to_value(row).unwrap();
     let fields = value.as_object_mut().unwrap();
-    fields.extend(changes.clone());
+    fields.extend(fields_of(changes));
     serde_json::from_value(value).unwrap()
 }
 
@@ -80,7 +85,7 @@ impl Cloud {
         match step {
             Step::TryListener { listener, .. } => {
                 let id = self.id();
-                let mut body = crate::bodies::listener(listener);
+                let mut body = fields_of(&ListenerRequest::new(listener));
                 body.insert("id".into(), json!(id));
                 let created: Listener = serde_json::from_value(body.into()).unwrap();
                 let mut all = self.graph.listeners.iter();
@@ -95,7 +100,7 @@ impl Cloud {
                     .iter()
                     .any(|it| same_port(listener, it));
                 assert!(!taken, "two listeners have port {}", listener.port);
-                let mut body = crate::bodies::listener(listener);
+                let mut body = fields_of(&ListenerRequest::new(listener));
                 body.insert("id".into(), json!(id));
                 let created = serde_json::from_value(body.into()).unwrap();
                 self.graph.listeners.push(created);
@@ -119,7 +124,7 @@ impl Cloud {
             }
             Step::CreatePool { listener, pool, .. } => {
                 let id = self.id();
-                let mut body = crate::bodies::pool(pool);
+                let mut body = fields_of(&PoolRequest::new(pool));
                 body.insert("id".into(), json!(id));
                 self.graph
                     .pools
@@ -154,7 +159,7 @@ impl Cloud {
                     );
                 }
                 for body in members {
-                    let mut member: Member = serde_json::from_value(body.clone()).unwrap();
+                    let mut member: Member = serde_json::from_value(json!(body)).unwrap();
                     let key = key_of(&member).unwrap();
                     let before = there.iter().find(|it| key_of(it) == Some(key));
                     if let Some(before) = before {
@@ -170,7 +175,7 @@ impl Cloud {
                     .insert(pool.clone(), after.into_values().collect());
             }
             Step::AddMember { pool, member, .. } => {
-                let member: Member = serde_json::from_value(member.clone()).unwrap();
+                let member: Member = serde_json::from_value(json!(member)).unwrap();
                 let there = self.graph.members.entry(pool.clone()).or_default();
                 assert!(!there.iter().any(|it| key_of(it) == key_of(&member)));
                 there.push(member);
@@ -198,7 +203,7 @@ impl Cloud {
             }
             Step::CreateMonitor { pool, monitor, .. } => {
                 let id = self.id();
-                let mut body = crate::bodies::monitor(monitor);
+                let mut body = fields_of(&MonitorRequest::new(monitor));
                 body.insert("id".into(), json!(id));
                 body.insert("pools".into(), json!([{"id": pool}]));
                 let there = self.pool(pool).healthmonitor_id.replace(id);
@@ -435,7 +440,7 @@ impl Look {
         };
         let monitor = self.monitor.map(|(kind, delay)| WantedMonitor {
             name: names.child("monitor", index),
-            kind: if tcp { kind } else { "UDP-CONNECT" }.to_owned(),
+            kind: if tcp { kind } else { "UDP-CONNECT" }.into(),
             delay,
             timeout: 3,
             max_retries: 1,
@@ -460,10 +465,15 @@ impl Look {
         WantedListener {
             name: names.child("listener", index),
             transport,
-            protocol: protocol.to_owned(),
+            protocol: protocol.into(),
             port,
             connection_limit: self.limit,
-            timeouts: Some([50_000, 5_000, 50_000, 0]),
+            timeouts: Some(ListenerTimeouts {
+                client_data: 50_000,
+                member_connect: 5_000,
+                member_data: 50_000,
+                tcp_inspect: 0,
+            }),
             headers: BTreeMap::new(),
             all_headers: false,
             tls: (protocol == "TERMINATED_HTTPS").then(|| "ref".to_owned()),
@@ -471,8 +481,8 @@ impl Look {
             tags,
             pool: WantedPool {
                 name: names.child("pool", index),
-                protocol: self.proxy.filter(|_| tcp).unwrap_or(plain).to_owned(),
-                algorithm: "ROUND_ROBIN".to_owned(),
+                protocol: self.proxy.filter(|_| tcp).unwrap_or(plain).into(),
+                algorithm: PoolAlgorithm::RoundRobin,
                 sticky: self.sticky,
                 tags: Vec::new(),
                 members: members.collect(),

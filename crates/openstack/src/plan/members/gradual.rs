@@ -10,13 +10,13 @@ use std::net::IpAddr;
 use landfall_model::plan::Plan;
 
 use super::{Comparison, Writer, as_it_stays, carried, differs, is_elsewhere, unnamed, weighing};
-use crate::bodies;
 use crate::graph::key_of;
+use crate::requests::MemberRequest;
 use crate::step::Step;
 use crate::target::WantedMember;
 
-/// Appends what brings the pool nearer to these members. Nobody who serves and stays is taken out
-/// meanwhile.
+/// Appends what brings the pool nearer to these members. No member that serves and stays is taken
+/// out meanwhile.
 pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Plan<Step>) {
     let find = |address: &IpAddr, member: &WantedMember| compared.find(address, member);
     let (wanted, gone) = (compared.wanted, &compared.gone);
@@ -33,7 +33,7 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
     let different = both
         .iter()
         .filter(|(_, member, it)| differs(it, member) && !is_elsewhere(it, member));
-    // A batch that carries all who stay.
+    // A batch that carries all that stay.
     let (mut list, mut leaves) = (Vec::new(), Vec::new());
     for (address, member) in staying.iter().chain(&coming) {
         let (mut body, mut after) = as_it_stays(**address, member, find(address, member));
@@ -58,9 +58,11 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
             plan.push_members(step, "no node of the Service has this address");
         }
         for (address, member, _) in different {
-            let mut changes = weighing(member);
-            changes.insert("name".to_owned(), member.name.as_str().into());
-            changes.insert("monitor_port".to_owned(), member.monitor_port.into());
+            let changes = MemberRequest {
+                name: Some(member.name.clone()),
+                monitor_port: Some(member.monitor_port.into()),
+                ..weighing(member)
+            };
             let step = writer.update(**address, member.port, changes);
             plan.push_members(step, "the member differs from its node");
         }
@@ -69,7 +71,7 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
         .into_iter()
         .skip(carried.saturating_sub(staying.len()))
     {
-        let step = writer.add(bodies::member(*address, member, None));
+        let step = writer.add(MemberRequest::new(*address, member, None));
         plan.push_members(
             step,
             "a node was added, and the pool is too large for a batch",
