@@ -113,7 +113,7 @@ async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
     assert_eq!(told.matches("of default/gone").count(), 3, "{told}");
     let summary = "4 orphans among 5 load balancers, 6 floating IPs and ";
     assert!(told.contains(summary), "{told}");
-    assert!(told.ends_with("security groups; 1 Services\n"), "{told}");
+    assert!(told.ends_with("security groups; 1 Service\n"), "{told}");
     assert!(scene.sim.writes().is_empty());
 }
 
