@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use http::Method;
+use landfall_model::kinds::{ObjectKind, Watched};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -64,16 +65,16 @@ const fn right(verb: &'static str, group: &'static str, resource: &'static str) 
 /// What following the cluster needs. Address pools and Secrets are not among it: without them, the
 /// rest goes on.
 pub fn to_watch() -> Vec<Right> {
-    vec![
-        right("watch", "", "services"),
-        right("list", "", "services"),
-        right("watch", "", "nodes"),
-        right("list", "", "nodes"),
-        right("watch", "", "namespaces"),
-        right("list", "", "namespaces"),
-        right("watch", "discovery.k8s.io", "endpointslices"),
-        right("list", "discovery.k8s.io", "endpointslices"),
-    ]
+    let needed = ObjectKind::ALL
+        .into_iter()
+        .map(ObjectKind::row)
+        .filter(|row| row.watched == Watched::All);
+    needed
+        .flat_map(|row| {
+            let verbs = row.verbs.iter().filter(|verb| **verb != "get");
+            verbs.map(move |verb| right(verb, row.group, row.resource))
+        })
+        .collect()
 }
 
 /// What reports need.

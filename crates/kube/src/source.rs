@@ -257,6 +257,6 @@ impl HealthReport {
 fn name(kind: &Kind) -> String {
     match kind {
         Kind::Secret(key) => format!("Secret {key}"),
-        other => other.resource().to_owned(),
+        other => other.resource(),
     }
 }

@@ -12,6 +12,7 @@
 pub mod dialect;
 pub mod id;
 pub mod intent;
+pub mod kinds;
 pub mod limits;
 pub mod listener;
 pub mod marks;

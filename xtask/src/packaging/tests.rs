@@ -5,6 +5,7 @@ mod chart;
 mod cluster;
 mod objects;
 mod replicas;
+mod rights;
 
 use std::path::{Path, PathBuf};
 

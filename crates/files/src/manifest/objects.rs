@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use landfall_model::dialect::closest;
+use landfall_model::kinds::ObjectKind as Kind;
 use landfall_model::marks::marks_of;
 use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::rows::{
@@ -63,17 +64,6 @@ pub(crate) enum Object {
     Secret(Arc<SecretRow>),
     Slice(Arc<SliceRow>),
     Service(Arc<ServiceRow>),
-}
-
-/// The kinds that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Namespace,
-    Pool,
-    Node,
-    Secret,
-    Slice,
-    Service,
 }
 
 /// So many reasons are told of one file; who wrote more mistakes than these finds the rest next.
@@ -198,7 +188,7 @@ impl Reading<'_> {
         if let Some(items) = list_kind(api_version, kind) {
             return self.list(node, items, damaged, lists_left);
         }
-        match Kind::of(api_version, kind) {
+        match kind_of(api_version, kind) {
             Some(kind) => self.of_kind(kind, node, damaged),
             None => self.of_foreign_kind(api_version, kind, node),
         }
@@ -242,9 +232,9 @@ impl Reading<'_> {
                 .remedy("write an EndpointSlice of discovery.k8s.io/v1");
             return self.tell(reason.at("kind"), line("kind"));
         }
-        if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.name() == kind) {
+        if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.row().name == kind) {
             // Other groups may have kinds of the same name; only what can be no group is a slip.
-            let (group, _) = ours.api_version().split_once('/').unwrap_or(("", ""));
+            let group = ours.row().group;
             let their_group = api_version.split_once('/').map_or("", |(group, _)| group);
             if their_group == group
                 || their_group == "core"
@@ -255,7 +245,7 @@ impl Reading<'_> {
                 let reason = error(format!("{kind} is not read in this version"))
                     .at("apiVersion")
                     .value(api_version)
-                    .remedy(format!("write apiVersion: {}", ours.api_version()));
+                    .remedy(format!("write apiVersion: {}", ours.row().api_version()));
                 self.tell(reason, line("apiVersion"));
             }
             return;
@@ -264,7 +254,7 @@ impl Reading<'_> {
             && (api_version == "v1"
                 || Kind::ALL
                     .iter()
-                    .any(|kind| kind.api_version() == api_version))
+                    .any(|kind| kind.row().api_version() == api_version))
         {
             self.content.unclear = true;
             let reason = error("there is no such kind".to_owned())
@@ -328,7 +318,7 @@ impl Reading<'_> {
             lines: fields::lines(node),
             newest_invalid: Vec::new(),
         });
-        let mut reasons = fields::unknown(node, kind.fields());
+        let mut reasons = fields::unknown(node, fields_of(kind));
         let object = match from_node::<T>(node) {
             Err(fault) => {
                 reasons.push(fault_reason(&fault, kind));
@@ -445,12 +435,12 @@ fn list_kind(api_version: &str, kind: &str) -> Option<Option<Kind>> {
         return Some(None);
     }
     let items = kind.strip_suffix("List")?;
-    Kind::of(api_version, items).map(Some)
+    kind_of(api_version, items).map(Some)
 }
 
 /// The kind that was meant: our kinds and the list, but for case, a plural, or a slip.
 fn mistyped_kind(kind: &str) -> Option<&'static str> {
-    let names = Kind::ALL.iter().map(|kind| kind.name()).chain(["List"]);
+    let names = Kind::ALL.iter().map(|kind| kind.row().name).chain(["List"]);
     let singular = kind.strip_suffix('s').unwrap_or(kind);
     let mut same = names
         .clone()
@@ -460,51 +450,21 @@ fn mistyped_kind(kind: &str) -> Option<&'static str> {
         .or_else(|| closest(kind, names.filter(|name| name.len() > 5)))
 }
 
-// === impl Kind ===
+/// Returns the kind that an object names.
+fn kind_of(api_version: &str, name: &str) -> Option<Kind> {
+    Kind::ALL
+        .into_iter()
+        .find(|kind| kind.row().name == name && kind.row().api_version() == api_version)
+}
 
-impl Kind {
-    const ALL: [Self; 6] = [
-        Self::Namespace,
-        Self::Pool,
-        Self::Node,
-        Self::Secret,
-        Self::Slice,
-        Self::Service,
-    ];
-
-    fn of(api_version: &str, name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name && kind.api_version() == api_version)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Namespace => "Namespace",
-            Self::Pool => "IPAddressPool",
-            Self::Node => "Node",
-            Self::Secret => "Secret",
-            Self::Slice => "EndpointSlice",
-            Self::Service => "Service",
-        }
-    }
-
-    fn api_version(self) -> &'static str {
-        match self {
-            Self::Namespace | Self::Node | Self::Secret | Self::Service => "v1",
-            Self::Pool => "metallb.io/v1beta1",
-            Self::Slice => "discovery.k8s.io/v1",
-        }
-    }
-
-    fn fields(self) -> &'static [(&'static str, &'static [&'static str])] {
-        match self {
-            Self::Namespace | Self::Node => fields::METADATA_ONLY,
-            Self::Pool => fields::POOL,
-            Self::Secret => fields::SECRET,
-            Self::Slice => fields::SLICE,
-            Self::Service => fields::SERVICE,
-        }
+/// Returns the fields that are read of a kind.
+fn fields_of(kind: Kind) -> &'static [(&'static str, &'static [&'static str])] {
+    match kind {
+        Kind::Namespace | Kind::Node => fields::METADATA_ONLY,
+        Kind::Pool => fields::POOL,
+        Kind::Secret => fields::SECRET,
+        Kind::Slice => fields::SLICE,
+        Kind::Service => fields::SERVICE,
     }
 }
 
@@ -539,14 +499,15 @@ impl Object {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Namespace(name) => write!(f, "Namespace {name}"),
-            Self::Pool(name) => write!(f, "IPAddressPool {name}"),
-            Self::Node(name) => write!(f, "Node {name}"),
-            Self::Secret(key) => write!(f, "Secret {key}"),
-            Self::Slice(key) => write!(f, "EndpointSlice {key}"),
-            Self::Service(key) => write!(f, "Service {key}"),
-        }
+        let (kind, name): (Kind, &dyn fmt::Display) = match self {
+            Self::Namespace(name) => (Kind::Namespace, name),
+            Self::Pool(name) => (Kind::Pool, name),
+            Self::Node(name) => (Kind::Node, name),
+            Self::Secret(key) => (Kind::Secret, key),
+            Self::Slice(key) => (Kind::Slice, key),
+            Self::Service(key) => (Kind::Service, key),
+        };
+        write!(f, "{} {name}", kind.row().name)
     }
 }
 

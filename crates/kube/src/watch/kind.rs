@@ -1,12 +1,14 @@
 //! What is watched, and how an object of each kind becomes a fact: pure.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
 use landfall_model::dialect::DIALECTS;
+use landfall_model::kinds::{ObjectKind, Watched, WatchedKind};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::wire::{self, ObjectMeta, SERVICE_NAME_LABEL};
+use landfall_model::wire::{self, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -57,54 +59,51 @@ pub(crate) enum Outcome {
 // === impl Kind ===
 
 impl Kind {
-    /// Kubernetes' name of the kind, for paths, rights and messages.
-    pub(crate) fn resource(&self) -> &'static str {
-        match self {
-            Self::Services => "services",
-            Self::Slices => "endpointslices.discovery.k8s.io",
-            Self::Nodes => "nodes",
-            Self::Namespaces => "namespaces",
-            Self::Pools { .. } => "ipaddresspools.metallb.io",
-            Self::Secret(_) => "secrets",
-        }
+    /// Returns the row of the table of kinds.
+    pub(crate) fn row(&self) -> WatchedKind {
+        let kind = match self {
+            Self::Services => ObjectKind::Service,
+            Self::Slices => ObjectKind::Slice,
+            Self::Nodes => ObjectKind::Node,
+            Self::Namespaces => ObjectKind::Namespace,
+            Self::Pools { .. } => ObjectKind::Pool,
+            Self::Secret(_) => ObjectKind::Secret,
+        };
+        kind.row()
     }
 
-    /// The collection's path, with what narrows it down; ready for more parameters.
+    /// Returns Kubernetes' name of the kind, for messages.
+    pub(crate) fn resource(&self) -> String {
+        self.row().full_resource()
+    }
+
+    /// Returns the path of the collection, with what selects its objects; ready for more
+    /// parameters.
     pub(crate) fn path(&self) -> String {
-        match self {
-            Self::Services => "/api/v1/services?".to_owned(),
-            Self::Slices => {
-                let label = SERVICE_NAME_LABEL.replace('/', "%2F");
-                format!("/apis/discovery.k8s.io/v1/endpointslices?labelSelector={label}&")
-            }
-            Self::Nodes => "/api/v1/nodes?".to_owned(),
-            Self::Namespaces => "/api/v1/namespaces?".to_owned(),
-            Self::Pools { namespace } => {
-                format!("/apis/metallb.io/v1beta1/namespaces/{namespace}/ipaddresspools?")
-            }
-            Self::Secret(key) => format!(
-                "/api/v1/namespaces/{}/secrets?fieldSelector=metadata.name%3D{}&",
-                key.namespace(),
-                key.name()
-            ),
+        let row = self.row();
+        let (namespace, name) = match self {
+            Self::Pools { namespace } => (Some(namespace.as_str()), None),
+            Self::Secret(key) => (Some(key.namespace()), Some(key.name())),
+            Self::Services | Self::Slices | Self::Nodes | Self::Namespaces => (None, None),
+        };
+        let mut path = format!("{}?", row.path(namespace));
+        if let Some(label) = row.label {
+            let _ = write!(path, "labelSelector={}&", label.replace('/', "%2F"));
         }
+        if let Some(name) = name {
+            let _ = write!(path, "fieldSelector=metadata.name%3D{name}&");
+        }
+        path
     }
 
-    /// Whether the program can do without it, where it may not read it or it does not exist.
+    /// Returns whether the program works without it, where it may not read it or it does not exist.
     pub(crate) fn is_optional(&self) -> bool {
-        matches!(self, Self::Pools { .. } | Self::Secret(_))
+        self.row().watched != Watched::All
     }
 
-    /// The fact that an object is gone.
+    /// Returns the fact that an object is gone.
     pub(crate) fn gone(&self, key: &ServiceKey) -> Fact {
-        match self {
-            Self::Services => Fact::ServiceGone(key.clone()),
-            Self::Slices => Fact::SliceGone(key.clone()),
-            Self::Nodes => Fact::NodeGone(key.name().into()),
-            Self::Namespaces => Fact::NamespaceGone(key.name().into()),
-            Self::Pools { .. } => Fact::PoolGone(key.name().to_owned()),
-            Self::Secret(_) => Fact::SecretGone(key.clone()),
-        }
+        (self.row().gone)(key)
     }
 
     /// The fact that pools may be missing because of what is told of a part; `None` for other
@@ -116,21 +115,9 @@ impl Kind {
         })
     }
 
-    /// How an object is named where its problems are told.
+    /// Returns the name of an object in its problems.
     pub(crate) fn part(&self, key: &ServiceKey) -> Arc<str> {
-        let noun = match self {
-            Self::Services => "Service",
-            Self::Slices => "EndpointSlice",
-            Self::Nodes => "Node",
-            Self::Namespaces => "Namespace",
-            Self::Pools { .. } => "IPAddressPool",
-            Self::Secret(_) => "Secret",
-        };
-        if key.namespace().is_empty() {
-            format!("{noun} {}", key.name()).into()
-        } else {
-            format!("{noun} {key}").into()
-        }
+        self.row().named(key).into()
     }
 
     /// Judges one object as the API server sent it.
