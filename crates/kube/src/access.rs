@@ -7,8 +7,9 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::api::{self, ApiError, Ask, JSON};
+use crate::api::{self, Ask, JSON};
 use crate::connect::Connection;
+use crate::error::ApiError;
 
 /// A right that is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]

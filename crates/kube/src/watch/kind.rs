@@ -1,5 +1,6 @@
 //! What is watched, and how an object of each kind becomes a fact: pure.
 
+use std::fmt;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -55,6 +56,15 @@ pub(crate) enum Outcome {
 }
 
 // === impl Kind ===
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Secret(key) => write!(f, "Secret {key}"),
+            other => f.write_str(other.resource()),
+        }
+    }
+}
 
 impl Kind {
     /// Kubernetes' name of the kind, for paths, rights and messages.
