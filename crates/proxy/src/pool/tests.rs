@@ -6,6 +6,7 @@ use landfall_model::Member;
 use landfall_model::listener::{Check, Monitor};
 
 use super::*;
+use std::io;
 
 mod spared;
 
