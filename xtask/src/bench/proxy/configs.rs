@@ -179,8 +179,8 @@ pub fn landfall(addresses: Addresses, sizes: &Sizes) -> Result<String, std::fmt:
 
 #[cfg(test)]
 mod tests {
-    use super::work::Addresses;
-    use super::work::Work;
+    use super::super::work::Addresses;
+    use super::super::work::Work;
     use super::*;
 
     #[test]
