@@ -200,6 +200,8 @@ pub struct Package {
     id: String,
     name: String,
     license: Option<String>,
+    #[serde(default)]
+    keywords: Vec<String>,
     dependencies: Vec<Dependency>,
 }
 

@@ -7,8 +7,6 @@
 //! What the reference refuses at start is an error with file, line and key; so is what it would
 //! only stumble over later. What it ignores is ignored, too, but told as a warning.
 
-mod auth;
-mod error;
 mod global;
 mod keys;
 mod load_balancer;
@@ -22,15 +20,11 @@ use std::time::Duration;
 use landfall_model::dialect::closest;
 use landfall_model::reason::{Code, Reason};
 
-pub use auth::{Auth, CredentialRef, DomainRef, ProjectRef, Scope, UserRef};
-pub use error::ConfError;
-pub(crate) use global::Naming;
-pub use global::{Global, Identity, Interface, Tls};
 pub use load_balancer::{ClassConf, ContainerStore, FloatingConf, LoadBalancerConf};
 
+use crate::cloud::{ConfError, Global, origin};
 use crate::clouds_yaml::{self, Surroundings};
 use crate::gcfg::{self, Document, Section};
-use error::origin;
 use keys::Keys;
 
 /// What `cloud.conf` says.
@@ -87,7 +81,7 @@ pub fn parse(file: &str, text: &str) -> Result<CloudConf, ConfError> {
     about_sections(&file, &document, &mut warnings);
 
     let global = plain(&file, &document, "Global", &mut warnings);
-    let global = Global::read(&file, global)?;
+    let global = global::read(&file, global)?;
     let load_balancer = plain(&file, &document, "LoadBalancer", &mut warnings);
     let load_balancer = LoadBalancerConf::read(load_balancer)?;
     let networking = plain(&file, &document, "Networking", &mut warnings);
@@ -170,7 +164,7 @@ fn plain<'a>(
     Keys::new(file, format!("[{name}]"), entries, warnings)
 }
 
-/// Warns about sections that nobody reads.
+/// Warns about sections that are not read.
 fn about_sections(file: &Arc<str>, document: &Document, warnings: &mut Vec<Reason>) {
     for section in &document.sections {
         let class = section.is("LoadBalancerClass");

@@ -16,7 +16,7 @@ use landfall_model::reason::{Code, Origin, Reason};
 use serde::Deserialize;
 use serde_saphyr::DuplicateKeyPolicy;
 
-use crate::cloud_conf::{ConfError, Global};
+use crate::cloud::{ConfError, Global};
 use entry::Entry;
 
 /// What a process is surrounded by: where files may be, and what was chosen from outside.
@@ -26,9 +26,9 @@ pub struct Surroundings {
     pub current_dir: Option<PathBuf>,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// `OS_CLIENT_CONFIG_FILE`: where `clouds.yaml` is, unless somebody says so more precisely.
+    /// `OS_CLIENT_CONFIG_FILE`: where `clouds.yaml` is, unless it is configured.
     pub clouds_file: Option<PathBuf>,
-    /// `OS_CLOUD`: the entry to use, unless somebody says so more precisely.
+    /// `OS_CLOUD`: the entry to use, unless it is configured.
     pub cloud: Option<String>,
 }
 
@@ -203,11 +203,11 @@ pub fn read(
 /// Looking for files.
 #[derive(Debug, Default)]
 struct Search {
-    /// Somebody has named the file.
+    /// Whether the file was named.
     named: bool,
     /// Where it was not, for messages.
     places: Vec<String>,
-    /// Folders that nobody has named and that can't be looked into, and why.
+    /// Folders that were not named and can't be read, and why.
     closed: BTreeMap<String, String>,
 }
 

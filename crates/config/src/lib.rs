@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod cloud;
 pub mod cloud_conf;
 pub mod clouds_yaml;
 pub mod dirs;
 pub mod file;
 pub mod gcfg;
-pub mod openstack;
+pub mod instance;
+pub mod limits;
 pub mod patterns;
 pub mod pools;
+pub mod provider;

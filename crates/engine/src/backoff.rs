@@ -1,9 +1,8 @@
-//! How long to wait after a failure: per Service, doubling, with jitter, bounded.
+//! How long to wait after a failure: per key, doubling, with jitter, bounded.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-
-use landfall_model::ServiceKey;
 
 /// Bounds of the wait after failures in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +11,13 @@ pub struct Backoff {
     pub first: Duration,
     /// Never longer than this.
     pub longest: Duration,
+}
+
+/// Failures in a row, by key, and the waits after them.
+#[derive(Clone, Debug)]
+pub struct Retries<K> {
+    backoff: Backoff,
+    failures: HashMap<K, u32>,
 }
 
 // === impl Backoff ===
@@ -27,10 +33,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after the given number of failures in a row (1 is the first), spread over
+    /// Returns the wait after the given number of failures in a row (1 is the first), spread over
     /// 75..=100 % of the doubled time. The spread depends only on the key and the number, so that
-    /// many Services failing together do not come back together, and tests can foretell it.
-    pub fn delay(&self, key: &ServiceKey, failures: u32) -> Duration {
+    /// many keys that fail together do not come back together, and tests can foretell it.
+    pub fn delay(&self, key: &impl Hash, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(20);
         let full = self.first.saturating_mul(1 << doublings).min(self.longest);
         let mut hasher = DefaultHasher::new();
@@ -40,8 +46,39 @@ impl Backoff {
     }
 }
 
+// === impl Retries ===
+
+impl<K: Clone + Eq + Hash> Retries<K> {
+    /// Returns a record without failures.
+    pub fn new(backoff: Backoff) -> Self {
+        Self {
+            backoff,
+            failures: HashMap::new(),
+        }
+    }
+
+    /// Counts a failure and returns how long to wait before the next attempt.
+    pub fn fail(&mut self, key: &K) -> Duration {
+        let failures = self.failures.entry(key.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        self.backoff.delay(key, *failures)
+    }
+
+    /// Forgets the failures of a key: it succeeded, or is gone.
+    pub fn reset(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    /// Returns whether the last attempt failed.
+    pub fn is_failing(&self, key: &K) -> bool {
+        self.failures.contains_key(key)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use landfall_model::ServiceKey;
+
     use super::*;
 
     #[test]
@@ -64,5 +101,18 @@ mod tests {
             .map(|n| backoff.delay(&ServiceKey::new("default", &format!("web-{n}")), 3))
             .collect();
         assert!(delays.len() > 20, "{delays:?}");
+    }
+
+    #[test]
+    fn a_success_begins_the_waits_again() {
+        let mut retries = Retries::new(Backoff::default());
+        let first = retries.fail(&"web");
+        assert!(retries.fail(&"web") > first && retries.is_failing(&"web"));
+        assert!(!retries.is_failing(&"db"));
+        retries.reset(&"web");
+        assert_eq!(
+            (retries.is_failing(&"web"), retries.fail(&"web")),
+            (false, first)
+        );
     }
 }

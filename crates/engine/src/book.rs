@@ -11,13 +11,15 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use tokio::sync::watch;
 
+use crate::instance::InstanceId;
+
 /// What is known of one Service.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The Service itself.
     pub row: Arc<ServiceRow>,
-    /// The provider instance that serves it.
-    pub instance: usize,
+    /// The provider instance that serves it, if one does.
+    pub instance: Option<InstanceId>,
     /// What was last reported of it.
     pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.

@@ -84,7 +84,7 @@ pub fn on_record<P: Provider>(
         let Some(instance) = classes.holder_on_record(&row, namespace) else {
             continue;
         };
-        if let Some(candidates) = candidates.get_mut(instance) {
+        if let Some(candidates) = instance.of_mut(&mut candidates) {
             candidates.extend(claim(&row).map(|claim| Candidate::of(&row, claim)));
         }
     }
@@ -136,7 +136,7 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
     // What is served is the version that was accepted, and so are the terms on which it shares.
     let accepted = accepted(row).and_then(Result::ok);
     let row = accepted.as_ref().unwrap_or(row);
-    let options = dialect::read(&row.annotations, &row.ports).options;
+    let options = dialect::options(&row.annotations, &row.ports);
     let requested = if let Some(given) = options.addresses.into_iter().next() {
         given.value
     } else {

@@ -19,9 +19,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Retries};
 use crate::book::{Record, StateStore};
 use crate::claims::{Forfeited, lost, on_record};
+use crate::debounce::Debounce;
+use crate::follow::{Follower, receive};
+use crate::instance::{InstanceId, Owners};
 use crate::leadership::Role;
 use crate::metrics::Metrics;
 use crate::pass::{EventState, Job, Outcome, Pass, PassEnd};
@@ -59,9 +62,9 @@ pub struct Engine<P, R> {
     config: EngineConfig,
     handle: EngineHandle<P>,
     reporter: Arc<R>,
-    /// Shared with those who asked for a copy, until the next fact.
-    world: Arc<World>,
-    queue: Queue,
+    world: Follower,
+    queue: Queue<ServiceKey>,
+    retries: Retries<ServiceKey>,
     waiting: Waiting,
     pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
@@ -71,10 +74,8 @@ pub struct Engine<P, R> {
     forfeited: BTreeMap<Uid, Vec<Forfeited>>,
     /// Annotations of the instance that a Service has just left.
     cleared: HashMap<Uid, &'static [&'static str]>,
-    /// When pools that have changed come into force.
-    pools_due: Option<Instant>,
-    /// When the first of them changed.
-    pools_changed: Option<Instant>,
+    /// Changed pools, which come into force together.
+    pools: Debounce,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     role: watch::Receiver<Role>,
     /// Whether the source says what is known as of the beginning of a term.
@@ -109,7 +110,7 @@ pub struct EngineHandle<P> {
 #[derive(Debug)]
 struct WorkItem {
     job: Job,
-    instances: Vec<usize>,
+    owners: Owners,
 }
 
 /// How often an idle loop says that it is alive.
@@ -125,9 +126,6 @@ const POOLS_TOGETHER: Duration = Duration::from_millis(100);
 
 /// The longest that a change of pools waits for others.
 const POOLS_AT_MOST: Duration = Duration::from_secs(1);
-
-/// Facts taken in one go before passes are started.
-const BATCH: usize = 1024;
 
 /// The longest that a pass may take. Requests end by their own time limits long before; a provider
 /// that never answers must not keep a slot for ever. What it leaves undone the next pass finds, as
@@ -200,12 +198,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pulse: Arc::default(),
             providers: providers.into(),
         };
+        let retries = Retries::new(config.backoff);
         Self {
             config,
             handle,
             reporter,
-            world: Arc::default(),
+            world: Follower::default(),
             queue,
+            retries,
             waiting: Waiting::default(),
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
@@ -213,8 +213,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             lost: Lost::default(),
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
-            pools_due: None,
-            pools_changed: None,
+            pools: Debounce::new(POOLS_TOGETHER, POOLS_AT_MOST),
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             confirmed: false,
@@ -246,7 +245,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
         audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         audit.tick().await;
         let mut beat = tokio::time::interval(HEARTBEAT);
-        let mut batch = Vec::with_capacity(BATCH);
         loop {
             self.start_passes();
             self.handle.metrics.turn(self.queue.depth());
@@ -254,17 +252,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
             let due = self.queue.next_due().filter(|_| self.at_work);
             tokio::select! {
                 () = cancel.cancelled() => break,
-                count = facts.recv_many(&mut batch, BATCH) => {
-                    if count == 0 {
-                        break;
-                    }
-                    self.take_facts(&mut batch);
-                }
+                batch = receive(&mut facts) => match batch {
+                    Some(batch) => self.take_facts(batch),
+                    None => break,
+                },
                 // A sender that is gone leaves its last word standing.
                 Ok(()) = self.role.changed() => self.follow_role().await,
                 Some(answer) = self.questions.recv() => {
                     // Who asked may have gone away meanwhile.
-                    let _ = answer.send(self.world.clone());
+                    let _ = answer.send(self.world.snapshot());
                 }
                 Some(uid) = wakes.recv() => {
                     if let Some(key) = self.by_uid.get(&uid) {
@@ -276,8 +272,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
-                () = tokio::time::sleep_until(self.pools_due.unwrap_or_else(clock).into()),
-                    if self.pools_due.is_some() => self.apply_pools(),
+                () = tokio::time::sleep_until(self.pools.due().unwrap_or_else(clock).into()),
+                    if self.pools.due().is_some() => self.apply_pools(),
                 Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
                 _ = beat.tick() => {
                     self.handle.pulse.beat(clock());
@@ -300,13 +296,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    fn take_facts(&mut self, batch: &mut Vec<Fact>) {
+    fn take_facts(&mut self, batch: Vec<Fact>) {
         let now = clock();
         let (mut of_note, mut concerns_all) = (false, false);
-        for fact in batch.drain(..) {
+        for fact in batch {
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
             let echo = self.at_work.then(|| self.echo_of(&fact)).flatten();
-            let affected = Arc::make_mut(&mut self.world).apply(fact);
+            let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
             }
@@ -325,10 +321,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 (Affected::All, _) => concerns_all = true,
-                (Affected::Pools, _) => {
-                    let first = *self.pools_changed.get_or_insert(now);
-                    self.pools_due = Some((now + POOLS_TOGETHER).min(first + POOLS_AT_MOST));
-                }
+                (Affected::Pools, _) => self.pools.push(now),
             }
         }
         if concerns_all {
@@ -446,7 +439,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             };
             let record = Record {
                 row: row.clone(),
-                instance,
+                instance: Some(instance),
                 status: row.status.clone(),
                 reasons: Vec::new(),
                 address: None,
@@ -480,8 +473,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 ..
             } = self;
             let several = handle.providers.len();
-            let lane_of =
-                |key: &ServiceKey| lane(key, tracked, world, &config.classes).unwrap_or(several);
+            let lane_of = |key: &ServiceKey| {
+                let instance = lane(key, tracked, world, &config.classes);
+                instance.map_or(several, InstanceId::lane)
+            };
             let Some(key) = queue.take(clock(), lane_of) else {
                 return;
             };
@@ -516,14 +511,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Hands each instance its pools.
     fn set_pools(&mut self) {
         let providers = &self.handle.providers;
-        let world = Arc::make_mut(&mut self.world);
+        let world = self.world.world_mut();
         self.pool_problems = hand_out_pools(world, &self.config.classes, providers);
     }
 
     /// Lets pools that have changed come into force.
     fn apply_pools(&mut self) {
-        self.pools_due = None;
-        self.pools_changed = None;
+        self.pools.clear();
         if self.at_work {
             self.set_pools();
             self.push_all();
@@ -545,13 +539,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 accepted: None,
                 gave_up: false,
                 written: None,
-                failures: 0,
                 last_failure: None,
                 telling: EventState::default(),
                 marks: row.status.marks.clone(),
                 published: row.status.ingress.clone(),
-                holder: None,
-                further: Vec::new(),
+                owners: None,
                 replacing: false,
                 course: Course::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
@@ -563,6 +555,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.by_uid.remove(&tracked.uid);
             self.forfeited.remove(&tracked.uid);
         }
+        self.retries.reset(key);
         self.waiting.leave(key);
     }
 
@@ -574,19 +567,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     fn start(&mut self, key: ServiceKey, item: WorkItem) {
-        let WorkItem { mut job, instances } = item;
+        let WorkItem { mut job, owners } = item;
         if let Some(tracked) = self.tracked.get_mut(&key) {
             tracked.course.begin(&mut job, clock());
         }
-        let providers: Vec<Arc<P>> = instances
+        let providers: Vec<Arc<P>> = owners
             .iter()
-            .filter_map(|instance| self.handle.providers.get(*instance).cloned())
+            .filter_map(|instance| instance.of(&self.handle.providers).cloned())
             .collect();
         let reporter = self.reporter.clone();
         let (metrics, now) = (self.handle.metrics.clone(), self.config.now);
-        let first = instances.first().copied().unwrap_or(0);
-        self.note_start(&job, first);
-        let running = Running::new(key, instances, self.waiting.calls(first), &job);
+        self.note_start(&job, owners.first);
+        let calls = self.waiting.calls(owners.first);
+        let running = Running::new(key, owners, calls, &job);
         let task = self.passes.spawn(async move {
             let started = clock();
             let end = {
@@ -616,7 +609,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Keeps the row of the record current, so that the book never lags behind the source.
-    fn note_start(&self, job: &Job, instance: usize) {
+    fn note_start(&self, job: &Job, instance: InstanceId) {
+        let instance = Some(instance);
         let Some(row) = &job.row else { return };
         let spec = job
             .intent
@@ -670,11 +664,11 @@ fn lane(
     tracked: &HashMap<ServiceKey, Tracked>,
     world: &World,
     classes: &Classes,
-) -> Option<usize> {
+) -> Option<InstanceId> {
     if let Some(tracked) = tracked.get(key)
-        && let Some(holder) = tracked.holder
+        && let Some(owners) = &tracked.owners
     {
-        return tracked.further.is_empty().then_some(holder);
+        return owners.further.is_empty().then_some(owners.first);
     }
     let affiliation = world.affiliation(key)?;
     let namespace = world.namespace(key.namespace());

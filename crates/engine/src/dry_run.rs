@@ -58,7 +58,7 @@ pub async fn dry_run<P: Provider>(
                 refused(vec![classes.unknown(row, namespace)])
             }
             Ownership::Ours(instance) => {
-                let Some(sandbox) = sandboxes.get(instance) else {
+                let Some(sandbox) = instance.of(sandboxes) else {
                     continue;
                 };
                 match resolve(row, world, sandbox.profile()) {

@@ -13,8 +13,11 @@
 pub mod backoff;
 pub mod book;
 pub mod claims;
+pub mod debounce;
 pub mod driver;
 pub mod dry_run;
+pub mod follow;
+pub mod instance;
 pub mod leadership;
 pub mod metrics;
 pub mod pass;

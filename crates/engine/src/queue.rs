@@ -1,39 +1,41 @@
-//! The queue of Services that wait for a pass: each at most once, none twice at the same time.
+//! A queue of keys that wait for work: each at most once, none twice at the same time.
 //!
-//! A Service whose time has come stands in line for a slot of its provider instance. One that the
-//! provider does not want to see before a certain time is held until then, whatever is asked for
-//! meanwhile. A state machine without a clock: every method that depends on time takes `now`.
+//! A key whose time has come waits for a slot of its lane (for a Service: of its provider
+//! instance). A key that must not be taken before a certain time is held until then, whatever is
+//! requested meanwhile. A delay debounces: what is pushed again before it is over is one entry.
+//!
+//! A state machine without a clock: every method that depends on time takes `now`. It knows
+//! neither Services nor leaders, so that each role of a process has queues of its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
-
-use landfall_model::ServiceKey;
 
 /// Keys waiting, delayed, held, and being worked on.
 #[derive(Debug)]
-pub struct Queue {
+pub struct Queue<K> {
     /// Those whose time has come; it is not known yet whose slots they need.
-    ready: VecDeque<ServiceKey>,
+    ready: VecDeque<K>,
     /// All that are in `ready` or in a lane's line.
-    is_ready: HashSet<ServiceKey>,
-    delayed: BTreeSet<(Instant, ServiceKey)>,
-    due: HashMap<ServiceKey, Instant>,
+    is_ready: HashSet<K>,
+    delayed: BTreeSet<(Instant, K)>,
+    due: HashMap<K, Instant>,
     /// Keys that are not taken before a time.
-    held: HashMap<ServiceKey, Instant>,
-    running: BTreeMap<ServiceKey, Running>,
-    lanes: Vec<Lane>,
+    held: HashMap<K, Instant>,
+    running: BTreeMap<K, Running>,
+    lanes: Vec<Lane<K>>,
 }
 
 /// Slots of their own, and those who wait for one.
 #[derive(Debug)]
-struct Lane {
-    /// Passes at the same time.
+struct Lane<K> {
+    /// Work at the same time.
     slots: usize,
     running: usize,
-    line: VecDeque<ServiceKey>,
+    line: VecDeque<K>,
 }
 
-/// A pass that goes on.
+/// Work in progress.
 #[derive(Debug)]
 struct Running {
     lane: usize,
@@ -46,7 +48,7 @@ const ROOM: usize = 64;
 
 // === impl Queue ===
 
-impl Queue {
+impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// An empty queue with a lane for each of these numbers of slots.
     pub fn new(slots: &[usize]) -> Self {
         let lane = |slots: &usize| Lane::new(*slots);
@@ -62,35 +64,35 @@ impl Queue {
         }
     }
 
-    /// Asks for a pass as soon as possible. A delay that was set before is forgotten, a hold is
+    /// Requests work as soon as possible. A delay that was set before is forgotten, a hold is
     /// not.
-    pub fn push(&mut self, key: &ServiceKey) {
+    pub fn push(&mut self, key: &K) {
         if self.make_ready(key) {
             self.ready.push_back(key.clone());
         }
     }
 
-    /// Asks for a pass as soon as possible, before all who are ready already.
-    pub fn push_first(&mut self, key: &ServiceKey) {
+    /// Requests work as soon as possible, before all who are ready already.
+    pub fn push_first(&mut self, key: &K) {
         if self.make_ready(key) {
             self.ready.push_front(key.clone());
         }
     }
 
-    /// Asks for a pass after a delay, unless one is due sooner.
-    pub fn push_after(&mut self, key: &ServiceKey, delay: Duration, now: Instant) {
+    /// Requests work after a delay, unless one is due sooner.
+    pub fn push_after(&mut self, key: &K, delay: Duration, now: Instant) {
         self.push_at(key, now + delay);
     }
 
-    /// Asks for a pass, unless one is due already: that one will do.
-    pub fn push_unless_due(&mut self, key: &ServiceKey) {
+    /// Requests work, unless one is due already: that one will do.
+    pub fn push_unless_due(&mut self, key: &K) {
         if !self.due.contains_key(key) {
             self.push(key);
         }
     }
 
-    /// Asks for a pass after a delay; before that there is none, whoever asks for it.
-    pub fn hold(&mut self, key: &ServiceKey, delay: Duration, now: Instant) {
+    /// Requests work after a delay; before that there is none, whatever requests it.
+    pub fn hold(&mut self, key: &K, delay: Duration, now: Instant) {
         let until = now + delay;
         let held = self.held.entry(key.clone()).or_insert(until);
         *held = until.max(*held);
@@ -99,18 +101,14 @@ impl Queue {
 
     /// Takes the next key whose time has come and for which there is a slot in its lane; it counts
     /// as running until [`Queue::finish`].
-    pub fn take(
-        &mut self,
-        now: Instant,
-        lane_of: impl Fn(&ServiceKey) -> usize,
-    ) -> Option<ServiceKey> {
+    pub fn take(&mut self, now: Instant, lane_of: impl Fn(&K) -> usize) -> Option<K> {
         self.ripen(now);
         self.requeue_moved(&lane_of);
         let mut next = self.next_in_line();
         while next.is_none()
             && let Some(key) = self.ready.pop_front()
         {
-            next = self.judge(key, now, &lane_of);
+            next = self.admit(key, now, &lane_of);
         }
         let (key, lane) = next?;
         self.is_ready.remove(&key);
@@ -128,8 +126,8 @@ impl Queue {
         Some(key)
     }
 
-    /// Ends a pass. A key that was pushed meanwhile is ready again.
-    pub fn finish(&mut self, key: &ServiceKey) {
+    /// Ends work. A key that was pushed meanwhile is ready again.
+    pub fn finish(&mut self, key: &K) {
         let Some(ended) = self.running.remove(key) else {
             return;
         };
@@ -141,8 +139,8 @@ impl Queue {
         }
     }
 
-    /// Whether a pass over it has begun and not ended.
-    pub fn is_running(&self, key: &ServiceKey) -> bool {
+    /// Returns whether work on it has begun and not ended.
+    pub fn is_running(&self, key: &K) -> bool {
         self.running.contains_key(key)
     }
 
@@ -152,7 +150,7 @@ impl Queue {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    /// How many keys wait for a pass whose time has come.
+    /// How many keys wait for a slot and whose time has come.
     pub fn depth(&self) -> usize {
         self.is_ready.len()
     }
@@ -171,7 +169,7 @@ impl Queue {
     }
 
     /// Whether the key is to be put among those that are ready.
-    fn make_ready(&mut self, key: &ServiceKey) -> bool {
+    fn make_ready(&mut self, key: &K) -> bool {
         if let Some(running) = self.running.get_mut(key) {
             running.again = true;
             return false;
@@ -182,7 +180,7 @@ impl Queue {
         self.is_ready.insert(key.clone())
     }
 
-    fn push_at(&mut self, key: &ServiceKey, at: Instant) {
+    fn push_at(&mut self, key: &K, at: Instant) {
         let runs_again = self.running.get(key).is_some_and(|running| running.again);
         if self.is_ready.contains(key) || runs_again {
             return;
@@ -199,7 +197,7 @@ impl Queue {
     }
 
     /// The first in the line of any lane that has a free slot.
-    fn next_in_line(&mut self) -> Option<(ServiceKey, usize)> {
+    fn next_in_line(&mut self) -> Option<(K, usize)> {
         self.lanes
             .iter_mut()
             .enumerate()
@@ -210,7 +208,7 @@ impl Queue {
     }
 
     /// Lets those at the heads of lines whose lane is another one by now look for it again.
-    fn requeue_moved(&mut self, lane_of: &impl Fn(&ServiceKey) -> usize) {
+    fn requeue_moved(&mut self, lane_of: &impl Fn(&K) -> usize) {
         let last = self.lanes.len() - 1;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             while lane.is_free()
@@ -224,12 +222,12 @@ impl Queue {
     }
 
     /// Where a ready key goes: to work, in the line of its lane, or back until its hold is over.
-    fn judge(
+    fn admit(
         &mut self,
-        key: ServiceKey,
+        key: K,
         now: Instant,
-        lane_of: &impl Fn(&ServiceKey) -> usize,
-    ) -> Option<(ServiceKey, usize)> {
+        lane_of: &impl Fn(&K) -> usize,
+    ) -> Option<(K, usize)> {
         if let Some(&until) = self.held.get(&key)
             && until > now
         {
@@ -249,7 +247,7 @@ impl Queue {
 
 // === impl Lane ===
 
-impl Lane {
+impl<K> Lane<K> {
     fn new(slots: usize) -> Self {
         Self {
             slots: slots.max(1),

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
+use serde::Serialize;
 
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
@@ -42,6 +43,33 @@ pub trait Report: Send + Sync + 'static {
     fn event_counts(&self) -> EventCounts {
         EventCounts::default()
     }
+}
+
+/// Where a process reports on itself: on objects of its own, never on a Service, so that it needs
+/// no Lease.
+pub trait OwnReport: Send + Sync + 'static {
+    /// Replaces the status of an object of its own, and creates the object if it is missing.
+    fn write_own<S: Serialize + Sync>(
+        &self,
+        object: &OwnObject,
+        status: &S,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Sends an event about an object of its own. Best effort: a lost event changes nothing.
+    fn own_event(&self, object: &OwnObject, event: &Event) -> impl Future<Output = ()> + Send;
+}
+
+/// An object that one process alone writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnObject {
+    /// Group and version: `landfall.dev/v1alpha1`.
+    pub api_version: &'static str,
+    /// The kind in CamelCase.
+    pub kind: &'static str,
+    /// The name in paths.
+    pub plural: &'static str,
+    /// The name of the object: that of the node.
+    pub name: String,
 }
 
 /// Events that did not become events of their own.

@@ -26,7 +26,7 @@ mod tls;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use landfall_model::dialect::{self, CloudOptions, Given, PortOptions, Reading, ServiceOptions};
+use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support};
@@ -64,9 +64,9 @@ pub fn resolve(
 
 /// That nothing be left of a Service's load balancer.
 pub fn removal(service: &ServiceRow) -> Intent {
-    let reading = dialect::read(&service.annotations, &service.ports);
+    let options = dialect::options(&service.annotations, &service.ports);
     Intent {
-        cloud: reading.options.cloud,
+        extensions: options.extensions,
         marks: service.status.marks.clone(),
         created: service.created,
         ..Intent::removal(service.key.clone(), service.uid.clone())
@@ -99,18 +99,10 @@ fn resolve_version(
     if service.deleting || !service.wants_load_balancer {
         return Ok(removal(service));
     }
-    let reading = if profile.openstack {
-        dialect::read_on_openstack(&service.annotations, &service.ports)
-    } else {
-        dialect::read(&service.annotations, &service.ports)
-    };
+    let reading = dialect::read(&service.annotations, &service.ports, &profile.vocabulary);
     let mut findings = Findings::new(service, reading.reasons.clone());
     findings.extend(service.faults.iter().cloned());
-    findings.extend(if profile.openstack {
-        reading.cloud_reasons.clone()
-    } else {
-        reading.elsewhere.clone()
-    });
+    findings.extend(reading.extension_reasons.iter().cloned());
     let scene = ResolveContext {
         service,
         world,
@@ -168,22 +160,14 @@ fn resolve_version(
             nodes,
             has_nodes: nodes::any(&scene),
         }),
-        cloud: with_published_name(reading.options.cloud.clone(), service),
+        extensions: reading
+            .options
+            .extensions
+            .clone()
+            .with_status(&service.status),
         marks: service.status.marks.clone(),
         remarks,
     })
-}
-
-/// Adds the name under which the Service is published, where no controller has noted an address.
-fn with_published_name(mut cloud: CloudOptions, service: &ServiceRow) -> CloudOptions {
-    let mut ingress = service.status.ingress.iter();
-    let name = ingress.find_map(|entry| entry.hostname.clone());
-    let name = name.map(|value| Given {
-        value,
-        annotation: "status.loadBalancer".to_owned(),
-    });
-    cloud.published = cloud.published.or(name);
-    cloud
 }
 
 fn order(service: &ServiceRow) -> Vec<ListenerKey> {

@@ -1,10 +1,13 @@
 //! Which Services are this process's, and which of its provider instances serves each.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_model::rows::{NamespaceRow, OwnershipFields, PoolRow, ServiceRow};
 use landfall_model::status::{FINALIZER, INSTANCE};
 use landfall_model::{Code, Reason};
+
+use crate::instance::InstanceId;
 
 /// The domain of every class that Landfall may serve.
 pub const CLASS_DOMAIN: &str = "landfall.dev/";
@@ -16,16 +19,16 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "landfall.dev/default-class";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     names: Vec<String>,
-    default: Option<usize>,
-    /// By position: the instances that are switched off.
-    off: Vec<bool>,
+    default: Option<InstanceId>,
+    /// The instances that are switched off.
+    off: BTreeSet<InstanceId>,
 }
 
 /// Whose a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// It wants a load balancer from this instance of ours.
-    Ours(usize),
+    Ours(InstanceId),
     /// It wants none, or not from us.
     NotOurs,
     /// It asks for a class in Landfall's domain, or has an instance on record, that this process
@@ -40,34 +43,30 @@ pub enum Ownership {
 impl Classes {
     /// One instance that serves its own class and all Services without one.
     pub fn only(name: &str) -> Self {
-        Self {
-            names: vec![name.to_owned()],
-            default: Some(0),
-            off: Vec::new(),
-        }
+        Self::new(vec![name.to_owned()], Some(name))
     }
 
     /// Several instances; `default` names the one that serves Services without a class.
     pub fn new(names: Vec<String>, default: Option<&str>) -> Self {
-        let default = default.and_then(|default| names.iter().position(|name| name == default));
-        let off = Vec::new();
+        let default = default.and_then(|default| find(&names, default));
         Self {
             names,
             default,
-            off,
+            off: BTreeSet::new(),
         }
     }
 
-    /// Switches instances off, by position: their Services are not touched.
+    /// Switches instances off, with an entry for each: their Services are not touched.
     #[must_use]
-    pub fn switched_off(mut self, off: Vec<bool>) -> Self {
-        self.off = off;
+    pub fn switched_off(mut self, off: &[bool]) -> Self {
+        let off = InstanceId::enumerate(off).filter(|(_, is_off)| **is_off);
+        self.off = off.map(|(instance, _)| instance).collect();
         self
     }
 
     /// The name of an instance.
-    pub fn name(&self, instance: usize) -> Option<&str> {
-        self.names.get(instance).map(String::as_str)
+    pub fn name(&self, instance: InstanceId) -> Option<&str> {
+        instance.of(&self.names).map(String::as_str)
     }
 
     /// The names of the instances.
@@ -76,7 +75,7 @@ impl Classes {
     }
 
     /// The instance that serves Services without a class, if any does.
-    pub fn default(&self) -> Option<usize> {
+    pub fn default(&self) -> Option<InstanceId> {
         self.default
     }
 
@@ -94,7 +93,7 @@ impl Classes {
         let belongs = self.assign(service, namespace);
         let wants = service.wants_load_balancer;
         match belongs {
-            Ownership::Ours(instance) if self.off.get(instance) == Some(&true) => {
+            Ownership::Ours(instance) if self.off.contains(&instance) => {
                 // Of one that gave up its type only the record tells whose it was.
                 if wants || service.instance.is_some() {
                     Ownership::SwitchedOff
@@ -133,7 +132,7 @@ impl Classes {
         &self,
         service: &ServiceRow,
         namespace: Option<&NamespaceRow>,
-    ) -> Option<usize> {
+    ) -> Option<InstanceId> {
         let ours = service.finalized && !service.status.conditions.is_empty();
         if !service.wants_load_balancer && !ours {
             return None;
@@ -266,32 +265,36 @@ impl Classes {
         ))
     }
 
-    /// The instance whose pools are those that name no instance, because two allocators must not
-    /// give out of one range: the default one, or else the first one, of those that take pools.
-    /// `takes` says which do, by position.
-    pub fn home_of_pools(&self, takes: &[bool]) -> Option<usize> {
-        let takes_pools = |instance: &usize| takes.get(*instance) == Some(&true);
+    /// Returns the instance whose pools are those that name no instance, because two allocators
+    /// must not assign from one range: the default one, or else the first one, of those that take
+    /// pools. `takes` says of each instance whether it does.
+    pub fn home_of_pools(&self, takes: &[bool]) -> Option<InstanceId> {
+        let takes_pools = |instance: &InstanceId| instance.of(takes) == Some(&true);
         let default = self.default.filter(takes_pools);
-        default.or_else(|| (0..self.names.len()).find(takes_pools))
+        default.or_else(|| InstanceId::all(&self.names).find(takes_pools))
     }
 
     /// Each instance's pools; `takes` as for [`home_of_pools`](Self::home_of_pools).
     pub fn share_pools(&self, pools: &[Arc<PoolRow>], takes: &[bool]) -> Vec<Vec<Arc<PoolRow>>> {
         let home = self.home_of_pools(takes);
-        let share = |(position, name): (usize, &String)| {
+        let share = |(instance, name): (InstanceId, &String)| {
             let own = pools.iter().filter(|pool| match pool.instance.as_ref() {
-                None => Some(position) == home,
-                Some(instance) => instance == name,
+                None => Some(instance) == home,
+                Some(named) => named == name,
             });
             own.cloned().collect()
         };
-        self.names.iter().enumerate().map(share).collect()
+        InstanceId::enumerate(&self.names).map(share).collect()
     }
 
     fn named(&self, name: &str) -> Ownership {
-        let position = self.names.iter().position(|known| known == name);
-        position.map_or(Ownership::UnknownClass, Ownership::Ours)
+        find(&self.names, name).map_or(Ownership::UnknownClass, Ownership::Ours)
     }
+}
+
+fn find(names: &[String], name: &str) -> Option<InstanceId> {
+    let mut named = InstanceId::enumerate(names).filter(|(_, known)| *known == name);
+    named.next().map(|(instance, _)| instance)
 }
 
 #[cfg(test)]
@@ -315,6 +318,10 @@ mod tests {
         classes.judge(&service, namespace.as_ref())
     }
 
+    fn ours(classes: &Classes, position: usize) -> Ownership {
+        Ownership::Ours(InstanceId::all(&classes.names).nth(position).unwrap())
+    }
+
     fn two(default: Option<&str>) -> Classes {
         Classes::new(vec!["edge".to_owned(), "inner".to_owned()], default)
     }
@@ -324,7 +331,7 @@ mod tests {
         let classes = two(None);
         assert_eq!(
             judge(&classes, Some("landfall.dev/inner"), None),
-            Ownership::Ours(1)
+            ours(&classes, 1)
         );
         assert_eq!(
             judge(&classes, Some("landfall.dev/x"), None),
@@ -340,16 +347,16 @@ mod tests {
     #[test]
     fn without_a_class_the_namespace_decides_before_the_process() {
         let classes = two(Some("edge"));
-        assert_eq!(judge(&classes, None, None), Ownership::Ours(0));
-        assert_eq!(judge(&classes, None, Some("inner")), Ownership::Ours(1));
+        assert_eq!(judge(&classes, None, None), ours(&classes, 0));
+        assert_eq!(judge(&classes, None, Some("inner")), ours(&classes, 1));
         assert_eq!(
             judge(&classes, None, Some("landfall.dev/inner")),
-            Ownership::Ours(1)
+            ours(&classes, 1)
         );
         assert_eq!(judge(&classes, None, Some("x")), Ownership::UnknownClass);
         assert_eq!(
             judge(&classes, Some("landfall.dev/edge"), Some("inner")),
-            Ownership::Ours(0)
+            ours(&classes, 0)
         );
     }
 

@@ -20,9 +20,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backend::Mode;
 use crate::cli::ClusterArgs;
-use crate::fleet::{self, Instances};
-use crate::planning;
+use crate::dry_run;
+use crate::instances::{self, Instances};
 
 /// The longest that reading a whole cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -121,15 +122,15 @@ impl ClusterArgs {
     /// controller would do that started now.
     pub async fn service(
         &self,
-        mut fleet: Instances,
+        mut instances: Instances,
         key: &ServiceKey,
     ) -> anyhow::Result<ServiceView> {
-        fleet
+        instances
             .learn_cluster(&self.connect().await?, &self.origin())
             .await?;
-        let loaded = self.load(fleet.metallb_namespace()).await?;
+        let loaded = self.load(instances.metallb_namespace()).await?;
         let facts = loaded.facts.clone();
-        let view = view(&Known::of(&fleet), loaded);
+        let view = view(&Known::of(&instances), loaded);
         let found = view
             .services
             .into_iter()
@@ -137,7 +138,7 @@ impl ClusterArgs {
         let mut found = found.with_context(|| {
             format!("there is no Service {key} of type LoadBalancer for Landfall")
         })?;
-        if let Some(plan) = planning::in_the_cloud(&fleet, facts, key).await {
+        if let Some(plan) = dry_run::in_the_cloud(&instances, facts, key).await {
             found.pending = plan.steps;
             for reason in plan.reasons {
                 if !found.reasons.contains(&reason) {
@@ -164,21 +165,21 @@ pub struct Known {
 
 impl Known {
     /// By the files that a configuration names.
-    pub fn of(fleet: &Instances) -> Self {
-        let abilities = fleet.paper();
+    pub fn of(instances: &Instances) -> Self {
+        let abilities = instances.detached(Mode::Offline);
         let abilities = abilities.iter().map(|it| it.profile().clone());
         Self {
-            classes: fleet.classes(),
+            classes: instances.classes(),
             abilities: abilities.collect(),
-            pools: fleet.metallb_namespace().to_owned(),
+            pools: instances.metallb_namespace().to_owned(),
         }
     }
 
     /// By a configuration alone: what it names may lie on another machine.
     pub fn outline(config: &Config) -> Self {
         Self {
-            classes: fleet::classes(config),
-            abilities: fleet::abilities(config),
+            classes: instances::classes(config),
+            abilities: instances::outline(config),
             pools: config.metallb_namespace().to_owned(),
         }
     }
@@ -202,7 +203,8 @@ fn view(known: &Known, loaded: Loaded) -> InstanceView {
     }
 }
 
-/// A watch waits for a server and for rights that may come; somebody who asks wants to be told.
+/// Returns an error for missing rights at once: a watch waits for rights that may come, a command
+/// does not.
 async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
     let missing = access::missing(connection, access::to_watch())
         .await
@@ -244,7 +246,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             resolve(row, world, &ProviderProfile::default()).ok()
         }
         Ownership::Ours(instance) => {
-            let abilities = known.abilities.get(instance).cloned().unwrap_or_default();
+            let abilities = instance.of(&known.abilities).cloned().unwrap_or_default();
             match resolve(row, world, &abilities) {
                 Ok(intent) => Some(intent),
                 Err(errors) => {

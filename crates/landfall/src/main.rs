@@ -4,37 +4,26 @@
 //! endpoint together, and prints.
 
 mod access_log;
-mod account;
-mod adopt;
-mod check;
+mod admin;
+mod assembly;
+mod backend;
 mod cli;
-mod client;
-mod clouds;
 mod cluster;
-mod cluster_id;
+mod commands;
 mod config;
-mod controller;
-mod demo;
-mod desk;
-mod explain;
-mod fleet;
-mod get;
-mod instance;
+mod data_plane;
+mod dry_run;
+mod instances;
+mod last_known;
+mod lifetime;
 mod logging;
-mod orphans;
+mod manifests;
 mod outlet;
-mod plan;
-mod planning;
-mod platform;
-mod served;
-mod shell;
 mod signals;
-mod sources;
 mod systemd;
 mod table;
 mod takeover;
-mod up;
-mod view;
+mod text;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,8 +31,10 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use cli::{Cli, Command};
+use commands::{adopt, check, completion, controller, demo, explain, get, orphans, plan, up};
 
 /// Set up in [`landfall_sys::memory`].
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -79,7 +70,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = logging::complain(&format!("landfall: {}\n", told(&error)));
-            if error.is::<planning::NoSuchPath>() {
+            if error.is::<dry_run::NoSuchPath>() {
                 ExitCode::from(WRONG_USAGE)
             } else {
                 ExitCode::FAILURE
@@ -133,12 +124,12 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             logging::start(cli::LogFormat::Text, "warn")?;
             orphans::run(args).await
         }
-        Command::Completion { shell } => shell::completion(shell).map(|()| true),
-        Command::Man { dir } => shell::man(dir.as_deref()).map(|()| true),
+        Command::Completion { shell } => completion::completion(shell).map(|()| true),
+        Command::Man { dir } => completion::man(dir.as_deref()).map(|()| true),
     }
 }
 
-/// Whoever read our output has seen enough: `landfall get services | head`.
+/// Returns whether the reader of standard output ended: `landfall get services | head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

@@ -2,7 +2,7 @@
 //! plane.
 //!
 //! ```text
-//!  Intent ──> observe: what the allocator would give, which listeners are open
+//!  Intent ──> observe: claims of `landfall-addressing`, which listeners are open
 //!         ──> plan (pure): claim, open, change, close, release
 //!         ──> apply: one of these
 //! ```
@@ -12,24 +12,23 @@
 
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod difference;
 mod failure;
 mod live;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod plan;
-mod pools;
 mod provider;
 mod quota;
-mod request;
 mod shortage;
-mod standing;
 mod state;
+mod status;
 mod step;
+mod support;
 mod wakes;
 
 pub use plan::{Observed, Opened};
 pub use provider::Local;
-pub use shortage::watch_shares;
 pub use step::Step;
-pub use wakes::watch_health;
+pub use wakes::{watch_health, watch_shares};

@@ -12,15 +12,18 @@ use landfall_proxy::pool::{MemberStatus, Reach};
 use landfall_proxy::shortage::Shortage;
 use landfall_proxy::{ListenerId, ListenerState};
 
+use crate::carrier::Listeners;
 use crate::plan::Opened;
-use crate::provider::Local;
 
-/// How many members serve, per listener. Of a listener on two addresses the worse counts.
-pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Reach> {
-    let mut counts: BTreeMap<ListenerKey, Reach> = BTreeMap::new();
-    let names = local.state().names(service);
+/// The members of a Service, per listener.
+pub(crate) type Members = BTreeMap<ListenerKey, Reach>;
+
+/// Counts the members that serve, per listener. Of a listener on two addresses the worse counts.
+pub fn members(all: &Listeners, service: &Uid) -> Members {
+    let mut counts = Members::new();
+    let names = all.state().names(service);
     for id in names {
-        let Some(state) = local.find(service, id) else {
+        let Some(state) = all.find(service, id) else {
             continue;
         };
         let members = state.pool().reach();
@@ -33,10 +36,10 @@ pub fn members(local: &Local, service: &Uid) -> BTreeMap<ListenerKey, Reach> {
 }
 
 /// The listeners of a Service: one row per key, whatever the number of its addresses.
-pub fn listeners(local: &Local, service: &Uid) -> Vec<ListenerView> {
+pub fn listeners(all: &Listeners, service: &Uid) -> Vec<ListenerView> {
     let mut views: BTreeMap<ListenerKey, ListenerView> = BTreeMap::new();
-    for (id, opened) in local.state().listeners(service) {
-        let live = local.find(service, id);
+    for (id, opened) in all.state().listeners(service) {
+        let live = all.find(service, id);
         let one = view(id, &opened, live.as_deref());
         match views.get_mut(&id.key) {
             None => drop(views.insert(id.key, one)),

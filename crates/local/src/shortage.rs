@@ -1,22 +1,16 @@
-//! Reports the Services whose clients are refused because descriptors, ports or memory run short:
+//! The Services whose clients are refused because descriptors, ports or memory run short: named
 //! once when it begins, and again when none was refused for a while. So a flood is one event on the
-//! Service.
+//! Service. Pure.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::Uid;
 use landfall_model::reason::{Code, Reason};
-use landfall_proxy::counters::Refusal;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::provider::Local;
-
-/// How often it is looked.
-const LOOK: Duration = Duration::from_secs(5);
+/// The interval at which refusals are counted.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
 /// After so long without a refusal it is over, so that it is told again no more often than this.
 const CALM: Duration = Duration::from_secs(600);
@@ -48,51 +42,18 @@ pub struct Shared {
     pub flows: u32,
 }
 
-/// Sends the Service whenever its clients begin to be refused for its share, and when they have not
-/// been for a while. Until cancelled.
-pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
-    loop {
-        let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
-        if local.shortages().is_due(all) {
-            let refused = refused(&local);
-            let turned = local.shortages().look(refused, Instant::now());
-            for uid in turned {
-                if wakes.send(uid).await.is_err() {
-                    return;
-                }
-            }
-        }
-        let pause = tokio::time::sleep(LOOK);
-        if cancel.run_until_cancelled(pause).await.is_none() {
-            return;
-        }
-    }
-}
-
-/// How many clients of each Service were refused ever.
-fn refused(local: &Local) -> BTreeMap<Uid, u64> {
-    let mut refused = BTreeMap::new();
-    for (uid, id, _) in local.state().all() {
-        let listener = local.find(uid, *id);
-        let totals = listener.map(|it| it.counters().totals());
-        let count = totals.map_or(0, |it| it.refused(Refusal::Share));
-        *refused.entry(uid.clone()).or_default() += count;
-    }
-    refused
-}
-
 // === impl Shortages ===
 
 impl Shortages {
     /// Whether a look can find anything: with ten thousand Services it is some work.
-    fn is_due(&mut self, all: u64) -> bool {
+    pub(crate) fn is_due(&mut self, all: u64) -> bool {
         let is_new = std::mem::replace(&mut self.all, all) != all;
         is_new || !self.looked || self.rows.values().any(|row| row.rose.is_some())
     }
 
     /// Takes how many clients of each Service were refused ever. Returns the Services of which it
     /// began, or is over.
-    fn look(&mut self, refused: BTreeMap<Uid, u64>, now: Instant) -> Vec<Uid> {
+    pub(crate) fn look(&mut self, refused: BTreeMap<Uid, u64>, now: Instant) -> Vec<Uid> {
         self.rows.retain(|uid, _| refused.contains_key(uid));
         let looked = std::mem::replace(&mut self.looked, true);
         let mut turned = Vec::new();
@@ -144,7 +105,7 @@ mod tests {
         let (web, api) = (Uid::new("web"), Uid::new("api"));
         let mut told = Vec::new();
         for look in 0..1000 {
-            let now = start + LOOK * look;
+            let now = start + INTERVAL * look;
             // From before; then a flood with pauses of half a minute, and then nothing.
             let refused = 7 + u64::from(look.min(200) / 6 * 30);
             let refused = BTreeMap::from([(web.clone(), refused), (api.clone(), 0)]);

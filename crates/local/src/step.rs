@@ -1,12 +1,10 @@
 //! The changes that this provider can make.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::{Proposal, Request};
+use landfall_addressing::AddressStep;
 use landfall_model::listener::Listener;
-use landfall_model::provider::Published;
 use landfall_model::{ServiceKey, Uid};
 use landfall_proxy::ListenerId;
 use serde::{Serialize, Serializer};
@@ -19,39 +17,6 @@ use serde::{Serialize, Serializer};
     rename_all_fields = "camelCase"
 )]
 pub enum Step {
-    /// Takes addresses for a Service, in place of those that it holds.
-    Claim {
-        /// Identity of the Service.
-        uid: Uid,
-        /// What it holds from then on.
-        addresses: Vec<IpAddr>,
-        /// The pool they come from.
-        pool: String,
-        /// What is recorded before the next step.
-        #[serde(skip)]
-        publish: Published,
-        /// What the allocator was asked, and what it answered: checked again when it is carried
-        /// out.
-        #[serde(skip)]
-        grant: Arc<(Request, Proposal)>,
-    },
-    /// Records what a Service holds: an earlier attempt to write it failed.
-    Record {
-        /// Identity of the Service.
-        uid: Uid,
-        /// What it holds.
-        addresses: Vec<IpAddr>,
-        /// What is recorded before the next step.
-        #[serde(skip)]
-        publish: Published,
-    },
-    /// Ends the claim of a Service that can't keep its addresses, and records that.
-    Withdraw {
-        /// Identity of the Service.
-        uid: Uid,
-        /// What it held.
-        addresses: Vec<IpAddr>,
-    },
     /// Opens a listener.
     Open {
         /// Identity of the Service.
@@ -86,28 +51,31 @@ pub enum Step {
         #[serde(serialize_with = "as_text")]
         id: ListenerId,
     },
-    /// Gives addresses of a Service back. Other Services get them once no record names them.
-    Release {
-        /// Identity of the Service.
-        uid: Uid,
-        /// What it gives back.
-        addresses: Vec<IpAddr>,
-    },
+    /// Changes the claim of a Service.
+    #[serde(untagged)]
+    Address(AddressStep),
+}
+
+impl From<AddressStep> for Step {
+    fn from(step: AddressStep) -> Self {
+        Self::Address(step)
+    }
+}
+
+impl Step {
+    /// Returns the Service that it belongs to.
+    pub(crate) fn service(&self) -> &Uid {
+        match self {
+            Self::Address(step) => step.service(),
+            Self::Open { uid, .. } | Self::Change { uid, .. } | Self::Close { uid, .. } => uid,
+        }
+    }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claim {
-                addresses, pool, ..
-            } => {
-                write!(f, "claim {} from pool {pool}", list(addresses))
-            }
-            Self::Record { addresses, .. } if addresses.is_empty() => {
-                f.write_str("record that it has no address")
-            }
-            Self::Record { addresses, .. } => write!(f, "record {}", list(addresses)),
-            Self::Withdraw { addresses, .. } => write!(f, "withdraw {}", list(addresses)),
+            Self::Address(step) => step.fmt(f),
             Self::Open { id, listener, .. } => {
                 let members = match listener.pool.members.len() {
                     1 => "1 member".to_owned(),
@@ -117,17 +85,8 @@ impl fmt::Display for Step {
             }
             Self::Change { id, changes, .. } => write!(f, "change {id}: {}", changes.join("; ")),
             Self::Close { id, .. } => write!(f, "close {id}"),
-            Self::Release { addresses, .. } => write!(f, "release {}", list(addresses)),
         }
     }
-}
-
-fn list<T: fmt::Display>(items: &[T]) -> String {
-    items
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 fn as_text<S: Serializer>(id: &ListenerId, serializer: S) -> Result<S::Ok, S::Error> {

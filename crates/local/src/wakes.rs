@@ -1,71 +1,96 @@
-//! Tells the engine whose health turned, so that conditions follow the traffic.
+//! Names the Services of which the state of the data plane changed, so that conditions follow the
+//! traffic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use landfall_model::Uid;
-use landfall_model::listener::ListenerKey;
-use landfall_proxy::pool::Reach;
-use tokio::sync::{mpsc, watch};
+use landfall_proxy::changes::Changes;
+use landfall_proxy::counters::Refusal;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::live;
+use crate::live::{self, Members};
 use crate::provider::Local;
+use crate::shortage::INTERVAL;
 
-/// The members of a Service, per listener.
-pub(crate) type Members = BTreeMap<ListenerKey, Reach>;
-
-/// How many times as long as a look at all Services took is waited until the next: with ten
-/// thousand of them it takes a while, and while they are made each one is a change.
-const REST: u32 = 9;
-
-/// Sends the Service whenever its members are not as its last pass saw them: one turned healthy or
-/// unhealthy. Until cancelled.
+/// Sends the Service whenever its members are not as its last reconcile saw them: one turned
+/// healthy or unhealthy. Until cancelled.
 pub async fn watch_health(
     local: Arc<Local>,
-    mut changes: watch::Receiver<u64>,
+    changes: Changes,
     wakes: mpsc::Sender<Uid>,
     cancel: CancellationToken,
 ) {
-    while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
-        let began = Instant::now();
-        let mut services: Vec<Uid> = local.state().all().map(|(uid, _, _)| uid.clone()).collect();
-        services.dedup();
-        let now = services.into_iter().map(|uid| {
-            let members = live::members(&local, &uid);
-            (uid, members)
-        });
-        let turned = turned(&mut local.seen(), now.collect());
-        let rest = began.elapsed() * REST;
-        for uid in turned {
-            if wakes.send(uid).await.is_err() {
+    let mut version = changes.version();
+    // What changed before this task ran.
+    version.mark_changed();
+    while let Some(Ok(())) = cancel.run_until_cancelled(version.changed()).await {
+        for service in changes.take() {
+            let members = live::members(&local.listeners, &service);
+            if has_turned(&mut local.seen(), &service, members)
+                && wakes.send(service).await.is_err()
+            {
                 return;
             }
         }
-        let resting = tokio::time::sleep(rest);
-        if cancel.run_until_cancelled(resting).await.is_none() {
+    }
+}
+
+/// Sends the Service whenever its clients begin to be refused for its share, and when they have not
+/// been for a while. Until cancelled.
+pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
+    loop {
+        let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
+        if local.shortages().is_due(all) {
+            let refused = refused(&local);
+            let turned = local.shortages().look(refused, Instant::now());
+            for uid in turned {
+                if wakes.send(uid).await.is_err() {
+                    return;
+                }
+            }
+        }
+        let pause = tokio::time::sleep(INTERVAL);
+        if cancel.run_until_cancelled(pause).await.is_none() {
             return;
         }
     }
 }
 
-/// The Services whose members are not as they were seen last. From now on they are.
-fn turned(seen: &mut HashMap<Uid, Members>, now: BTreeMap<Uid, Members>) -> Vec<Uid> {
-    seen.retain(|uid, _| now.contains_key(uid));
-    let mut turned = Vec::new();
-    for (uid, members) in now {
-        if seen.get(&uid) != Some(&members) {
-            turned.push(uid.clone());
-            seen.insert(uid, members);
-        }
+/// Counts the clients of each Service that were ever refused.
+fn refused(local: &Local) -> BTreeMap<Uid, u64> {
+    let mut refused = BTreeMap::new();
+    for (uid, id, _) in local.listeners.state().all() {
+        let listener = local.listeners.find(uid, *id);
+        let totals = listener.map(|it| it.counters().totals());
+        let count = totals.map_or(0, |it| it.refused(Refusal::Share));
+        *refused.entry(uid.clone()).or_default() += count;
     }
-    turned
+    refused
+}
+
+/// Whether the members of a Service are not as they were seen last. From now on they are. A Service
+/// that a reconcile changes at the moment is seen by the end of it.
+fn has_turned(seen: &mut HashMap<Uid, Members>, service: &Uid, members: Members) -> bool {
+    if members.is_empty() {
+        seen.remove(service);
+        return false;
+    }
+    match seen.get_mut(service) {
+        Some(before) if *before != members => {
+            *before = members;
+            true
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use landfall_model::listener::Protocol;
+    use landfall_model::listener::{ListenerKey, Protocol};
+    use landfall_proxy::pool::Reach;
 
     use super::*;
 
@@ -82,21 +107,28 @@ mod tests {
         BTreeMap::from([(key, counts)])
     }
 
-    fn all(list: &[(&str, usize)]) -> BTreeMap<Uid, Members> {
-        let one = |(uid, healthy): &(&str, usize)| (Uid::new(uid), members(*healthy));
-        list.iter().map(one).collect()
+    #[test]
+    fn a_service_is_sent_once_when_its_members_turn_and_not_when_a_reconcile_saw_them_so() {
+        let web = Uid::new("web");
+        let mut seen = HashMap::from([(web.clone(), members(3))]);
+        assert!(!has_turned(&mut seen, &web, members(3)));
+        assert!(has_turned(&mut seen, &web, members(2)));
+        assert!(!has_turned(&mut seen, &web, members(2)));
     }
 
     #[test]
-    fn a_service_is_woken_once_when_its_members_turn_and_not_when_a_pass_saw_them_so() {
-        let mut seen = HashMap::from([(Uid::new("a"), members(3))]);
-        let calm = turned(&mut seen, all(&[("a", 3)]));
-        assert_eq!(calm, [], "its pass has seen this");
-        let two = all(&[("a", 2), ("b", 3)]);
-        let told = turned(&mut seen, two.clone());
-        assert_eq!(told, [Uid::new("a"), Uid::new("b")]);
-        assert_eq!(turned(&mut seen, two), []);
-        assert_eq!(turned(&mut seen, all(&[("b", 3)])), []);
-        assert_eq!(seen.len(), 1, "what is gone is forgotten");
+    fn a_service_that_a_reconcile_changes_at_the_moment_is_not_sent() {
+        let web = Uid::new("web");
+        let mut seen = HashMap::new();
+        assert!(!has_turned(&mut seen, &web, members(2)));
+        assert!(seen.is_empty());
+    }
+
+    #[test]
+    fn a_service_without_listeners_is_forgotten() {
+        let web = Uid::new("web");
+        let mut seen = HashMap::from([(web.clone(), members(3))]);
+        assert!(!has_turned(&mut seen, &web, Members::new()));
+        assert!(seen.is_empty());
     }
 }

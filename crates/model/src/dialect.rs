@@ -12,35 +12,54 @@
 //! Nothing here knows what a port, a pool or a provider can do with an option; that is for
 //! `resolve` to judge.
 
-mod cloud;
+mod extensions;
+mod given;
 mod kubernetes;
 mod landfall;
 mod metallb;
 mod nodes;
-mod openstack;
+pub mod openstack;
 mod options;
 mod read;
 mod reference;
 mod suggest;
 mod value;
 
-pub use cloud::CloudOptions;
+pub use extensions::Extensions;
+pub use given::Given;
 pub use nodes::NodeSelector;
 pub use options::{
-    EndpointSpec, ForwardedHeaders, Given, MemberProtocol, MemberRef, MemberTlsChoice, ModeChoice,
+    EndpointSpec, ForwardedHeaders, MemberProtocol, MemberRef, MemberTlsChoice, ModeChoice,
     MonitorChoice, PortOptions, PortRef, ServiceOptions,
 };
-pub use read::{GivenOption, Reading, read, read_on_openstack};
+pub use read::{GivenOption, Reading, Vocabulary, options, read};
 pub use reference::reference_page;
 pub use suggest::closest;
 pub use value::{Refusal, address, cidr, show_duration};
 
+use std::fmt;
+
 use crate::option::OptionId;
 use crate::reason::Severity;
+
+/// The name of a dialect; a dialect that was renamed has one for both prefixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialectId {
+    /// `landfall.dev/*`.
+    Landfall,
+    /// `loadbalancer.openstack.org/*`.
+    OpenStack,
+    /// `service.beta.kubernetes.io/*`.
+    Kubernetes,
+    /// `metallb.io/*`.
+    MetalLb,
+}
 
 /// A vocabulary: a prefix and the options under it.
 #[derive(Debug)]
 pub struct Dialect {
+    /// Which one it is.
+    pub id: DialectId,
     /// Heading on the reference page.
     pub title: &'static str,
     /// What every key begins with, including the `/`.
@@ -54,8 +73,10 @@ pub struct Dialect {
     pub empty_is_absent: bool,
     /// The prefix that took this one's place.
     pub successor: Option<&'static str>,
-    /// Why it is passed over on OpenStack: one clause.
-    pub not_on_openstack: Option<&'static str>,
+    /// Its annotations that Landfall writes, in place of the controller whose dialect it is.
+    pub marks: &'static [&'static str],
+    /// The one of them that a user may set as well.
+    pub given_mark: Option<&'static str>,
     /// Introduction on the reference page, Markdown.
     pub about: &'static str,
     /// The options, in the order of the reference page.
@@ -96,9 +117,10 @@ pub enum Effect {
         /// Parses and fills.
         set: fn(&mut PortOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
     },
-    /// Fills a field that only OpenStack knows what to do with; elsewhere the user is told why it
-    /// means nothing.
-    Cloud {
+    /// Fills a field of [`Extensions`]; with other providers a Reason says why it has no effect.
+    Extension {
+        /// The dialect whose extension it belongs to.
+        of: DialectId,
         /// Parses and fills.
         set: fn(&mut ServiceOptions, Text<'_>) -> Result<Outcome, AnnotationError>,
         /// How much is lost elsewhere.
@@ -169,6 +191,29 @@ pub fn is_portable(annotation: &str) -> bool {
     annotation.starts_with(landfall::DIALECT.prefix)
 }
 
+// === impl DialectId ===
+
+impl DialectId {
+    /// All dialects.
+    pub const ALL: &[Self] = &[
+        Self::Landfall,
+        Self::OpenStack,
+        Self::Kubernetes,
+        Self::MetalLb,
+    ];
+}
+
+impl fmt::Display for DialectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Landfall => "Landfall",
+            Self::OpenStack => "OpenStack",
+            Self::Kubernetes => "Kubernetes",
+            Self::MetalLb => "MetalLB",
+        })
+    }
+}
+
 // === impl Effect ===
 
 impl Effect {
@@ -176,7 +221,7 @@ impl Effect {
     pub fn option(&self) -> Option<OptionId> {
         match self {
             Self::Service { option, .. } | Self::Port { option, .. } => Some(*option),
-            Self::Cloud { .. } | Self::NotApplicable { .. } => None,
+            Self::Extension { .. } | Self::NotApplicable { .. } => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::CloudOptions;
+use crate::dialect::Extensions;
 use crate::id::{ServiceKey, Uid};
 use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
@@ -27,8 +27,8 @@ pub struct Intent {
     pub created: Option<Timestamp>,
     /// What shall exist; `None`: nothing of it, so that all that is held is given back.
     pub load_balancer: Option<LoadBalancerSpec>,
-    /// What only OpenStack can do. It holds for a removal, too.
-    pub cloud: CloudOptions,
+    /// Options that a single provider supports. They hold for a removal, too.
+    pub extensions: Extensions,
     /// The annotations that we keep on the Service, as it has them.
     pub marks: BTreeMap<String, String>,
     /// What the user should know about the spec although it can be had.
@@ -144,7 +144,7 @@ impl Intent {
             uid,
             created: None,
             load_balancer: None,
-            cloud: CloudOptions::default(),
+            extensions: Extensions::default(),
             marks: BTreeMap::new(),
             remarks: Vec::new(),
         }

@@ -14,6 +14,7 @@ pub mod id;
 pub mod intent;
 pub mod limits;
 pub mod listener;
+pub mod marks;
 pub mod option;
 pub mod plan;
 pub mod protection;

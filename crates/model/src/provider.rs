@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{NodeSelector, PortOptions};
+use crate::dialect::{NodeSelector, PortOptions, Vocabulary};
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::limits::Limits;
@@ -129,7 +129,7 @@ pub struct ProviderStatus {
     pub remarks: Vec<Reason>,
     /// What to tell beside that, and as a warning event of this name when it becomes true.
     pub notices: Vec<(&'static str, Reason)>,
-    /// Annotations to keep on the Service: [`crate::status::MANAGED_ANNOTATIONS`].
+    /// Annotations to keep on the Service: [`crate::marks::managed_annotations`].
     pub marks: BTreeMap<String, String>,
     /// Those of them that only save work: a new value is written with the next status, and is no
     /// reason for a write of its own.
@@ -202,15 +202,15 @@ pub enum Retry {
     OnChange,
 }
 
-/// What a provider can do with each option.
+/// A description of a provider: what it reads, supports and leaves to its own API.
 #[derive(Clone, Debug)]
 pub struct ProviderProfile {
     /// The provider's kind, for messages: `local`.
     pub provider: &'static str,
     /// Whether members are pods or NodePorts.
     pub target: Target,
-    /// Whether it is OpenStack: options that choose among things of that cloud mean something.
-    pub openstack: bool,
+    /// The annotations that it reads.
+    pub vocabulary: Vocabulary,
     /// Whether it gives addresses out of pools.
     pub takes_pools: bool,
     /// Whether its steps call nothing outside of this process, so that passes wait for nothing but
@@ -218,6 +218,19 @@ pub struct ProviderProfile {
     pub immediate: bool,
     /// The annotations in [`ProviderStatus::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
+    /// The annotation of another controller whose half-done removals it finishes.
+    pub predecessor_mark: Option<&'static str>,
+    /// Whether it gives a dual-stack Service an address of the family for which none is requested.
+    pub completes_families: bool,
+    /// Whether its API validates numbers of listeners and monitors, so that they are passed on
+    /// unchanged.
+    pub validates_numbers: bool,
+    /// Whether its UDP listeners have the timeouts of TCP ones, so that those for all ports apply
+    /// to them.
+    pub udp_timeouts: bool,
+    /// Whether settings without an annotation keep the values that they have there, so that
+    /// [`crate::listener::ExplicitFields`] are needed.
+    pub keeps_unset: bool,
     /// What it does with each option, stated for all of them.
     pub support: fn(OptionId) -> Support,
     /// What holds for a port of which nothing else is said. `Given::annotation` names the place in
@@ -273,10 +286,15 @@ impl Default for ProviderProfile {
         Self {
             provider: "",
             target: Target::default(),
-            openstack: false,
+            vocabulary: Vocabulary::default(),
             takes_pools: false,
             immediate: false,
             marks: &[],
+            predecessor_mark: None,
+            completes_families: false,
+            validates_numbers: false,
+            udp_timeouts: false,
+            keeps_unset: false,
             support: |_| Support::Supported,
             defaults: PortOptions::default(),
             node_selector: None,

@@ -218,6 +218,25 @@ codes! {
     Unknown,
 }
 
+// === impl Code ===
+
+impl Code {
+    /// Returns whether something that another Service releases may resolve it.
+    pub fn awaits_release(self) -> bool {
+        matches!(
+            self,
+            Self::AddressInUse
+                | Self::AddressNotShareable
+                | Self::NoAddressOfFamily
+                | Self::LimitReached
+                | Self::PoolExhausted
+                | Self::PortInUse
+                | Self::QuotaExceeded
+                | Self::FloatingIpInUse
+        )
+    }
+}
+
 // === impl Reason ===
 
 impl Reason {

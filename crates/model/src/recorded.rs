@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::status::{INSTANCE, MANAGED_ANNOTATIONS, STATE_DOMAIN};
+use crate::status::{INSTANCE, STATE_ANNOTATIONS, STATE_DOMAIN};
 
 /// The type of the condition.
 pub const RECORDED: &str = "landfall.dev/Recorded";
@@ -57,8 +57,7 @@ pub fn keep_vouched(uid: &str, annotations: &mut BTreeMap<String, String>, recor
 }
 
 fn vouched_keys() -> impl Iterator<Item = &'static str> {
-    let is_vouched = |key: &&str| key.starts_with(STATE_DOMAIN) && *key != INSTANCE;
-    MANAGED_ANNOTATIONS.into_iter().filter(is_vouched)
+    STATE_ANNOTATIONS.into_iter().filter(|key| *key != INSTANCE)
 }
 
 /// What is noted of one annotation.
@@ -81,7 +80,8 @@ fn word(uid: &str, key: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{ACCEPTED_VERSION, HELD_ADDRESSES, LOAD_BALANCER_ID, RECORD};
+    use crate::dialect::openstack::LOAD_BALANCER_ID;
+    use crate::status::{ACCEPTED_VERSION, HELD_ADDRESSES, RECORD};
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

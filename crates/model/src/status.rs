@@ -99,7 +99,7 @@ pub struct ServiceStatus {
     #[serde(default)]
     pub conditions: Vec<Condition>,
     /// Annotations that are kept beside the status: what users of another controller read there,
-    /// and what a provider wants to know after a restart. See [`marks_of`].
+    /// and what a provider wants to know after a restart. See [`crate::marks`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub marks: BTreeMap<String, String>,
 }
@@ -108,17 +108,11 @@ pub struct ServiceStatus {
 pub const STATE_DOMAIN: &str = "state.landfall.dev/";
 
 /// The annotation by which a provider knows after a restart what it has seen. While it is there,
-/// the annotations of [`MANAGED_ANNOTATIONS`] are ours.
+/// the annotations of [`crate::marks::managed_annotations`] are ours.
 pub const RECORD: &str = "state.landfall.dev/load-balancer";
 
 /// A record that ends so was made for a load balancer that the user named.
 pub const RECORD_OF_GIVEN: &str = " given";
-
-/// The id of the load balancer, as cloud-provider-openstack writes it.
-pub const LOAD_BALANCER_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
-
-/// The address of the load balancer, as cloud-provider-openstack writes it.
-pub const LOAD_BALANCER_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
 /// The addresses that a Service holds while its status publishes a name instead: comma-separated.
 pub const HELD_ADDRESSES: &str = "state.landfall.dev/addresses";
@@ -131,35 +125,11 @@ pub const INSTANCE: &str = "state.landfall.dev/instance";
 /// process finds it whose first sight of the Service is a version that is refused.
 pub const ACCEPTED_VERSION: &str = "state.landfall.dev/accepted";
 
-/// The annotations that Landfall writes, all of them.
-pub const MANAGED_ANNOTATIONS: [&str; 6] = [
-    RECORD,
-    LOAD_BALANCER_ID,
-    LOAD_BALANCER_ADDRESS,
-    HELD_ADDRESSES,
-    INSTANCE,
-    ACCEPTED_VERSION,
-];
-
-/// The annotations that only Landfall writes.
-const ALWAYS_OURS: [&str; 3] = [HELD_ADDRESSES, INSTANCE, ACCEPTED_VERSION];
+/// The annotations in Landfall's own domain.
+pub const STATE_ANNOTATIONS: [&str; 4] = [RECORD, HELD_ADDRESSES, INSTANCE, ACCEPTED_VERSION];
 
 /// The annotations that the engine keeps itself, whichever provider serves the Service.
 pub const ENGINE_MARKS: [&str; 2] = [INSTANCE, ACCEPTED_VERSION];
-
-/// Returns which of a Service's annotations are ours: those in Landfall's own domain always; those
-/// of cloud-provider-openstack only beside a record, and not the id of a load balancer that the
-/// user has named.
-pub fn marks_of(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let record = annotations.get(RECORD);
-    let given = record.is_some_and(|record| record.ends_with(RECORD_OF_GIVEN));
-    MANAGED_ANNOTATIONS
-        .into_iter()
-        .filter(|key| record.is_some() || ALWAYS_OURS.contains(key))
-        .filter(|key| !(given && *key == LOAD_BALANCER_ID))
-        .filter_map(|key| Some((key.to_owned(), annotations.get(key)?.clone())))
-        .collect()
-}
 
 // === impl ConditionType ===
 
@@ -296,64 +266,6 @@ mod tests {
             status(false, 20).continuing(&status(true, 10)),
             status(false, 20)
         );
-    }
-
-    fn marks(annotations: &[(&str, &str)]) -> Vec<(String, String)> {
-        let annotations = annotations
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect();
-        marks_of(&annotations).into_iter().collect()
-    }
-
-    fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn annotations_of_another_controller_are_not_ours_without_a_record() {
-        let others = [(LOAD_BALANCER_ID, "lb-1"), (LOAD_BALANCER_ADDRESS, "::1")];
-        assert_eq!(marks(&others), []);
-        assert_eq!(marks(&[]), []);
-    }
-
-    #[test]
-    fn with_a_record_every_mark_that_is_there_is_ours_and_nothing_else_is() {
-        assert_eq!(marks(&[(RECORD, "")]), owned(&[(RECORD, "")]));
-        assert_eq!(
-            marks(&[
-                (RECORD, "v1 abc"),
-                (LOAD_BALANCER_ID, "lb-1"),
-                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
-                ("landfall.dev/drain", "30s"),
-                ("loadbalancer.openstack.org/lb-method", "SOURCE_IP"),
-            ]),
-            owned(&[
-                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
-                (LOAD_BALANCER_ID, "lb-1"),
-                (RECORD, "v1 abc"),
-            ])
-        );
-    }
-
-    #[test]
-    fn the_id_of_a_load_balancer_that_the_user_named_stays_the_users() {
-        assert_eq!(
-            marks(&[
-                (RECORD, "v1 abc given"),
-                (LOAD_BALANCER_ID, "lb-1"),
-                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
-            ]),
-            owned(&[
-                (LOAD_BALANCER_ADDRESS, "192.0.2.1"),
-                (RECORD, "v1 abc given"),
-            ])
-        );
-        let forgiven = marks(&[(RECORD, "v1 forgiven"), (LOAD_BALANCER_ID, "lb-1")]);
-        assert_eq!(forgiven.len(), 2, "only the whole word tells");
     }
 
     #[test]

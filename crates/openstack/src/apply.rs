@@ -2,27 +2,24 @@
 //! again.
 
 mod network;
+mod octavia;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::plan::Plan;
+use landfall_model::Uid;
 use landfall_model::provider::{Applied, ProviderError, Scope};
-use landfall_model::{Code, Intent, Reason, Uid};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::bodies;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
-use crate::graph::{Graph, key_of};
-use crate::memory::{ExpectedGraph, Memory, afterwards};
-use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
-use crate::observed::{Found, Observed};
+use crate::memory::{ExpectedGraph, afterwards};
 use crate::provider::OpenStack;
-use crate::refusal::{self, is_lasting, option_of};
+use crate::refusal;
+use crate::refusal::{is_lasting, option_of};
 use crate::step::Step;
-use crate::wanted::WantedListener;
+use crate::target::WantedListener;
 
 /// How long after an answer was lost the request may still wait in the cloud, to be carried out at
 /// last. A busy Octavia was seen to take minutes.
@@ -74,7 +71,7 @@ impl OpenStack {
             }
             // What the cloud does not give of addresses and groups keeps nothing else from being
             // done.
-            if step.stands_alone() && !error.is_passing() {
+            if step.stands_alone() && !error.is_transient() {
                 failure.scope = Scope::Step;
             }
             failure
@@ -133,41 +130,6 @@ impl OpenStack {
         Ok(Applied::Busy { after })
     }
 
-    /// The plan, with a wait where a load balancer may yet come of a request whose answer was lost:
-    /// it is not asked for a second time, and its Service does not go without it.
-    pub(crate) fn defer_while_create_in_doubt(
-        &self,
-        want: &Intent,
-        have: &Observed,
-        mut plan: Plan<Step>,
-    ) -> Plan<Step> {
-        let mut memory = self.memory();
-        let Some(until) = memory.expected.get(&want.uid) else {
-            return plan;
-        };
-        if *until <= Instant::now() || !matches!(have.found, Found::Nothing) {
-            memory.expected.remove(&want.uid);
-            return plan;
-        }
-        plan.steps.retain(|planned| {
-            let step = &planned.step;
-            !matches!(
-                step,
-                Step::CreateLoadBalancer { .. } | Step::Upcoming { .. }
-            )
-        });
-        plan.push_members(
-            Step::Await {
-                load_balancer: Id::new("new"),
-                doing: "possibly being created".to_owned(),
-            },
-            "the answer to the request was lost, and it may still be executed",
-        );
-        // The next look must tell.
-        memory.attempts.insert(want.uid.clone(), afterwards());
-        plan
-    }
-
     /// A change of a load balancer, which is busy afterwards.
     async fn change(&self, step: &Step) -> Result<Applied, ApiError> {
         let Some(id) = step.locks().cloned() else {
@@ -209,7 +171,7 @@ impl OpenStack {
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {
-                memory.refuse_method(step, &error);
+                memory.refuse_algorithm(step, &error);
                 Ok(Applied::Done)
             }
             ErrorKind::Forbidden
@@ -229,237 +191,6 @@ impl OpenStack {
             }
         }
     }
-
-    async fn write_octavia(&self, step: &Step, graph: Option<&mut Graph>) -> Result<(), ApiError> {
-        let mut unread = Graph::default();
-        let graph = graph.unwrap_or(&mut unread);
-        match step {
-            Step::UpdateLoadBalancer {
-                load_balancer,
-                changes,
-            } => {
-                let row = self
-                    .cloud
-                    .update_load_balancer(load_balancer, &json!(changes))
-                    .await?;
-                let mut memory = self.memory();
-                memory
-                    .balancers
-                    .entry(load_balancer.clone())
-                    .or_default()
-                    .row = row;
-                Ok(())
-            }
-            Step::FailOver { load_balancer } => self.cloud.failover(load_balancer).await,
-            Step::DeleteLoadBalancer {
-                load_balancer,
-                cascade,
-            } => {
-                self.cloud
-                    .delete_load_balancer(load_balancer, *cascade)
-                    .await?;
-                *graph = Graph::default();
-                self.memory().floating_written = Some(afterwards());
-                // Whose load balancer it was a second one of need not look again.
-                let going = |all: &mut Vec<(LoadBalancer, Instant)>| {
-                    for (row, _) in all.iter_mut().filter(|(row, _)| row.id == *load_balancer) {
-                        row.provisioning_status = Provisioning::PendingDelete;
-                    }
-                };
-                self.lists.roster.amend(going).await;
-                Ok(())
-            }
-            Step::TryListener {
-                load_balancer,
-                listener,
-            } => {
-                let mut body = bodies::listener(listener);
-                body.insert("loadbalancer_id".into(), json!(load_balancer));
-                body.insert("admin_state_up".into(), false.into());
-                let created = self.cloud.create_listener(&body.into()).await?;
-                graph
-                    .listeners
-                    .push(settled(created, |it| &mut it.provisioning_status));
-                Ok(())
-            }
-            Step::CreateListener {
-                load_balancer,
-                listener,
-                pool,
-            } => {
-                let mut body = bodies::listener(listener);
-                body.insert("loadbalancer_id".into(), json!(load_balancer));
-                if let Some(pool) = pool {
-                    body.insert("default_pool_id".into(), json!(pool));
-                }
-                let created = self.cloud.create_listener(&body.into()).await?;
-                let serving = graph
-                    .pools
-                    .iter_mut()
-                    .filter(|it| Some(&it.id) == pool.as_ref());
-                for it in serving {
-                    it.listeners.push(Ref {
-                        id: created.id.clone(),
-                    });
-                }
-                graph
-                    .listeners
-                    .push(settled(created, |it| &mut it.provisioning_status));
-                Ok(())
-            }
-            Step::UpdateListener {
-                listener, changes, ..
-            } => {
-                let updated = self
-                    .cloud
-                    .update_listener(listener, &json!(changes))
-                    .await?;
-                let updated = settled(updated, |it| &mut it.provisioning_status);
-                let default = updated.default_pool_id.clone();
-                graph.listeners.retain(|it| it.id != *listener);
-                graph.listeners.push(updated);
-                if changes.contains_key("default_pool_id") {
-                    for pool in &mut graph.pools {
-                        pool.listeners.retain(|it| it.id != *listener);
-                        if Some(&pool.id) == default.as_ref() {
-                            pool.listeners.push(Ref {
-                                id: listener.clone(),
-                            });
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Step::DeleteListener { listener, .. } => {
-                self.cloud.delete_listener(listener).await?;
-                graph.listeners.retain(|it| it.id != *listener);
-                for pool in &mut graph.pools {
-                    pool.listeners.retain(|it| it.id != *listener);
-                }
-                Ok(())
-            }
-            Step::CreatePool {
-                load_balancer,
-                listener,
-                pool,
-            } => {
-                let mut body = bodies::pool(pool);
-                match listener {
-                    Some(listener) => body.insert("listener_id".into(), json!(listener)),
-                    None => body.insert("loadbalancer_id".into(), json!(load_balancer)),
-                };
-                let created = self.cloud.create_pool(&body.into()).await?;
-                let created = settled(created, |it| &mut it.provisioning_status);
-                for it in &mut graph.listeners {
-                    if Some(&it.id) == listener.as_ref() {
-                        it.default_pool_id = Some(created.id.clone());
-                    }
-                }
-                graph.pools.push(created);
-                Ok(())
-            }
-            Step::UpdatePool { pool, changes, .. } => {
-                let updated = self.cloud.update_pool(pool, &json!(changes)).await?;
-                let updated = settled(updated, |it| &mut it.provisioning_status);
-                for it in &mut graph.pools {
-                    if it.id == *pool {
-                        let monitor = it.healthmonitor_id.take();
-                        *it = updated.clone();
-                        it.healthmonitor_id = it.healthmonitor_id.take().or(monitor);
-                    }
-                }
-                Ok(())
-            }
-            Step::DeletePool { pool, .. } => {
-                self.cloud.delete_pool(pool).await?;
-                graph.remove_pool(pool);
-                Ok(())
-            }
-            Step::SetMembers {
-                pool,
-                members,
-                additive,
-                leaves,
-                ..
-            } => {
-                self.cloud.set_members(pool, members, *additive).await?;
-                graph.members.insert(pool.clone(), leaves.clone());
-                Ok(())
-            }
-            Step::AddMember { pool, member, .. } => {
-                let added = self.cloud.create_member(pool, member).await?;
-                graph.members.entry(pool.clone()).or_default().push(added);
-                Ok(())
-            }
-            Step::UpdateMember {
-                pool,
-                address,
-                port,
-                changes,
-                ..
-            } => {
-                // What is in memory need not know the ids.
-                let mut there = self.cloud.members(pool).await?;
-                let key = Some((*address, *port));
-                for member in there.iter_mut().filter(|it| key_of(it) == key) {
-                    let updated = self
-                        .cloud
-                        .update_member(pool, &member.id, &json!(changes))
-                        .await?;
-                    *member = settled(updated, |it| &mut it.provisioning_status);
-                }
-                graph.members.insert(pool.clone(), there);
-                Ok(())
-            }
-            Step::DeleteMember {
-                pool,
-                address,
-                port,
-                ..
-            } => {
-                let there = self.cloud.members(pool).await?;
-                let key = Some((*address, *port));
-                for member in there.iter().filter(|it| key_of(it) == key) {
-                    self.cloud.delete_member(pool, &member.id).await?;
-                }
-                if let Some(members) = graph.members.get_mut(pool) {
-                    members.retain(|it| key_of(it) != key);
-                }
-                Ok(())
-            }
-            Step::CreateMonitor { pool, monitor, .. } => {
-                let mut body = bodies::monitor(monitor);
-                body.insert("pool_id".into(), json!(pool));
-                let created = self.cloud.create_monitor(&body.into()).await?;
-                for it in &mut graph.pools {
-                    if it.id == *pool {
-                        it.healthmonitor_id = Some(created.id.clone());
-                    }
-                }
-                graph.monitors.push(created);
-                Ok(())
-            }
-            Step::UpdateMonitor {
-                monitor, changes, ..
-            } => {
-                let updated = self.cloud.update_monitor(monitor, &json!(changes)).await?;
-                graph.monitors.retain(|it| it.id != *monitor);
-                graph.monitors.push(updated);
-                Ok(())
-            }
-            Step::DeleteMonitor { monitor, .. } => {
-                self.cloud.delete_monitor(monitor).await?;
-                graph.monitors.retain(|it| it.id != *monitor);
-                for pool in &mut graph.pools {
-                    if pool.healthmonitor_id.as_ref() == Some(monitor) {
-                        pool.healthmonitor_id = None;
-                    }
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Whether it was refused because the provider gives a load balancer one VIP only.
@@ -475,40 +206,4 @@ fn is_about_vips(error: &ApiError) -> bool {
 fn may_come(error: &ApiError) -> bool {
     // A proxy in front of Octavia gives up before Octavia does.
     error.kind == ErrorKind::Lost || matches!(error.status, Some(502 | 504))
-}
-
-/// What is being changed will be as the answer says.
-fn settled<T>(mut object: T, status: impl Fn(&mut T) -> &mut crate::objects::Provisioning) -> T {
-    *status(&mut object) = crate::objects::Provisioning::Active;
-    object
-}
-
-impl Memory {
-    /// Octavia does not take the algorithm: the pool keeps its own, and is not asked again.
-    fn refuse_method(&mut self, step: &Step, error: &ApiError) {
-        if let Step::UpdatePool { pool, changes, .. } = step
-            && let Some(algorithm) = changes.get("lb_algorithm")
-        {
-            let refused = (algorithm.clone(), error.message.clone());
-            self.refused_methods.insert(pool.clone(), refused);
-        }
-    }
-}
-
-/// What there is to say of an algorithm that Octavia refused.
-pub(crate) fn refused_method(message: &str) -> (&'static str, Reason) {
-    (
-        "LoadBalancerLbMethodUnknown",
-        Reason::warning(
-            Code::OptionNotSupported,
-            format!("Octavia does not accept the algorithm: {message}"),
-        )
-        .remedy("choose one that the provider of the load balancer supports"),
-    )
-}
-
-/// Whether a change is of an algorithm that was refused already.
-pub(crate) fn is_refused(memory: &Memory, pool: &Id, changes: &Map<String, Value>) -> bool {
-    let refused = memory.refused_methods.get(pool);
-    refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
 }

@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::choice::Choice;
 use crate::features::Features;
 use crate::names::Names;
 use crate::objects::Member;
-use crate::observed::FurtherVip;
-use crate::wanted::{WantedListener, WantedMember, WantedMonitor, WantedPool};
+use crate::target::choice::Choice;
+use crate::target::{FurtherVip, WantedListener, WantedMember, WantedMonitor, WantedPool};
 
 /// How much of a load balancer is made by the one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

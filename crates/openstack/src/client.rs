@@ -1,52 +1,45 @@
-//! The client of the cloud's APIs: one method per call that Landfall makes, each of them one
+//! The client of OpenStack's APIs: one method per call that Landfall makes, each of them one
 //! request, or as many as a list has pages.
 //!
 //! ```text
-//!  Cloud::listeners()                 octavia, neutron, barbican: addresses, bodies, types
-//!    call: envelope, pages, 401       ── session (one token) ── identity (Keystone) ── catalog
-//!      exchange: gate, timeout, trace, count, errors
-//!        transport: the network, or a function in this process
+//!  Cloud::listeners()         octavia, neutron, barbican: addresses, bodies, types
+//!    landfall_rest::Client    envelope, pages, 401, throttle, timeout, redaction, transport
+//!      session (one token) ── identity (Keystone) ── catalog
+//!      errors                 how these services word their errors
 //! ```
 //!
-//! It decides nothing: no request is repeated, but for one whose token was refused. It must never
-//! show a secret.
+//! It decides nothing: no request is repeated, except one whose token was refused.
 
 pub mod auth;
 mod barbican;
-mod call;
-mod calls;
 mod catalog;
-mod error;
-mod exchange;
-mod gate;
+mod errors;
 mod identity;
 mod neutron;
 mod octavia;
 mod session;
 mod settings;
-mod transport;
 mod version;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
+use landfall_rest::{Client, Exchange};
 use tokio::sync::OnceCell;
 
 use crate::objects::Id;
-use exchange::Exchange;
 use identity::Identity;
-use session::{Session, Sessions};
+use session::OpenStackApi;
 
-pub use call::Query;
-pub use calls::{CallCount, CallKey};
-pub use error::{ApiError, ErrorKind};
+pub use landfall_rest::{
+    Answering, ApiError, CallCount, CallKey, ErrorKind, InProcess, NoAnswer, Query, Timeouts, Tls,
+    Transport, TransportError,
+};
 pub use neutron::Tagged;
 pub use octavia::ProviderDriver;
-pub use settings::{CloudConfig, Interface, Timeouts, Tls};
-pub use transport::{Answering, InProcess, NoAnswer, Transport, TransportError};
+pub use settings::{CloudConfig, Interface};
 pub use version::ApiVersion;
 
 /// A cloud and a project in it. Copies share the token, the connections and the counters.
@@ -56,112 +49,79 @@ pub struct Cloud(Arc<Inner>);
 /// Why there can't be a client.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// The address of Keystone.
+    /// The address of Keystone is invalid.
     #[error("auth-url: {0}")]
     AuthUrl(String),
-    /// The name that we give ourselves.
+    /// The `User-Agent` is invalid.
     #[error("user agent: {0:?} can't stand in a header")]
     UserAgent(String),
-    /// Certificates.
+    /// A certificate is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
 }
 
 struct Inner {
     config: CloudConfig,
-    exchange: Exchange,
-    sessions: Sessions,
+    client: Client<OpenStackApi>,
     version: OnceCell<ApiVersion>,
-    body_limit: AtomicUsize,
 }
-
-/// A cloud that doesn't read so many bytes can't be worked with.
-const SMALLEST_LIMIT: usize = 8 << 10;
 
 // === impl Cloud ===
 
 impl Cloud {
-    /// A client over the network. Nothing is asked yet.
+    /// Makes a client over the network. Nothing is sent yet.
     pub fn new(config: CloudConfig) -> Result<Self, CloudError> {
-        let transport = Transport::network(&config)?;
+        let transport = Transport::network(&config.tls, &config.timeouts)?;
         Self::over(config, transport)
     }
 
-    /// A client over any transport.
+    /// Makes a client over any transport.
     pub fn over(config: CloudConfig, transport: Transport) -> Result<Self, CloudError> {
         let identity = Identity::new(&config).map_err(CloudError::AuthUrl)?;
         let user_agent = HeaderValue::from_str(&config.user_agent)
             .map_err(|_| CloudError::UserAgent(config.user_agent.clone()))?;
         let secret = auth::secret(&config.auth).clone();
+        let exchange = Exchange::new(transport, user_agent, errors::FORMAT, secret);
+        let api = OpenStackApi::new(identity);
         Ok(Self(Arc::new(Inner {
-            exchange: Exchange::new(transport, user_agent, secret),
-            sessions: Sessions::new(identity),
+            client: Client::new(api, exchange, config.timeouts, config.body_limit),
             version: OnceCell::new(),
-            body_limit: AtomicUsize::new(config.body_limit),
             config,
         })))
     }
 
-    /// Authenticates, looks for the services in the catalog, and asks for Octavia's version: all
-    /// that must be well before anything else is.
+    /// Authenticates, finds the services in the catalog, and asks for Octavia's version: everything
+    /// that must work before the rest can.
     pub async fn check(&self) -> Result<ApiVersion, ApiError> {
         self.versions().await
     }
 
-    /// The project that the token is for; `None` when it is for a domain.
+    /// Returns the project that the token is for; `None` when it is for a domain.
     pub async fn project_id(&self) -> Result<Option<Id>, ApiError> {
-        Ok(self.session(None).await?.project_id.clone())
+        Ok(self.client().session().await?.project_id.clone())
     }
 
-    /// Bodies above this many bytes are refused, and are not even sent. It shrinks when the cloud
+    /// Returns the limit of bodies in bytes: larger ones are not sent. It shrinks when the cloud
     /// refuses a smaller one.
     pub fn body_limit(&self) -> usize {
-        self.0.body_limit.load(Ordering::Relaxed)
+        self.client().body_limit()
     }
 
-    /// Learns that a body of so many bytes is too large for this cloud, as something before its
-    /// services may be stricter than they are. Says whether the next one is smaller for it.
-    fn halve(&self, size: usize) -> bool {
-        let limit = (size / 2).max(SMALLEST_LIMIT);
-        if size <= limit {
-            return false;
-        }
-        let before = self.0.body_limit.fetch_min(limit, Ordering::Relaxed);
-        if limit < before {
-            tracing::warn!(
-                size,
-                limit,
-                "a request is too large for the cloud; the next ones are smaller"
-            );
-        }
-        true
-    }
-
-    /// What has been asked so far.
+    /// Returns the counters of all requests so far.
     pub fn calls(&self) -> BTreeMap<CallKey, CallCount> {
-        self.0.exchange.calls.snapshot()
+        self.client().exchange().calls()
     }
 
     fn config(&self) -> &CloudConfig {
         &self.0.config
     }
 
-    fn exchange(&self) -> &Exchange {
-        &self.0.exchange
+    fn client(&self) -> &Client<OpenStackApi> {
+        &self.0.client
     }
 
     fn version_cell(&self) -> &OnceCell<ApiVersion> {
         &self.0.version
-    }
-
-    async fn session(&self, refused: Option<&Session>) -> Result<Arc<Session>, ApiError> {
-        let Inner {
-            config,
-            exchange,
-            sessions,
-            ..
-        } = &*self.0;
-        sessions.session(exchange, config, refused).await
     }
 }
 
@@ -171,4 +131,9 @@ impl fmt::Debug for Cloud {
             .field("config", &self.0.config)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the project's id as a filter, where there is one.
+fn of_project(project: Option<&Id>) -> Option<(&'static str, &str)> {
+    project.map(|id| ("project_id", id.as_str()))
 }

@@ -1,14 +1,9 @@
 //! What the cloud refused, as a Reason in its own words, and when to try again.
 
-use std::time::Duration;
-
-use landfall_model::provider::{ProviderError, Retry, Scope};
+use landfall_model::provider::{ProviderError, Scope};
 use landfall_model::{Code, Reason};
 
 use crate::client::{ApiError, ErrorKind};
-
-/// How long a cloud that asks for quiet is left alone where it does not say.
-const QUIET: Duration = Duration::from_secs(5);
 
 /// An error of the client, for the engine.
 pub(crate) fn failure(error: &ApiError) -> ProviderError {
@@ -44,23 +39,22 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ),
         _ => (Code::ProviderFailed, ""),
     };
-    let retry = match error.kind {
-        ErrorKind::Throttled => Retry::After(error.retry_after.unwrap_or(QUIET)),
-        ErrorKind::Stale | ErrorKind::Halved => Retry::Now,
-        _ => Retry::Backoff,
-    };
     // With the id under which the cloud's operators find the request. A Reason is without: it would
     // change with every attempt, and each change is a write and an event.
     tracing::info!(%error, "the cloud refused");
     ProviderError {
-        reason: Reason::error(code, error.in_words()).remedy(remedy),
-        retry,
+        reason: Reason::error(code, error.without_id()).remedy(remedy),
+        retry: error.retry(),
         scope: Scope::Pass,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use landfall_model::provider::Retry;
+
     use super::*;
 
     fn told(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {

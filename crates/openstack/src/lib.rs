@@ -2,8 +2,9 @@
 //! Neutron.
 //!
 //! ```text
-//!  Intent ──> observe: the roster of load balancers (one shared list), the details of one
-//!         ──> plan (pure): the graph that is wanted against the graph that is there
+//!  Intent ──> read: the roster of load balancers (one shared list), the details of one
+//!         ──> target (pure): the graph that is wanted
+//!         ──> plan (pure): the steps from the graph that is there to the one that is wanted
 //!         ──> apply: one write
 //! ```
 //!
@@ -12,38 +13,30 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod adoption;
 mod apply;
 mod bodies;
-mod certificate;
-mod choice;
 pub mod client;
-mod diff;
-mod drift;
 mod errors;
 mod features;
-mod find;
 mod graph;
-mod groups;
-mod listed;
 mod live;
-mod members;
 mod memory;
 pub mod names;
-mod network;
+mod notices;
 pub mod objects;
-mod observe;
 mod observed;
 pub mod orphans;
+mod ownership;
 mod plan;
 mod provider;
+mod read;
 mod record;
 mod refusal;
 mod settings;
-mod standing;
+mod status;
 mod step;
-mod wanted;
+mod target;
 
 pub use adoption::Adopted;
 pub use observed::Observed;

@@ -11,13 +11,13 @@ use landfall_model::listener::{Algorithm, Pool};
 use landfall_model::view::{Health, ListenerView, MemberView, TrafficView};
 use landfall_model::{Code, Intent, Listener, Reason, Uid};
 
-use crate::diff::{Diff, transport};
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::memory::{ExpectedGraph, Known, Memory};
 use crate::names::Names;
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::{Found, Observed};
+use crate::plan::diff::{Diff, transport};
 use crate::refusal::Refusals;
 
 /// What Services asked for when they were last looked at.

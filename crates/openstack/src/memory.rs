@@ -5,6 +5,8 @@
 //! As long as it stands where it stood when the graph was read, or when our own last change was
 //! done, the graph is as it was.
 
+pub(crate) mod lists;
+
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,11 +17,14 @@ use landfall_model::{Reason, Uid};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::client::ApiError;
 use crate::graph::Graph;
 use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
+use crate::observed::{Attempts, Failover};
 use crate::refusal::{Key, Refusal, Refusals, follows_nodes};
-use crate::wanted::WantedListener;
+use crate::step::Step;
+use crate::target::WantedListener;
 
 /// The moment after what was just done: a list that was asked for in the same instant need not tell
 /// of it.
@@ -76,13 +81,13 @@ pub(crate) struct Memory {
     /// The tags of Services that are on their way out.
     leaving: HashMap<Uid, String>,
     /// Load balancers of which the cloud takes no failover, or that none has mended.
-    pub(crate) no_failover: HashMap<Id, NoFailover>,
+    no_failover: HashMap<Id, NoFailover>,
     /// Failovers since the load balancer was last well.
     failovers: HashMap<Id, u32>,
     /// Floating IPs that could not be led to a port, what Neutron said of it, and when.
     unattachable: HashMap<(Id, Id), (String, Instant)>,
-    /// The algorithm that Octavia refused a pool, and what it said of it.
-    pub(crate) refused_methods: HashMap<Id, (Value, String)>,
+    /// Algorithms that Octavia refused, by pool.
+    refused_algorithms: HashMap<Id, RefusedAlgorithm>,
     /// Writes that were refused, until they are accepted or long over.
     refused_writes: HashMap<Key, RefusedWrite>,
 }
@@ -96,9 +101,17 @@ struct RefusedWrite {
     at: Instant,
 }
 
+/// An algorithm that Octavia refused to a pool.
+#[derive(Debug)]
+struct RefusedAlgorithm {
+    balancer: Id,
+    algorithm: Value,
+    message: String,
+}
+
 /// That failovers are of no use: how often that was seen, and when last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoFailover {
+struct NoFailover {
     times: u32,
     at: Instant,
 }
@@ -201,7 +214,7 @@ impl Default for Memory {
             no_failover: HashMap::new(),
             failovers: HashMap::new(),
             unattachable: HashMap::new(),
-            refused_methods: HashMap::new(),
+            refused_algorithms: HashMap::new(),
             refused_writes: HashMap::new(),
         }
     }
@@ -242,7 +255,7 @@ impl Memory {
     }
 
     /// Returns what was refused of a load balancer, and whether it is time to try it again.
-    pub(crate) fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
+    fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
         let of = self.refused_writes.iter();
         let of = of.filter(|(_, it)| it.balancer == *balancer);
         let times = |key: &Key, it: &RefusedWrite| if follows_nodes(key) { 1 } else { it.times };
@@ -371,10 +384,65 @@ impl Memory {
             .insert(id.clone(), NoFailover { times, at: now });
     }
 
-    /// Whether a failover that was of no use is to be tried once more.
-    pub(crate) fn is_failover_due(&self, id: &Id, now: Instant) -> bool {
-        let last = self.no_failover.get(id);
-        last.is_none_or(|it| is_due(it.times, it.at, now))
+    /// Notes that Octavia refused an algorithm: the pool keeps its own.
+    pub(crate) fn refuse_algorithm(&mut self, step: &Step, error: &ApiError) {
+        if let Step::UpdatePool {
+            load_balancer,
+            pool,
+            changes,
+            ..
+        } = step
+            && let Some(algorithm) = changes.get("lb_algorithm")
+        {
+            let refused = RefusedAlgorithm {
+                balancer: load_balancer.clone(),
+                algorithm: algorithm.clone(),
+                message: error.message.clone(),
+            };
+            self.refused_algorithms.insert(pool.clone(), refused);
+        }
+    }
+
+    /// Whether a load balancer may yet come of a request whose answer was lost.
+    pub(crate) fn is_unanswered(&self, service: &Uid, now: Instant) -> bool {
+        let until = self.expected.get(service);
+        until.is_some_and(|until| *until > now)
+    }
+
+    /// What became of earlier attempts at a load balancer.
+    pub(crate) fn attempts_at(&self, id: &Id, now: Instant) -> Attempts {
+        let refused = self.refused_algorithms.iter();
+        let refused = refused.filter(|(_, it)| it.balancer == *id);
+        let refused =
+            refused.map(|(pool, it)| (pool.clone(), (it.algorithm.clone(), it.message.clone())));
+        let failover = match self.no_failover.get(id) {
+            None => Failover::Possible,
+            Some(it) => Failover::Useless {
+                due: is_due(it.times, it.at, now),
+            },
+        };
+        Attempts {
+            refusals: self.refusals(id, now),
+            refused_algorithms: refused.collect(),
+            failover,
+            create_is_unanswered: false,
+        }
+    }
+
+    /// Notes whether the spec of a Service can't be had, so that each audit finds it.
+    pub(crate) fn set_refused(&mut self, service: &Uid, refused: bool) {
+        if refused {
+            self.refused.insert(service.clone());
+        } else {
+            self.refused.remove(service);
+        }
+    }
+
+    /// Whether a load balancer is taken to be done with our last change, without a look.
+    pub(crate) fn is_assumed_done(&self, known: &Known, now: Instant) -> bool {
+        let guessing = self.cautious_until.is_none_or(|until| now >= until);
+        let over = known.dirty.is_some_and(|at| now >= at + self.settle);
+        guessing && known.assume && over && known.graph.is_some()
     }
 
     /// How long Octavia has been busy with a load balancer.
@@ -502,6 +570,7 @@ impl Memory {
             }
             self.balancers.remove(&id);
             self.refused_writes.retain(|_, it| it.balancer != id);
+            self.refused_algorithms.retain(|_, it| it.balancer != id);
             self.doubted.remove(&id);
         }
         self.in_vain.remove(service);

@@ -72,6 +72,11 @@ pub fn rule_owner(description: &str) -> Option<(&str, Option<&str>)> {
     })
 }
 
+/// The name of the group that all nodes of a cluster share.
+pub(crate) fn shared_group(cluster: &str) -> String {
+    cut(format!("landfall-nodes-{cluster}"))
+}
+
 /// Cuts a name to what the cloud takes.
 pub fn cut(mut name: String) -> String {
     if name.len() > LONGEST {

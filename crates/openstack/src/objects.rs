@@ -79,3 +79,10 @@ where
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
+
+/// The server of a node: `openstack:///UUID`, or `openstack://REGION/UUID`.
+pub(crate) fn server_of(provider_id: &str) -> Option<&str> {
+    let rest = provider_id.strip_prefix("openstack://")?;
+    let (_, server) = rest.rsplit_once('/')?;
+    (!server.is_empty()).then_some(server)
+}

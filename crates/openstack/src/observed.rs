@@ -1,20 +1,19 @@
 //! What the cloud holds for a Service, and what the Service makes of it: all that planning needs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::dialect::Given;
 use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
+use serde_json::{Map, Value};
 
-use crate::choice::Choice;
 use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
 use crate::objects::{FloatingIp, Id, LoadBalancer, Port, Provisioning, SecurityGroup};
 use crate::refusal::Refusals;
-use crate::wanted::WantedListener;
+use crate::target::Target;
 
 /// What is held, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -39,9 +38,9 @@ pub struct Observed {
     /// Further load balancers of the Service: one for the family that the first one has no address
     /// of, or one that is to go.
     pub(crate) beside: Vec<Secondary>,
-    /// Why the Service's second family can't be served.
     /// Why the load balancer is not asked for at once.
     pub(crate) resting: Option<Reason>,
+    /// Why the Service's second family can't be served.
     pub(crate) lacking: Option<Reason>,
     /// The tags of Services that are on their way out.
     pub(crate) leaving: HashSet<String>,
@@ -50,8 +49,34 @@ pub struct Observed {
     pub(crate) others: Vec<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
+    /// What became of earlier attempts.
+    pub(crate) attempts: Attempts,
+}
+
+/// What is known of earlier attempts, as far as it concerns what is planned now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempts {
     /// Writes that the cloud has refused.
     pub(crate) refusals: Refusals,
+    /// The algorithms that Octavia refused to pools of the load balancer, with its messages.
+    pub(crate) refused_algorithms: BTreeMap<Id, (Value, String)>,
+    /// Whether a failover is of any use.
+    pub(crate) failover: Failover,
+    /// A load balancer may come of a request whose answer was lost.
+    pub(crate) create_is_unanswered: bool,
+}
+
+/// Whether a load balancer that Octavia reports in ERROR is failed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Failover {
+    /// Nothing speaks against it.
+    #[default]
+    Possible,
+    /// The cloud takes none, or none has repaired the load balancer.
+    Useless {
+        /// It is time to try once more.
+        due: bool,
+    },
 }
 
 /// A load balancer for the Service's other family.
@@ -73,28 +98,6 @@ pub(crate) enum Goal {
         /// The floating IP stays.
         keep_floating_ip: bool,
     },
-}
-
-/// A load balancer that shall exist.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) choice: Choice,
-    pub(crate) listeners: Vec<WantedListener>,
-    /// What can't be had, or only otherwise.
-    pub(crate) reasons: Vec<Reason>,
-    /// Further VIPs.
-    pub(crate) additional: Vec<FurtherVip>,
-    /// Whether any node may be a member.
-    pub(crate) has_nodes: bool,
-}
-
-/// A further VIP of a load balancer that is to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FurtherVip {
-    /// Its subnet.
-    pub(crate) subnet: Id,
-    /// The address that is asked for; `None`: any.
-    pub(crate) address: Option<IpAddr>,
 }
 
 /// Which load balancer is the Service's.
@@ -180,9 +183,27 @@ pub(crate) struct GroupView {
     pub(crate) managed: bool,
 }
 
+// === impl Attempts ===
+
+impl Attempts {
+    /// Whether a change is of an algorithm that Octavia refused to the pool already.
+    pub(crate) fn is_refused_algorithm(&self, pool: &Id, changes: &Map<String, Value>) -> bool {
+        let refused = self.refused_algorithms.get(pool);
+        refused.is_some_and(|(algorithm, _)| changes.get("lb_algorithm") == Some(algorithm))
+    }
+}
+
 // === impl Found ===
 
 impl Found {
+    /// The load balancer.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        match self {
+            Self::One { balancer, .. } => Some(balancer),
+            Self::Nothing | Self::Refused(_) => None,
+        }
+    }
+
     /// Takes the load balancer for busy where what is in it could not be read for that.
     pub(crate) fn settle(&mut self, content: &Content) {
         if let (Self::One { balancer, .. }, Content::Unread) = (self, content) {

@@ -16,13 +16,13 @@ use landfall_model::rows::Family;
 use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
-use crate::address::is_made;
 use crate::client::{ApiError, Cloud};
 use crate::names::{
     CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX, child_prefix, cluster_of,
-    cut, renamed, rule_owner,
+    cut, renamed, rule_owner, shared_group,
 };
 use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
+use crate::ownership::is_made;
 use crate::settings::Settings;
 
 /// An object that no Service owns.
@@ -172,116 +172,159 @@ async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
     }
 }
 
+/// What no Service owns of what is in a project.
 fn judge(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan> {
-    let names = |owner: &Owner| {
-        let id = settings.cluster_id.as_deref();
-        Names::new(&settings.cluster, id, &owner.service, &owner.uid)
-    };
-    let owned: Vec<Names> = owners.iter().map(names).collect();
-    // A Service may have a second load balancer, of either family.
-    let beside: Vec<Names> = owned
-        .iter()
-        .flat_map(|names| [Family::V4, Family::V6].map(|family| names.beside(family)))
-        .collect();
-    let uids: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
-    let named: BTreeSet<&str> = owners
-        .iter()
-        .filter_map(|it| it.load_balancer.as_deref())
-        .collect();
-    let mut orphans = Vec::new();
-    for balancer in &project.balancers {
-        let owned = named.contains(balancer.id.as_str())
-            || owned.iter().chain(&beside).any(|names| {
-                balancer.name == names.load_balancer
-                    || balancer.name == names.legacy
-                    || balancer.tags.contains(&names.load_balancer)
-                    || balancer.tags.contains(&names.uid_tag)
-            });
-        let nobodys = !owned && is_of_cluster(balancer, settings);
-        if nobodys
-            && !balancer.provisioning_status.is_going()
-            && is_ours_alone(balancer, project, settings)
-        {
-            orphans.push(Orphan {
-                kind: OrphanKind::LoadBalancer,
-                id: balancer.id.clone(),
-                name: balancer.name.clone(),
-                whose: whose(&balancer.description),
-            });
-        }
-    }
-    let in_cluster =
-        |text: &str, before: &str| text.ends_with(&format!("{before}{}", settings.cluster));
+    let survey = Survey::new(project, settings, owners);
+    let mut orphans = survey.load_balancers();
     let going: BTreeSet<Id> = orphans.iter().map(|it| it.id.clone()).collect();
-    let stay = || {
-        let balancers = project.balancers.iter();
-        balancers.filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going())
-    };
-    // A Service of this name may be another cluster's of the same name, and what serves it tells of
-    // it.
-    let is_served = |description: &str| {
-        service_in(description).is_some_and(|service| {
-            let name = Names::new(&settings.cluster, None, &service, &Uid::new("")).load_balancer;
-            let of_it = |text: &str| {
-                text.strip_prefix(&*name)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            };
-            stay().any(|it| of_it(&it.name) || it.tags.iter().any(|tag| of_it(tag)))
-        })
-    };
-    // A floating IP that leads to something is in use, whatever its description says, unless that
-    // goes, too.
-    let is_used = |floating_ip: &FloatingIp| {
-        floating_ip.port_id.as_ref().is_some_and(|port| {
-            let mut balancers = project.balancers.iter();
-            !balancers.any(|it| going.contains(&it.id) && it.vip_port_id.as_ref() == Some(port))
-        })
-    };
-    for floating_ip in &project.floating_ips {
-        let description = &floating_ip.description;
-        let known = owned.iter().any(|names| names.floating_ip == *description);
-        let of_cluster = is_made(floating_ip) && in_cluster(description, " from cluster ");
-        if of_cluster && !known && !is_used(floating_ip) && !is_served(description) {
-            orphans.push(Orphan {
-                kind: OrphanKind::FloatingIp,
-                id: floating_ip.id.clone(),
-                name: floating_ip.floating_ip_address.to_string(),
-                whose: whose(&floating_ip.description),
-            });
-        }
-    }
-    for group in &project.groups {
-        let of_service =
-            group.name.starts_with("lb-sg-") && in_cluster(&group.description, " in cluster ");
-        let known = owned.iter().any(|names| names.group == group.name);
-        if of_service && !known && !is_served(&group.description) {
-            orphans.push(Orphan {
-                kind: OrphanKind::SecurityGroup,
-                id: group.id.clone(),
-                name: group.name.clone(),
-                whose: whose(&group.description),
-            });
-        }
-        if group.name != crate::names::cut(format!("landfall-nodes-{}", settings.cluster)) {
-            continue;
-        }
-        for rule in &group.rules {
-            // Another cluster of this name has rules in the same group.
-            if let Some((uid, cluster)) = rule_owner(&rule.description)
-                && cluster == settings.cluster_id.as_deref()
-                && !uids.contains(uid)
-            {
-                orphans.push(Orphan {
-                    kind: OrphanKind::SecurityGroupRule,
-                    id: rule.id.clone(),
-                    name: format!("port {}", rule.port_range_min.unwrap_or_default()),
-                    whose: format!("of the Service with the UID {uid}"),
-                });
-            }
-        }
-    }
+    orphans.extend(survey.floating_ips(&going));
+    orphans.extend(survey.groups(&going));
     orphans.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
     orphans
+}
+
+/// A project, and the names of what Services own in it.
+struct Survey<'a> {
+    project: &'a Project,
+    settings: &'a Settings,
+    owners: &'a [Owner],
+    owned: Vec<Names>,
+}
+
+// === impl Survey ===
+
+impl<'a> Survey<'a> {
+    fn new(project: &'a Project, settings: &'a Settings, owners: &'a [Owner]) -> Self {
+        let names = |owner: &Owner| {
+            let id = settings.cluster_id.as_deref();
+            Names::new(&settings.cluster, id, &owner.service, &owner.uid)
+        };
+        Self {
+            project,
+            settings,
+            owners,
+            owned: owners.iter().map(names).collect(),
+        }
+    }
+
+    /// Whether a text ends with the name of the cluster.
+    fn in_cluster(&self, text: &str, before: &str) -> bool {
+        text.ends_with(&format!("{before}{}", self.settings.cluster))
+    }
+
+    fn load_balancers(&self) -> Vec<Orphan> {
+        // A Service may have a second load balancer, of either family.
+        let beside = self.owned.iter();
+        let beside =
+            beside.flat_map(|names| [Family::V4, Family::V6].map(|family| names.beside(family)));
+        let names: Vec<Names> = self.owned.iter().cloned().chain(beside).collect();
+        let named = self.owners.iter();
+        let named: BTreeSet<&str> = named.filter_map(|it| it.load_balancer.as_deref()).collect();
+        let is_owned = |balancer: &LoadBalancer| {
+            named.contains(balancer.id.as_str())
+                || names.iter().any(|names| {
+                    balancer.name == names.load_balancer
+                        || balancer.name == names.legacy
+                        || balancer.tags.contains(&names.load_balancer)
+                        || balancer.tags.contains(&names.uid_tag)
+                })
+        };
+        let balancers = self.project.balancers.iter();
+        let orphans = balancers.filter(|it| {
+            !is_owned(it)
+                && is_of_cluster(it, self.settings)
+                && !it.provisioning_status.is_going()
+                && is_ours_alone(it, self.project, self.settings)
+        });
+        let orphans = orphans.map(|it| Orphan {
+            kind: OrphanKind::LoadBalancer,
+            id: it.id.clone(),
+            name: it.name.clone(),
+            whose: whose(&it.description),
+        });
+        orphans.collect()
+    }
+
+    /// Whether a load balancer that stays serves the Service of a description. A Service of this
+    /// name may be another cluster's of the same name, and what serves it shows that.
+    fn is_served(&self, description: &str, going: &BTreeSet<Id>) -> bool {
+        let Some(service) = service_in(description) else {
+            return false;
+        };
+        let names = Names::new(&self.settings.cluster, None, &service, &Uid::new(""));
+        let of_it = |text: &str| {
+            text.strip_prefix(&*names.load_balancer)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let balancers = self.project.balancers.iter();
+        let mut stay =
+            balancers.filter(|it| !going.contains(&it.id) && !it.provisioning_status.is_going());
+        stay.any(|it| of_it(&it.name) || it.tags.iter().any(|tag| of_it(tag)))
+    }
+
+    fn floating_ips(&self, going: &BTreeSet<Id>) -> Vec<Orphan> {
+        // One that is attached is in use, whatever its description says, unless what it is attached
+        // to goes, too.
+        let is_used = |floating_ip: &FloatingIp| {
+            floating_ip.port_id.as_ref().is_some_and(|port| {
+                let mut balancers = self.project.balancers.iter();
+                !balancers.any(|it| going.contains(&it.id) && it.vip_port_id.as_ref() == Some(port))
+            })
+        };
+        let all = self.project.floating_ips.iter();
+        let orphans = all.filter(|it| {
+            let text = &it.description;
+            is_made(it)
+                && self.in_cluster(text, " from cluster ")
+                && !self.owned.iter().any(|names| names.floating_ip == *text)
+                && !is_used(it)
+                && !self.is_served(text, going)
+        });
+        let orphans = orphans.map(|it| Orphan {
+            kind: OrphanKind::FloatingIp,
+            id: it.id.clone(),
+            name: it.floating_ip_address.to_string(),
+            whose: whose(&it.description),
+        });
+        orphans.collect()
+    }
+
+    fn groups(&self, going: &BTreeSet<Id>) -> Vec<Orphan> {
+        let mut orphans = Vec::new();
+        for group in &self.project.groups {
+            let of_service = group.name.starts_with("lb-sg-")
+                && self.in_cluster(&group.description, " in cluster ");
+            let known = self.owned.iter().any(|names| names.group == group.name);
+            if of_service && !known && !self.is_served(&group.description, going) {
+                orphans.push(Orphan {
+                    kind: OrphanKind::SecurityGroup,
+                    id: group.id.clone(),
+                    name: group.name.clone(),
+                    whose: whose(&group.description),
+                });
+            }
+            if group.name == shared_group(&self.settings.cluster) {
+                orphans.extend(self.rules(group));
+            }
+        }
+        orphans
+    }
+
+    /// Rules in the group that the nodes share. Another cluster of this name has rules in it, too.
+    fn rules(&self, group: &SecurityGroup) -> Vec<Orphan> {
+        let uids: BTreeSet<&str> = self.owners.iter().map(|it| it.uid.as_str()).collect();
+        let cluster = self.settings.cluster_id.as_deref();
+        let orphans = group.rules.iter().filter_map(|rule| {
+            let (uid, of) = rule_owner(&rule.description)?;
+            (of == cluster && !uids.contains(uid)).then(|| Orphan {
+                kind: OrphanKind::SecurityGroupRule,
+                id: rule.id.clone(),
+                name: format!("port {}", rule.port_range_min.unwrap_or_default()),
+                whose: format!("of the Service with the UID {uid}"),
+            })
+        });
+        orphans.collect()
+    }
 }
 
 /// Made by a Service controller of this cluster, as far as marks tell; of those without, by its

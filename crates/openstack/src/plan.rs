@@ -3,43 +3,57 @@
 //! What needs no lock of the load balancer comes first, because the first change of the load
 //! balancer ends the pass.
 
+mod attempts;
 mod broken;
+pub(crate) mod diff;
+mod floating_ip;
+mod groups;
+pub(crate) mod members;
 mod removal;
 mod rename;
 
 use landfall_model::plan::Plan;
 use landfall_model::{Code, Intent, Reason, Severity};
 
-pub(crate) use broken::{held, may_serve, not_left, not_rebuilt, was_noted};
-pub(crate) use removal::has_left;
-
-use crate::bodies::{self, Extent};
-use crate::diff::Diff;
-use crate::find::would_be_ours;
+use crate::bodies;
+use crate::bodies::Extent;
 use crate::names::SERVICE_PREFIX;
+use crate::notices::in_error;
 use crate::objects::{LoadBalancer, Provisioning};
-use crate::observe::in_error;
-use crate::observed::{Content, Found, Goal, Observed, Secondary, Target};
+use crate::observed::{Content, Found, Goal, Observed, Secondary};
+use crate::ownership::find::would_be_ours;
 use crate::refusal::Refusals;
 use crate::settings::Settings;
 use crate::step::Step;
-use crate::{address, groups};
+use crate::target::Target;
+use attempts::{defer_while_create_is_unanswered, without_refused};
 use broken::broken;
+use diff::Diff;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
+
+pub(crate) use removal::has_left;
 
 /// What the members of a load balancer take of a request, besides the rest.
 const MARGIN: usize = 1024;
 
-/// The steps toward what is wanted.
+/// Plans the steps toward what is wanted of all load balancers of a Service.
 ///
 /// # Errors
 /// Why it can't be had. What is there stays as it is.
-pub(crate) fn plan(
-    intent: &Intent,
-    have: &Observed,
-    settings: &Settings,
-) -> Result<Plan<Step>, Vec<Reason>> {
+pub(crate) fn plan(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
+    let beside = have.beside.iter();
+    let beside = beside.map(|part| (part, plan_one(&part.intent, &part.have, settings)));
+    together(have, plan_one(intent, have, settings), beside.collect())
+}
+
+/// Plans the steps toward what is wanted of one load balancer.
+fn plan_one(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
+    let planned = without_refused(have, toward_goal(intent, have, settings)?)?;
+    Ok(defer_while_create_is_unanswered(have, planned))
+}
+
+fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned {
     let planned = match &have.goal {
         Goal::Gone { keep_floating_ip } => removal(have, *keep_floating_ip, settings),
         Goal::Exists(target) => spec(intent, have, target, settings),
@@ -63,11 +77,7 @@ type Planned = Result<Plan<Step>, Vec<Reason>>;
 ///
 /// # Errors
 /// Why the Service can't have what it wants, and nothing is left to do but that.
-pub(crate) fn together(
-    have: &Observed,
-    mut first: Planned,
-    beside: Vec<(&Secondary, Planned)>,
-) -> Planned {
+fn together(have: &Observed, mut first: Planned, beside: Vec<(&Secondary, Planned)>) -> Planned {
     let lacking = have.lacking.as_ref();
     let lacking = lacking.filter(|reason| reason.severity == Severity::Error);
     if beside.is_empty() && lacking.is_none() {
@@ -149,7 +159,7 @@ fn spec(
         }
         groups::plan(intent, have, &mut plan);
         create(intent, have, target, settings, &mut plan);
-        address::foresee(intent, target, &mut plan);
+        floating_ip::foresee(intent, target, &mut plan);
         return Ok(plan);
     };
     groups::plan(intent, have, &mut plan);
@@ -176,44 +186,62 @@ fn spec(
         rename(have, balancer, settings, &mut plan);
         return Ok(plan);
     }
-    let diff = diff(have, balancer, *owner);
-    let mut graph_plan = Plan::default();
+    serve(intent, have, target, balancer, *owner, plan)
+}
+
+/// Appends what makes the load balancer, which takes changes, serve as wanted.
+fn serve(
+    intent: &Intent,
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    owner: bool,
+    mut plan: Plan<Step>,
+) -> Planned {
+    let diff = diff(have, balancer, owner);
+    let mut changes = Plan::default();
     let mut held = Vec::new();
     if let Some(diff) = &diff {
-        match diff.plan(&target.listeners, &mut graph_plan) {
+        match diff.plan(&target.listeners, &mut changes) {
             Ok(refused) => held = refused,
             Err(taken) => return follow(have, target, taken),
         }
     }
-    let addressed = address::plan(intent, have, target, balancer, *owner, &mut plan);
-    // Who can't be reached there does not begin to use the load balancer of others.
-    if !owner && !balancer.tags.contains(&have.names.load_balancer) {
+    let addressed = floating_ip::plan(intent, have, target, balancer, owner, &mut plan);
+    let joined = owner || balancer.tags.contains(&have.names.load_balancer);
+    // What can't be reached there does not begin to use the load balancer of others.
+    if !joined {
         addressed.clone()?;
     }
     let mut tags = Plan::default();
-    let changes = !graph_plan.is_empty();
-    tag(intent, have, balancer, *owner, changes, &mut tags);
+    tag(
+        intent,
+        have,
+        balancer,
+        owner,
+        !changes.is_empty(),
+        &mut tags,
+    );
     let refused = tags.steps.first();
-    let refused = refused.and_then(|it| have.refusals.of(&it.step));
-    let joined = *owner || balancer.tags.contains(&have.names.load_balancer);
+    let refused = refused.and_then(|it| have.attempts.refusals.of(&it.step));
     match refused {
         Some(refusal) if !refusal.due => {
             held.push(refusal.reason.clone());
             // What is not marked as the Service's could not be found again.
             if joined {
-                plan.steps.extend(graph_plan.steps);
+                plan.steps.extend(changes.steps);
             }
         }
         Some(_) if joined => {
-            plan.steps.extend(graph_plan.steps);
+            plan.steps.extend(changes.steps);
             plan.steps.extend(tags.steps);
         }
         Some(_) | None => {
             plan.steps.extend(tags.steps);
-            plan.steps.extend(graph_plan.steps);
+            plan.steps.extend(changes.steps);
         }
     }
-    if let Some(holder) = address::awaited(have, target, balancer, *owner) {
+    if let Some(holder) = floating_ip::awaited(have, target, balancer, owner) {
         let step = Step::Await {
             load_balancer: holder.clone(),
             doing: "being deleted".to_owned(),
@@ -272,7 +300,7 @@ fn diff<'a>(have: &'a Observed, balancer: &'a LoadBalancer, owner: bool) -> Opti
             features: have.features,
             body_limit: have.body_limit,
             serial: have.serial,
-            refusals: &have.refusals,
+            refusals: &have.attempts.refusals,
             graph,
         }),
         Content::AsWanted | Content::Unread => None,
@@ -335,7 +363,7 @@ fn create(
     settings: &Settings,
     plan: &mut Plan<Step>,
 ) {
-    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra = intent.extensions.openstack.load_balancer_tags.as_ref();
     let extra = extra.map(|given| given.value.clone()).unwrap_or_default();
     let body = |extent| {
         bodies::load_balancer(
@@ -376,7 +404,7 @@ fn create(
 fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result<(), Vec<Reason>> {
     let refuse = |message: String, remedy: &str| {
         let reason = Reason::error(Code::NotOurs, message)
-            .at_annotation(landfall_model::status::LOAD_BALANCER_ID)
+            .at_annotation(landfall_model::dialect::openstack::LOAD_BALANCER_ID)
             .value(balancer.id.as_str())
             .remedy(remedy);
         Err(vec![reason])

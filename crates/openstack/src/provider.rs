@@ -1,6 +1,5 @@
 //! The provider: the shell around planning and the client.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -8,25 +7,19 @@ use landfall_model::plan::Plan;
 use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::apply::{is_refused, refused_method};
 use crate::client::{ApiError, Cloud};
 use crate::errors::failure;
-use crate::listed::Listed;
 use crate::live::Shown;
 use crate::memory::Memory;
-use crate::names::{UID_PREFIX, service_of};
-use crate::objects::{
-    FloatingIp, Id, Listener, LoadBalancer, Monitor, Network, Pool, Port, Provisioning,
-    SecurityGroup,
-};
-use crate::observed::{Found, Goal, Observed};
+use crate::memory::lists::Lists;
+use crate::objects::LoadBalancer;
+use crate::observed::{Found, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
-use crate::{drift, plan, standing};
+use crate::{plan, status};
 
 /// Load balancers of Octavia.
 #[derive(Debug)]
@@ -42,19 +35,6 @@ pub struct OpenStack {
     /// One subnet is read at a time.
     pub(crate) subnet_reading: tokio::sync::Mutex<()>,
     profile: ProviderProfile,
-}
-
-/// Lists of everything in the project.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    pub(crate) roster: Listed<(LoadBalancer, Instant)>,
-    pub(crate) listeners: Listed<Listener>,
-    pub(crate) pools: Listed<Pool>,
-    pub(crate) monitors: Listed<Monitor>,
-    pub(crate) floating_ips: Listed<FloatingIp>,
-    pub(crate) networks: Listed<Network>,
-    pub(crate) groups: Listed<SecurityGroup>,
-    pub(crate) ports: Listed<Port>,
 }
 
 /// From one look at busy load balancers to the next: at least, and at most.
@@ -151,231 +131,6 @@ impl OpenStack {
         let at = list.first().map_or(since, |(_, at)| *at);
         Ok((list.iter().map(|(it, _)| it.clone()).collect(), at))
     }
-
-    /// One look at everything: which Services' objects are not as they were left.
-    async fn differences(&self) -> Result<Vec<Uid>, ApiError> {
-        let now = Instant::now();
-        let (roster, at) = self.roster(now).await?;
-        let listeners = self
-            .lists
-            .listeners
-            .since(now, async || self.cloud.listeners(None).await)
-            .await?;
-        let pools = self
-            .lists
-            .pools
-            .since(now, async || self.cloud.pools(None).await)
-            .await?;
-        let mut changed = Vec::new();
-        {
-            let mut memory = self.memory();
-            let failed = |status: Provisioning| status == Provisioning::Error;
-            let mut broken: Vec<_> = listeners
-                .iter()
-                .filter(|it| failed(it.provisioning_status))
-                .flat_map(|it| &it.loadbalancers)
-                .collect();
-            let failed = pools.iter().filter(|it| failed(it.provisioning_status));
-            broken.extend(failed.flat_map(|it| &it.loadbalancers));
-            for row in &roster {
-                if memory.balancers.contains_key(&row.id) {
-                    memory.seen(row, at);
-                }
-            }
-            let mut of: Vec<(Uid, crate::objects::Id)> = memory
-                .of
-                .iter()
-                .map(|(uid, id)| (uid.clone(), id.clone()))
-                .collect();
-            of.sort();
-            for (uid, id) in of {
-                let row = roster.iter().find(|it| it.id == id);
-                let known = memory.balancers.get(&id);
-                let token = known.and_then(|known| known.token.clone());
-                let sketched = memory.sketches.get(&uid).and_then(|it| it.token.clone());
-                let child_failed = broken.iter().any(|it| it.id == id);
-                let same = row.is_some_and(|row| {
-                    row.provisioning_status == Provisioning::Active
-                        && row.updated_at.is_some()
-                        && (token == row.updated_at || sketched == row.updated_at)
-                });
-                let tag = format!("{UID_PREFIX}{uid}");
-                let repeated = roster
-                    .iter()
-                    .any(|row| row.id != id && row.tags.contains(&tag));
-                // The time of its last change does not tell of everything.
-                let listed = drift::Listed::of(&id, &listeners, &pools);
-                let other = same
-                    && known.is_some_and(|known| {
-                        let sketch = memory.sketches.get(&uid);
-                        let as_sketched = sketch.is_none_or(|it| listed.has(&it.listeners));
-                        let as_known = known.graph.as_ref().is_none_or(|it| listed.is(it));
-                        known.dirty.is_none() && !(as_sketched && as_known)
-                    });
-                if child_failed || other {
-                    memory.doubt(&id, now);
-                }
-                if !same || child_failed || other || repeated {
-                    changed.push(uid);
-                }
-            }
-        }
-        if self.neutron_changed(now).await? {
-            changed = self.memory().of.keys().cloned().collect();
-        }
-        // What could not be had may be there by now.
-        changed.extend(self.memory().refused.iter().cloned());
-        // A second load balancer is its Service's.
-        for uid in &mut changed {
-            *uid = service_of(uid);
-        }
-        changed.sort();
-        changed.dedup();
-        Ok(changed)
-    }
-
-    /// Whether floating IPs, groups or the groups of ports are others than at the last look.
-    async fn neutron_changed(&self, now: Instant) -> Result<bool, ApiError> {
-        let project = self.cloud.project_id().await?;
-        let query = project.as_ref().map(|id| ("project_id", id.as_str()));
-        let query = query.as_slice();
-        let floating = self
-            .lists
-            .floating_ips
-            .since(now, async || self.cloud.floating_ips(query).await)
-            .await?;
-        let mut hashes = vec![(
-            "floating IPs",
-            digest(
-                floating
-                    .iter()
-                    .map(|it| (&it.id, &it.port_id, it.floating_ip_address)),
-            ),
-        )];
-        if self.settings.conf.manage_security_groups {
-            let groups = self
-                .lists
-                .groups
-                .since(now, async || self.cloud.security_groups(&[]).await)
-                .await?;
-            let ports = self
-                .lists
-                .ports
-                .since(now, async || self.cloud.ports(query).await)
-                .await?;
-            let rules = groups
-                .iter()
-                .flat_map(|group| group.rules.iter().map(|it| (&group.id, &it.id)));
-            hashes.push(("groups", digest(rules)));
-            hashes.push((
-                "ports",
-                digest(ports.iter().map(|it| (&it.id, &it.security_groups))),
-            ));
-        }
-        let mut memory = self.memory();
-        let mut changed = false;
-        for (kind, hash) in hashes {
-            // What happened before the first look is not known either.
-            changed |= memory.audited.insert(kind, hash) != Some(hash);
-        }
-        Ok(changed)
-    }
-
-    /// What Octavia said of an algorithm that it refused.
-    fn tell_refused(&self, have: &mut Observed) {
-        if let Found::One { balancer, .. } = &have.found {
-            let memory = self.memory();
-            let Goal::Exists(target) = &have.goal else {
-                return;
-            };
-            let wanted = |algorithm: &Value| {
-                let mut listeners = target.listeners.iter();
-                listeners.any(|it| algorithm.as_str() == Some(&it.pool.algorithm))
-            };
-            let here = |pool: &Id| balancer.pools.iter().any(|it| it.id == *pool);
-            let mut refused = memory.refused_methods.iter();
-            let refused = refused.find(|(pool, (algorithm, _))| here(pool) && wanted(algorithm));
-            have.notices
-                .extend(refused.map(|(_, (_, message))| refused_method(message)));
-        }
-    }
-
-    /// The steps toward what is wanted of one load balancer.
-    fn plan_one(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        let planned = plan::plan(want, have, &self.settings)?;
-        let planned = self.without_refused(have, planned)?;
-        Ok(self.defer_while_create_in_doubt(want, have, planned))
-    }
-
-    /// What can't be asked for again, taken out of a plan.
-    ///
-    /// # Errors
-    /// Only a failover would help, and there is none.
-    fn without_refused(
-        &self,
-        have: &Observed,
-        mut plan: Plan<Step>,
-    ) -> Result<Plan<Step>, Vec<Reason>> {
-        let memory = self.memory();
-        let now = Instant::now();
-        let leaves = matches!(have.goal, Goal::Gone { .. });
-        let mut rebuilt = Vec::new();
-        let mut held = Vec::new();
-        let serving = match &have.found {
-            Found::One { balancer, .. } if plan::may_serve(balancer) => Some(balancer),
-            _ => None,
-        };
-        plan.steps.retain(|planned| match &planned.step {
-            Step::UpdatePool {
-                pool,
-                changes,
-                lenient: true,
-                ..
-            } => !is_refused(&memory, pool, changes),
-            Step::FailOver { load_balancer } if memory.no_failover.contains_key(load_balancer) => {
-                let serving = serving.filter(|it| it.id == *load_balancer);
-                let shared = leaves || !have.others.is_empty();
-                if let Some(balancer) = serving {
-                    held.push(plan::held(balancer));
-                } else if shared && memory.is_failover_due(load_balancer, now) {
-                    return true;
-                } else if leaves {
-                    // What others use is not taken from them.
-                    held.push(plan::not_left(load_balancer));
-                } else if shared {
-                    held.push(plan::not_rebuilt(load_balancer, &have.others));
-                } else {
-                    rebuilt.push(load_balancer.clone());
-                }
-                false
-            }
-            _ => true,
-        });
-        for load_balancer in rebuilt {
-            plan.push(
-                Step::DeleteLoadBalancer {
-                    load_balancer,
-                    cascade: true,
-                },
-                "Octavia reports that it serves no traffic, and a failover did not help; it is \
-                recreated",
-            );
-        }
-        if plan.is_empty() && !held.is_empty() {
-            return Err(held);
-        }
-        Ok(plan)
-    }
-}
-
-/// A number that changes with what is in a list, in whichever order.
-fn digest<T: Hash>(items: impl Iterator<Item = T>) -> u64 {
-    let one = |item: T| {
-        let mut hasher = DefaultHasher::new();
-        item.hash(&mut hasher);
-        hasher.finish()
-    };
-    items.map(one).fold(0, u64::wrapping_add)
 }
 
 impl Provider for OpenStack {
@@ -387,32 +142,19 @@ impl Provider for OpenStack {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
-        let mut have = self.look(want).await?;
+        let have = self.look(want).await?;
         self.shown.note(want, &have);
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);
         }
-        self.tell_refused(&mut have);
-        for part in &mut have.beside {
-            self.tell_refused(&mut part.have);
-        }
+        // What is kept for others is read again until they are gone.
+        let refused = !have.others.is_empty() || self.plan(want, &have).is_err();
+        self.memory().set_refused(&want.uid, refused);
         Ok(have)
     }
 
     fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
-        let beside = have.beside.iter();
-        let beside = beside.map(|part| (part, self.plan_one(&part.intent, &part.have)));
-        let planned = plan::together(have, self.plan_one(want, have), beside.collect());
-        {
-            let refused = &mut self.memory().refused;
-            // What is kept for others is looked at again until they are gone.
-            if planned.is_err() || !have.others.is_empty() {
-                refused.insert(want.uid.clone());
-            } else {
-                refused.remove(&want.uid);
-            }
-        }
-        planned
+        plan::plan(want, have, &self.settings)
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
@@ -420,7 +162,7 @@ impl Provider for OpenStack {
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
-        standing::standing(want, have, &self.settings)
+        status::status(want, have, &self.settings)
     }
 
     fn invalidate_caches(&self, _others_led: bool) {

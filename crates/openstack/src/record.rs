@@ -5,6 +5,7 @@
 use std::fmt;
 
 use landfall_model::Intent;
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_model::status::{RECORD, RECORD_OF_GIVEN};
 
 use crate::objects::Id;
@@ -94,6 +95,25 @@ impl fmt::Display for Record {
             self.balancer, self.token, self.fingerprint
         )
     }
+}
+
+/// Whether what the Service publishes is its own, rather than that of a load balancer that it
+/// shares.
+pub(crate) fn owned(intent: &Intent) -> bool {
+    Record::of(intent).is_some_and(|record| !record.given)
+}
+
+/// Whether we wrote the id that the Service names.
+pub(crate) fn is_given(intent: &Intent) -> bool {
+    intent.extensions.openstack.load_balancer.is_some()
+        && !intent.marks.contains_key(LOAD_BALANCER_ID)
+}
+
+/// Whether a controller, rather than the user, has written on the Service which load balancer it
+/// has: it has noted the address, too.
+pub(crate) fn was_noted(intent: &Intent) -> bool {
+    intent.extensions.openstack.published.is_some()
+        || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 #[cfg(test)]

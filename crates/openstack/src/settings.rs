@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
-use landfall_model::dialect::{Given, MonitorChoice, PortOptions};
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::dialect::{DialectId, Given, MonitorChoice, PortOptions, Vocabulary};
 use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::reach::MemberRules;
-use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
+use landfall_model::status::RECORD;
 
 /// What the operator has configured for one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,21 @@ impl Settings {
         ProviderProfile {
             provider: "openstack",
             target: Target::Node,
-            openstack: true,
+            vocabulary: Vocabulary {
+                dialects: &[
+                    DialectId::Landfall,
+                    DialectId::OpenStack,
+                    DialectId::Kubernetes,
+                ],
+                ignores_others: "addresses come from the networks of the cloud, and \
+                                 cloud-provider-openstack does not read it either",
+                extension: Some(DialectId::OpenStack),
+            },
+            predecessor_mark: Some(LOAD_BALANCER_ID),
+            completes_families: true,
+            validates_numbers: true,
+            udp_timeouts: true,
+            keeps_unset: true,
             takes_pools: false,
             immediate: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
@@ -201,7 +216,7 @@ impl fmt::Display for Groups {
 
 #[cfg(test)]
 mod tests {
-    use landfall_config::cloud_conf::Global;
+    use landfall_config::cloud::Global;
     use landfall_model::dialect::{DIALECTS, is_portable};
 
     use super::*;

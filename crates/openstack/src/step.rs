@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::objects::{Id, Member};
-use crate::wanted::{WantedListener, WantedMonitor, WantedPool};
+use crate::target::{WantedListener, WantedMonitor, WantedPool};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -307,14 +307,83 @@ impl Step {
                 | Self::DeleteGroup { .. }
         )
     }
+
+    fn fmt_members(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetMembers {
+                pool,
+                members,
+                additive: true,
+                ..
+            } => {
+                write!(f, "add {} members to pool {pool}", members.len())
+            }
+            Self::SetMembers { pool, members, .. } => {
+                write!(f, "set {} members of pool {pool}", members.len())
+            }
+            Self::AddMember { pool, member, .. } => {
+                write!(f, "add member {} to pool {pool}", member["address"])
+            }
+            Self::UpdateMember {
+                pool,
+                address,
+                port,
+                changes,
+                ..
+            } => {
+                let keys = keys(changes);
+                write!(
+                    f,
+                    "update member {address} port {port} of pool {pool}: {keys}"
+                )
+            }
+            Self::DeleteMember {
+                pool,
+                address,
+                port,
+                ..
+            } => {
+                write!(f, "delete member {address} port {port} of pool {pool}")
+            }
+            _ => self.fmt_network(f),
+        }
+    }
+
+    fn fmt_network(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateFloatingIp { .. } => f.write_str("create floating IP"),
+            Self::AttachFloatingIp { address, .. } => write!(f, "attach floating IP {address}"),
+            Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
+            Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
+            Self::CreateGroup { name, rules, .. } => {
+                write!(f, "create security group {name} with {} rules", rules.len())
+            }
+            Self::CreateRules { rules, .. } => {
+                write!(f, "create {} security group rules", rules.len())
+            }
+            Self::DeleteRule { allows, .. } => write!(f, "delete security group rule {allows}"),
+            Self::SetPortGroups {
+                port, joins: true, ..
+            } => {
+                write!(f, "attach the security group to port {port}")
+            }
+            Self::SetPortGroups { port, .. } => {
+                write!(f, "detach the security group from port {port}")
+            }
+            Self::DeleteGroup { name, .. } => write!(f, "delete security group {name}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The names of the fields that a request sets.
+fn keys(changes: &Map<String, Value>) -> String {
+    let keys: Vec<&str> = changes.keys().map(String::as_str).collect();
+    keys.join(", ")
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = |map: &Map<String, Value>| {
-            let keys: Vec<&str> = map.keys().map(String::as_str).collect();
-            keys.join(", ")
-        };
         match self {
             Self::Await {
                 load_balancer,
@@ -364,41 +433,6 @@ impl fmt::Display for Step {
                 write!(f, "update pool {pool}: {}", keys(changes))
             }
             Self::DeletePool { pool, .. } => write!(f, "delete pool {pool}"),
-            Self::SetMembers {
-                pool,
-                members,
-                additive: true,
-                ..
-            } => {
-                write!(f, "add {} members to pool {pool}", members.len())
-            }
-            Self::SetMembers { pool, members, .. } => {
-                write!(f, "set {} members of pool {pool}", members.len())
-            }
-            Self::AddMember { pool, member, .. } => {
-                write!(f, "add member {} to pool {pool}", member["address"])
-            }
-            Self::UpdateMember {
-                pool,
-                address,
-                port,
-                changes,
-                ..
-            } => {
-                let keys = keys(changes);
-                write!(
-                    f,
-                    "update member {address} port {port} of pool {pool}: {keys}"
-                )
-            }
-            Self::DeleteMember {
-                pool,
-                address,
-                port,
-                ..
-            } => {
-                write!(f, "delete member {address} port {port} of pool {pool}")
-            }
             Self::CreateMonitor { monitor, pool, .. } => {
                 write!(f, "create monitor {} for pool {pool}", monitor.kind)
             }
@@ -408,26 +442,7 @@ impl fmt::Display for Step {
                 write!(f, "update monitor {monitor}: {}", keys(changes))
             }
             Self::DeleteMonitor { monitor, .. } => write!(f, "delete monitor {monitor}"),
-            Self::CreateFloatingIp { .. } => f.write_str("create floating IP"),
-            Self::AttachFloatingIp { address, .. } => write!(f, "attach floating IP {address}"),
-            Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
-            Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
-            Self::CreateGroup { name, rules, .. } => {
-                write!(f, "create security group {name} with {} rules", rules.len())
-            }
-            Self::CreateRules { rules, .. } => {
-                write!(f, "create {} security group rules", rules.len())
-            }
-            Self::DeleteRule { allows, .. } => write!(f, "delete security group rule {allows}"),
-            Self::SetPortGroups {
-                port, joins: true, ..
-            } => {
-                write!(f, "attach the security group to port {port}")
-            }
-            Self::SetPortGroups { port, .. } => {
-                write!(f, "detach the security group from port {port}")
-            }
-            Self::DeleteGroup { name, .. } => write!(f, "delete security group {name}"),
+            _ => self.fmt_members(f),
         }
     }
 }

@@ -17,6 +17,7 @@
 pub mod access_log;
 pub mod admission;
 pub mod budget;
+pub mod changes;
 mod clients;
 pub mod counters;
 pub mod dial;

@@ -17,6 +17,7 @@ use crate::access_log::{AccessLog, Note};
 use crate::budget::{self, Account};
 use crate::clients::Clients;
 use crate::counters::{ListenerCounters, Refusal, Shards};
+use crate::changes::Changes;
 use crate::inbound::Inbound;
 use crate::pool::{HashKey, Leaving, PoolState};
 use crate::sources::SourceSet;
@@ -284,13 +285,13 @@ impl ListenerConfig {
 // === impl ListenerState ===
 
 impl ListenerState {
-    /// A listener with its first configuration. `changes` is raised on changes of health and pool.
+    /// A listener with its first configuration. `changes` is noted on changes of health and pool.
     pub fn new(
         id: ListenerId,
         owner: Owner,
         config: ListenerConfig,
         workers: usize,
-        changes: watch::Sender<u64>,
+        changes: &Changes,
     ) -> Self {
         let key = HashKey::new([0; 16], &owner.uid);
         Self::with_account(
@@ -310,12 +311,12 @@ impl ListenerState {
         owner: Owner,
         config: ListenerConfig,
         workers: usize,
-        changes: watch::Sender<u64>,
+        changes: &Changes,
         account: Arc<Account>,
         key: HashKey,
     ) -> Self {
         let cut = CancellationToken::new();
-        let pool = PoolState::new(workers, key, changes);
+        let pool = PoolState::new(workers, key, changes.of(&owner.uid));
         let _nobody_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,

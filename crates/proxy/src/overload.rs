@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::{Budget, Pressure};
+use crate::changes::Changes;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,11 +24,7 @@ struct Watch {
 }
 
 /// Looks at the budget until `stop` fires. `changes` is raised when overload begins and ends.
-pub(crate) async fn announce(
-    budget: Arc<Budget>,
-    changes: watch::Sender<u64>,
-    stop: CancellationToken,
-) {
+pub(crate) async fn announce(budget: Arc<Budget>, changes: Changes, stop: CancellationToken) {
     let mut seen = Watch::default();
     loop {
         tokio::select! {
@@ -74,7 +70,7 @@ pub(crate) async fn announce(
                 "no longer short of descriptors, ports or buffer memory"
             );
         }
-        changes.send_modify(|version| *version += 1);
+        changes.raise();
     }
 }
 

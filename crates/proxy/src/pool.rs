@@ -26,6 +26,7 @@ use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
 use tokio::sync::watch;
 
+use crate::changes::ChangesOf;
 use crate::counters::MemberTotals;
 use crate::recency::Recency;
 
@@ -53,7 +54,7 @@ pub struct PoolState {
 /// What the pool and its members tell each other.
 #[derive(Debug)]
 struct Shared {
-    changes: watch::Sender<u64>,
+    changes: ChangesOf,
     /// Those who wait for a member.
     line: Line,
     /// Tries at another member under way.
@@ -135,9 +136,9 @@ struct Remembered {
 // === impl PoolState ===
 
 impl PoolState {
-    /// A pool without members, counting for this many workers. `changes` is raised whenever health
+    /// A pool without members, counting for this many workers. `changes` is noted whenever health
     /// or membership changes.
-    pub fn new(workers: usize, key: HashKey, changes: watch::Sender<u64>) -> Self {
+    pub fn new(workers: usize, key: HashKey, changes: ChangesOf) -> Self {
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot::empty(key)),
             gone: Mutex::default(),
@@ -399,7 +400,7 @@ impl PoolState {
 // === impl Shared ===
 
 impl Shared {
-    fn new(changes: watch::Sender<u64>) -> Self {
+    fn new(changes: ChangesOf) -> Self {
         Self {
             changes,
             line: Line::default(),
@@ -411,7 +412,7 @@ impl Shared {
     }
 
     fn changed(&self) {
-        self.changes.send_modify(|version| *version += 1);
+        self.changes.note();
     }
 
     fn outlier_failures(&self) -> u32 {

@@ -21,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::changes::Changes;
 use crate::access_log::AccessLog;
 use crate::budget::{Budget, Pressure};
 use crate::counters::ListenerTotals;
@@ -75,7 +76,7 @@ pub struct Proxy {
     draining: Arc<Mutex<Vec<Arc<ListenerState>>>>,
     /// Sockets of another process, for listeners that are not open yet.
     adopted: Mutex<BTreeMap<ListenerId, Adopted>>,
-    changes: watch::Sender<u64>,
+    changes: Changes,
     monitors: Monitors,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -143,7 +144,7 @@ impl Proxy {
         let stop = CancellationToken::new();
         let runtime = Handle::current();
         let checks = budget.division().checks as usize;
-        let (tasks, changes) = (TaskTracker::new(), watch::Sender::new(0));
+        let (tasks, changes) = (TaskTracker::new(), Changes::default());
         let announced = overload::announce(budget.clone(), changes.clone(), stop.clone());
         tasks.spawn_on(announced, &runtime);
         let (workers, broken) = (Arc::new(workers), CancellationToken::new());
@@ -219,17 +220,17 @@ impl Proxy {
             self.keep_adopted(id, adopted);
             return Err(ListenError::Descriptors { id });
         };
-        let (service, changes) = (owner.clone(), self.changes.clone());
+        let service = owner.clone();
         let key = HashKey::new(self.hash_secret, &owner.uid);
         let state =
-            ListenerState::with_account(id, service, config, workers, changes, account, key)
+            ListenerState::with_account(id, service, config, workers, &self.changes, account, key)
                 .logging_to(self.access_log.clone());
         state.hold_sockets(Some(sockets));
         let state = Arc::new(state);
         self.open(&state, adopted).await?;
         self.listeners().insert(id, state.clone());
         self.monitors.watch(state);
-        self.changes.send_modify(|version| *version += 1);
+        self.changes.note(&owner.uid);
         tracing::info!(listener = %id, service = %owner, "listener opened");
         Ok(Applied::Opened)
     }
@@ -297,9 +298,9 @@ impl Proxy {
             .collect()
     }
 
-    /// Raised whenever a listener, a pool or the health of a member changes.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Returns the Services whose listeners, pools or health of members change.
+    pub fn changes(&self) -> Changes {
+        self.changes.clone()
     }
 
     /// A listener, live.
@@ -381,7 +382,7 @@ impl Proxy {
         if !leaving.is_empty() {
             self.cut_later(leaving, state.clone());
         }
-        self.changes.send_modify(|version| *version += 1);
+        self.changes.note(&state.owner().uid);
         tracing::debug!(listener = %state.id(), service = %state.owner(), "listener changed");
         Applied::Changed
     }

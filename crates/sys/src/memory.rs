@@ -4,37 +4,54 @@
 //! per thread, keeps what one of them freed from all others. The control loop makes its passes on
 //! several threads and hands what it made to workers, so that either way costs a lot.
 
-use std::ffi::c_char;
-
-/// Few arenas: threads that allocate little gain nothing from one of their own, and what one thread
-/// frees is of use to others. Unused pages go back to the kernel after a second.
-const OPTIONS: &std::ffi::CStr = c"narenas:4,dirty_decay_ms:1000,muzzy_decay_ms:0";
-
-/// Where jemalloc looks for options of the program. `_RJEM_MALLOC_CONF` in the environment goes
-/// before them.
-#[unsafe(export_name = "_rjem_malloc_conf")]
-#[used]
-// SAFETY: the pointer is to a constant that ends in a zero byte, and is never written to.
-static MALLOC_CONF: Option<&c_char> = Some(unsafe { &*OPTIONS.as_ptr() });
+/// Gives pages back to the kernel of which nothing is in use.
+#[cfg(feature = "jemalloc")]
+pub use jemalloc::give_back;
 
 /// Gives pages back to the kernel of which nothing is in use.
+#[cfg(not(feature = "jemalloc"))]
 pub fn give_back() {
-    // `MALLCTL_ARENAS_ALL` of jemalloc's manual.
-    let purge_all = c"arena.4096.purge";
-    // SAFETY: the name ends in a zero byte, and this control reads and writes no value. Memory that
-    // is in use is not touched. Where it is refused, some memory is kept.
-    let _refused = unsafe {
-        tikv_jemalloc_sys::mallctl(
-            purge_all.as_ptr(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            0,
-        )
-    };
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and touches no memory that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
-#[cfg(test)]
+#[cfg(feature = "jemalloc")]
+mod jemalloc {
+    use std::ffi::c_char;
+
+    /// Few arenas: threads that allocate little gain nothing from one of their own, and what one thread
+    /// frees is of use to others. Unused pages go back to the kernel after a second.
+    const OPTIONS: &std::ffi::CStr = c"narenas:4,dirty_decay_ms:1000,muzzy_decay_ms:0";
+
+    /// Where jemalloc looks for options of the program. `_RJEM_MALLOC_CONF` in the environment goes
+    /// before them.
+    #[unsafe(export_name = "_rjem_malloc_conf")]
+    #[used]
+    // SAFETY: the pointer is to a constant that ends in a zero byte, and is never written to.
+    static MALLOC_CONF: Option<&c_char> = Some(unsafe { &*OPTIONS.as_ptr() });
+
+    /// Gives pages back to the kernel of which nothing is in use.
+    pub fn give_back() {
+        // `MALLCTL_ARENAS_ALL` of jemalloc's manual.
+        let purge_all = c"arena.4096.purge";
+        // SAFETY: the name ends in a zero byte, and this control reads and writes no value. Memory that
+        // is in use is not touched. Where it is refused, some memory is kept.
+        let _refused = unsafe {
+            tikv_jemalloc_sys::mallctl(
+                purge_all.as_ptr(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                0,
+            )
+        };
+    }
+}
+
+#[cfg(all(test, feature = "jemalloc"))]
 mod tests {
     use super::*;
 

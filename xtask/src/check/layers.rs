@@ -2,24 +2,24 @@
 
 use super::{Findings, Metadata, Package};
 
+/// The providers, beside those that say so: `keywords = ["provider"]` in their manifest.
+const PROVIDERS: &[&str] = &["landfall-openstack", "landfall-local"];
+
 /// The crates, from the top. Crates of one layer do not use each other.
 const FLOORS: &[&[&str]] = &[
     &["landfall"],
     &["landfall-web"],
     &["landfall-kube", "landfall-files"],
     &["landfall-engine"],
-    &[
-        "landfall-openstack",
-        "landfall-exoscale",
-        "landfall-metal",
-        "landfall-local",
-    ],
+    PROVIDERS,
+    &["landfall-addressing"],
     &[
         "landfall-l2",
         "landfall-bgp",
         "landfall-bfd",
         "landfall-proxy",
         "landfall-ipam",
+        "landfall-rest",
     ],
     &["landfall-config", "landfall-sys"],
     &["landfall-model"],
@@ -39,16 +39,19 @@ const KUBERNETES: &[&str] = &[
     "k8s-openapi",
 ];
 
+/// Crates with tests over many reconciles, which the engine makes.
+const DRIVEN_BY_ENGINE: &[&str] = &[
+    "landfall-openstack",
+    "landfall-local",
+    "landfall-addressing",
+    "landfall-rest",
+];
+
 /// What a crate must not use although it stands below, and why.
 const APART: &[(&str, &[&str], &str)] = &[
     (
         "landfall-engine",
-        &[
-            "landfall-openstack",
-            "landfall-exoscale",
-            "landfall-metal",
-            "landfall-local",
-        ],
+        PROVIDERS,
         "the engine knows only the Provider trait",
     ),
     (
@@ -56,6 +59,8 @@ const APART: &[(&str, &[&str], &str)] = &[
         &[
             "landfall-proxy",
             "landfall-ipam",
+            "landfall-addressing",
+            "landfall-rest",
             "landfall-l2",
             "landfall-bgp",
             "landfall-bfd",
@@ -81,23 +86,27 @@ const NOT_IN_MODEL: &[&str] = &[
 /// Judges every crate of the workspace.
 pub fn judge(metadata: &Metadata) -> Findings {
     let mut findings = Findings::default();
+    let ours = metadata.ours();
+    let providers = ours.filter(|package| package.keywords.iter().any(|it| it == "provider"));
+    let providers: Vec<&str> = providers.map(|package| package.name.as_str()).collect();
     for package in metadata.ours() {
-        judge_package(package, &mut findings.errors);
+        judge_package(package, &providers, &mut findings.errors);
     }
     findings
 }
 
-fn floor(name: &str) -> Option<usize> {
-    FLOORS.iter().position(|floor| floor.contains(&name))
-}
-
-fn judge_package(package: &Package, errors: &mut Vec<String>) {
+fn judge_package(package: &Package, providers: &[&str], errors: &mut Vec<String>) {
+    let floor = |name: &str| {
+        let is_provider = providers.contains(&name);
+        let on = |floor: &&[&str]| floor.contains(&name) || is_provider && *floor == PROVIDERS;
+        FLOORS.iter().position(on)
+    };
     let room = package.name.as_str();
     let place = floor(room);
     if place.is_none() && ![TESTKIT, "xtask"].contains(&room) {
         errors.push(format!(
             "{room} has no floor: add it to ARCHITECTURE.md and to FLOORS in \
-            xtask/src/check/layers.rs"
+            xtask/src/check/layers.rs (a provider: `keywords = [\"provider\"]` in its manifest)"
         ));
         return;
     }
@@ -126,9 +135,7 @@ fn judge_package(package: &Package, errors: &mut Vec<String>) {
                 refuse("tests of that crate use the test kit, so the test kit can't use it");
             }
             // What a provider does over many passes shows only with the engine that makes them.
-            _ if dev
-                && ["landfall-openstack", "landfall-local"].contains(&room)
-                && used == "landfall-engine" => {}
+            _ if dev && DRIVEN_BY_ENGINE.contains(&room) && used == "landfall-engine" => {}
             (Some(above), Some(below)) if below <= above => {
                 refuse("a crate uses only crates below it (ARCHITECTURE.md)");
             }
@@ -136,7 +143,8 @@ fn judge_package(package: &Package, errors: &mut Vec<String>) {
             _ => {}
         }
         for (_, apart, why) in APART.iter().filter(|(name, ..)| *name == room) {
-            if apart.contains(&used) && !dev {
+            let is_provider = *apart == PROVIDERS && providers.contains(&used);
+            if (apart.contains(&used) || is_provider) && !dev {
                 refuse(why);
             }
         }
@@ -154,6 +162,7 @@ mod tests {
             id: room.into(),
             name: room.into(),
             license: None,
+            keywords: Vec::new(),
             dependencies: vec![Dependency {
                 name: used.into(),
                 kind: kind.map(str::to_owned),
@@ -161,7 +170,7 @@ mod tests {
             }],
         };
         let mut errors = Vec::new();
-        judge_package(&package, &mut errors);
+        judge_package(&package, &["landfall-toy"], &mut errors);
         errors
     }
 
@@ -219,6 +228,14 @@ mod tests {
             ["landfall-model uses tokio: the model has no I/O, no runtime and no clock"]
         );
         assert_eq!(errors("landfall-files", "k8s-openapi", None).len(), 1);
+    }
+
+    #[test]
+    fn a_provider_has_its_place_by_the_keyword_in_its_manifest() {
+        assert_eq!(errors("landfall-toy", "landfall-rest", None), NONE);
+        assert_eq!(errors("landfall", "landfall-toy", None), NONE);
+        assert_eq!(errors("landfall-toy", "landfall-local", None).len(), 1);
+        assert!(!errors("landfall-engine", "landfall-toy", None).is_empty());
     }
 
     #[test]

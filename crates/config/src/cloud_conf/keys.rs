@@ -8,8 +8,8 @@ use landfall_model::dialect::closest;
 use landfall_model::reason::{Code, Reason};
 use secrecy::SecretString;
 
-use super::error::{ConfError, origin};
 use super::value;
+use crate::cloud::{ConfError, origin};
 use crate::gcfg::Entry;
 
 /// The keys of a section, be it written once or in several parts.
@@ -202,7 +202,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Warns about every key that nobody has asked for.
+    /// Warns about every key that is not known.
     pub fn finish(mut self) {
         for entry in std::mem::take(&mut self.entries) {
             if self.known.iter().any(|key| entry.is(key)) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use landfall_model::dialect::{NodeSelector, Refusal, closest};
 use landfall_model::reason::Code;
 
-use super::error::ConfError;
 use super::keys::Keys;
 use super::value;
+use crate::cloud::ConfError;
 use crate::patterns::{NamePattern, TagExpression};
 
 /// `[LoadBalancer]`: what holds for Services that don't say otherwise.
@@ -57,7 +57,7 @@ pub struct LoadBalancerConf {
     pub default_tls_container_ref: Option<String>,
     /// Where certificates are.
     pub container_store: ContainerStore,
-    /// Services on one load balancer at most, the owner included. Below 2, nobody shares.
+    /// Services on one load balancer at most, the owner included. Below 2, none is shared.
     pub max_shared_lb: u32,
     /// Whether the driver needs one call per object.
     pub provider_requires_serial_api_calls: bool,
@@ -113,7 +113,7 @@ const METHODS: [&str; 4] = [
 // === impl LoadBalancerConf ===
 
 impl LoadBalancerConf {
-    /// The pool algorithm unless somebody names one.
+    /// The pool algorithm unless a Service names one.
     pub const DEFAULT_METHOD: &'static str = "ROUND_ROBIN";
 
     /// Whether the driver is OVN's, which can less.
@@ -273,7 +273,7 @@ fn container_store(keys: &mut Keys<'_>) -> Result<ContainerStore, ConfError> {
 }
 
 /// The reference sends any word, and Octavia refuses each load balancer for it. Here the Services
-/// are served all the same, so that somebody has to tell.
+/// are served all the same, so a warning says so.
 fn about_method(keys: &mut Keys<'_>, method: Option<&str>) {
     let Some(method) = method.filter(|method| !METHODS.contains(method)) else {
         return;

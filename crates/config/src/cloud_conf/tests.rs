@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
 use super::*;
+use crate::cloud::{Auth, Interface};
 
 const FULL: &str = r#"
 [Global]

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use crate::cloud_conf::{ConfError, Global, Interface, Naming};
+use crate::cloud::{ConfError, Global, Interface, Naming};
 
 /// The keys of an entry that concern us. It may have many more, for other services and tools.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,7 +1,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::cloud_conf::{Auth, Interface, Scope};
+use crate::cloud::{Auth, Interface, Scope};
 
 const CLOUDS: &str = "\
 clouds:
@@ -239,7 +239,7 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
         "clouds: {a: {region_name: R}}",
     )
     .unwrap();
-    // A file where a folder is looked for: nobody may enter that, not even root.
+    // A file where a folder is looked for: it can't be entered, not even by root.
     let closed = folder.path().join("closed");
     std::fs::write(&closed, "").unwrap();
     let here = Surroundings {
@@ -270,7 +270,7 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
         )),
         "{error}"
     );
-    // What somebody has named is not passed over.
+    // What was named is not passed over.
     let error = read(Some(&closed.join("clouds.yaml")), None, &here).unwrap_err();
     assert!(
         error

@@ -9,13 +9,14 @@ use landfall_model::provider::{Provider, ProviderError};
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::Engine;
+use crate::instance::InstanceId;
 use crate::report::Report;
 
 /// The looks that go on: at most one per instance.
 #[derive(Debug, Default)]
 pub(super) struct Audits {
     tasks: JoinSet<Found>,
-    instances: HashMap<task::Id, usize>,
+    instances: HashMap<task::Id, InstanceId>,
 }
 
 /// What a look found; `None`: it took too long.
@@ -29,7 +30,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 
 impl Audits {
     /// The next end, and whose it is. Never, where none goes on.
-    pub(super) async fn join_next(&mut self) -> (Option<usize>, Result<Found, JoinError>) {
+    pub(super) async fn join_next(&mut self) -> (Option<InstanceId>, Result<Found, JoinError>) {
         let Some(end) = self.tasks.join_next_with_id().await else {
             return std::future::pending().await;
         };
@@ -37,7 +38,7 @@ impl Audits {
         (self.instances.remove(&id), end.map(|(_, found)| found))
     }
 
-    fn goes_on(&self, instance: usize) -> bool {
+    fn goes_on(&self, instance: InstanceId) -> bool {
         self.instances.values().any(|it| *it == instance)
     }
 }
@@ -47,7 +48,7 @@ impl Audits {
 impl<P: Provider, R: Report> Engine<P, R> {
     /// Looks at everything, but for instances where the last look still goes on.
     pub(super) fn start_audit(&mut self) {
-        for (instance, provider) in self.handle.providers.iter().enumerate() {
+        for (instance, provider) in InstanceId::enumerate(&self.handle.providers) {
             if self.audits.goes_on(instance) {
                 continue;
             }
@@ -60,10 +61,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     pub(super) fn take_audit(
         &mut self,
-        (instance, end): (Option<usize>, Result<Found, JoinError>),
+        (instance, end): (Option<InstanceId>, Result<Found, JoinError>),
     ) {
-        let names = self.config.classes.names();
-        let instance = instance.and_then(|it| names.get(it)).map(String::as_str);
+        let instance = instance.and_then(|it| self.config.classes.name(it));
         let changed = match end {
             Ok(Some(Ok(changed))) => changed,
             Ok(Some(Err(error))) => return tracing::warn!(instance, %error, "the audit failed"),

@@ -3,9 +3,10 @@
 //! next attempt itself, past every pause.
 
 use landfall_model::ServiceKey;
+use landfall_model::marks::managed_annotations;
 use landfall_model::provider::Provider;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 
 use super::tracked::Told;
 use super::{Engine, TOGETHER, clock};
@@ -122,7 +123,7 @@ fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<Echo> {
     same.status.clone_from(&now.status);
     // The finalizer comes with the first status. That it goes is never ours alone to know.
     same.finalized |= now.finalized;
-    for mark in MANAGED_ANNOTATIONS {
+    for mark in managed_annotations() {
         match now.annotations.get(mark) {
             Some(value) => same.annotations.insert(mark.to_owned(), value.clone()),
             None => same.annotations.remove(mark),

@@ -16,6 +16,7 @@ use super::contest::Contest;
 use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
 use crate::claims::addresses as on_record;
+use crate::instance::{InstanceId, Owners};
 use crate::pass::{Job, Outcome, PassEnd, Writing};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -24,8 +25,8 @@ use crate::report::Report;
 #[derive(Debug)]
 pub(super) struct Running {
     key: ServiceKey,
-    /// Whom it asks.
-    instances: Vec<usize>,
+    /// The instances that it asks.
+    owners: Owners,
     /// How often those who wait for the first of them had been called when the pass began.
     calls: u64,
     /// The Service as it was when the pass began.
@@ -72,10 +73,10 @@ const BEFORE_ALL: usize = 16;
 // === impl Running ===
 
 impl Running {
-    pub(super) fn new(key: ServiceKey, instances: Vec<usize>, calls: u64, job: &Job) -> Self {
+    pub(super) fn new(key: ServiceKey, owners: Owners, calls: u64, job: &Job) -> Self {
         Self {
             key,
-            instances,
+            owners,
             calls,
             row: job.row.clone(),
             addresses: on_record(&job.status),
@@ -183,17 +184,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         match end.outcome {
             Outcome::Settled => {
-                tracked.failures = 0;
+                self.retries.reset(&key);
                 // What its status says by now is its own again.
                 self.forfeited.remove(&tracked.uid);
                 // What the status says by now is of this instance only.
-                for (index, provider) in self.handle.providers.iter().enumerate() {
-                    if tracked.holder != Some(index) {
+                let owner = tracked.owners.as_ref().map(|owners| owners.first);
+                for (instance, provider) in InstanceId::enumerate(&self.handle.providers) {
+                    if owner != Some(instance) {
                         provider.on_forgotten(&tracked.uid);
                     }
                 }
             }
-            Outcome::Refused => tracked.failures = 0,
+            Outcome::Refused => self.retries.reset(&key),
             Outcome::Busy(after) => self.queue.push_after(&key, after, now),
             Outcome::Paused(_) => {}
             Outcome::Outdated => {
@@ -207,12 +209,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
             Outcome::Failed => self.fail(&key),
             Outcome::Removed => {
-                let left = tracked.holder.take();
-                tracked.further.clear();
+                let left = tracked.owners.take().map(|owners| owners.first);
                 // What comes back after this begins from nothing, as it would for another process.
                 tracked.accepted = None;
                 tracked.published.clear();
-                tracked.failures = 0;
+                self.retries.reset(&key);
                 let replacing = std::mem::take(&mut tracked.replacing);
                 let same = self
                     .world
@@ -229,7 +230,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 if replacing || !same {
                     let left = left.filter(|_| replacing && same);
-                    if let Some(provider) = left.and_then(|it| self.handle.providers.get(it)) {
+                    if let Some(provider) = left.and_then(|it| it.of(&self.handle.providers)) {
                         let marks = provider.profile().marks;
                         self.cleared.insert(tracked.uid.clone(), marks);
                     }
@@ -238,7 +239,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     if self.world.service(&key).is_none() {
                         self.forget(&key);
                     }
-                    self.wake_those_who_wait_for(&ran.instances);
+                    self.wake_waiting_for(ran.owners.iter());
                     return;
                 }
             }
@@ -272,15 +273,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.take_heard(&key);
         }
         if gives_back {
-            self.wake_those_who_wait_for(&ran.instances);
+            self.wake_waiting_for(ran.owners.iter());
         }
     }
 
     /// Tries a Service again after a pause that grows.
     fn fail(&mut self, key: &ServiceKey) {
-        if let Some(tracked) = self.tracked.get_mut(key) {
-            tracked.failures += 1;
-            let delay = self.config.backoff.delay(key, tracked.failures);
+        if self.tracked.contains_key(key) {
+            let delay = self.retries.fail(key);
             self.queue.push_after(key, delay, clock());
         }
     }
@@ -315,10 +315,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Puts a Service that was refused what another one holds in line, and takes out one that was
     /// not.
     fn line_up(&mut self, ran: &Running, end: &PassEnd) {
-        match (end.outcome, ran.instances.first()) {
-            (Outcome::Refused | Outcome::Failed, Some(&instance))
-                if waiting::waits(&end.reasons) =>
-            {
+        let instance = ran.owners.first;
+        match end.outcome {
+            Outcome::Refused | Outcome::Failed if waiting::waits(&end.reasons) => {
                 self.waiting.join(&ran.key, instance);
                 if self.waiting.calls(instance) != ran.calls {
                     // What was given back while the pass ran may have come too late for it.
@@ -327,27 +326,30 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
             }
             // How it goes on is not known yet.
-            (Outcome::Busy(_) | Outcome::Paused(_) | Outcome::Outdated | Outcome::Stuck, _) => {}
+            Outcome::Busy(_) | Outcome::Paused(_) | Outcome::Outdated | Outcome::Stuck => {}
             _ => self.waiting.leave(&ran.key),
         }
     }
 
     /// For how long a Service that failed is to rest although something around it changed.
     pub(super) fn rest(&self, key: &ServiceKey, now: Instant) -> Option<Duration> {
-        let tracked = self.tracked.get(key).filter(|it| it.failures > 0)?;
+        let tracked = self
+            .tracked
+            .get(key)
+            .filter(|_| self.retries.is_failing(key))?;
         let (_, ended) = tracked.course.last?;
         (ended + BREATHER).checked_duration_since(now)
     }
 
     /// Something may have been given back: who waits for it may have it now, at any instance.
     pub(super) fn wake_waiting(&mut self) {
-        let all: Vec<usize> = (0..self.handle.providers.len()).collect();
-        self.wake_those_who_wait_for(&all);
+        let all = InstanceId::all(&self.handle.providers);
+        self.wake_waiting_for(all);
     }
 
-    fn wake_those_who_wait_for(&mut self, instances: &[usize]) {
+    fn wake_waiting_for(&mut self, instances: impl Iterator<Item = InstanceId>) {
         let now = clock();
-        for &instance in instances {
+        for instance in instances {
             let mut first = Vec::new();
             for (position, key) in self.waiting.call(instance).into_iter().enumerate() {
                 match self.rest(&key, now) {

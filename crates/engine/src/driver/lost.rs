@@ -85,7 +85,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             (None, ..) => false,
             // It comes with what it holds.
             (Some(before), Ownership::Ours(instance), Some(row)) if before.uid == row.uid => {
-                if let Some(provider) = self.handle.providers.get(instance) {
+                if let Some(provider) = instance.of(&self.handle.providers) {
                     provider.restore_claims(std::slice::from_ref(before));
                 }
                 true

@@ -8,13 +8,14 @@ use landfall_model::intent::Intent;
 use landfall_model::provider::{Provider, ProviderProfile};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{OwnershipFields, ServiceRow};
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
+use landfall_model::status::ConditionType;
 use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
 use super::{Engine, WorkItem};
 use crate::book::Record;
 use crate::claims;
+use crate::instance::{InstanceId, Owners};
 use crate::pass::{Job, Persisted};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -40,18 +41,20 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match wanted {
             Ownership::Ours(instance) if !row.deleting => Some(self.prepare_spec(row, instance)),
             Ownership::Ours(instance) if row.finalized => {
-                Some(self.prepare_removal(row, vec![instance]))
+                Some(self.prepare_removal(row, Owners::only(instance)))
             }
             _ => {
-                let instances = match wanted {
+                let owners = match wanted {
                     // Our finalizer was taken off by hand: what is held, and what is published,
                     // goes nevertheless.
-                    Ownership::Ours(instance) if self.left_something(&row) => vec![instance],
-                    Ownership::SwitchedOff => Vec::new(),
-                    _ => self.holders(&row),
+                    Ownership::Ours(instance) if self.left_something(&row) => {
+                        Some(Owners::only(instance))
+                    }
+                    Ownership::SwitchedOff => None,
+                    _ => self.owners(&row),
                 };
-                if !instances.is_empty() {
-                    return Some(self.prepare_removal(row, instances));
+                if let Some(owners) = owners {
+                    return Some(self.prepare_removal(row, owners));
                 }
                 self.forget(key);
                 let unknown = || self.unknown_class(&row, wanted);
@@ -72,42 +75,39 @@ impl<P: Provider, R: Report> Engine<P, R> {
         wanted: Ownership,
     ) -> Option<WorkItem> {
         let tracked = self.tracked.get_mut(key)?;
-        let holder = tracked.holder?;
-        let instances = tracked.holders();
+        let owners = tracked.owners.clone()?;
         if let Some(row) = row
             && row.uid == tracked.uid
         {
             return match wanted {
-                Ownership::Ours(instance) if instance == holder && tracked.further.is_empty() => {
-                    None
-                }
+                Ownership::Ours(instance) if owners == Owners::only(instance) => None,
                 Ownership::Ours(_) => {
                     tracked.replacing = true;
                     let job = tracked.removal(key, None);
-                    Some(WorkItem { job, instances })
+                    Some(WorkItem { job, owners })
                 }
                 // What is on the Service is for another controller now.
                 Ownership::SwitchedOff => Some(WorkItem {
                     job: tracked.removal(key, None),
-                    instances,
+                    owners,
                 }),
                 // The annotation names an instance that is not there: a slip must not cost what is
                 // served, which stays with the Service until the annotation is mended.
                 Ownership::UnknownClass if row.class.is_none() => None,
                 Ownership::NotOurs | Ownership::UnknownClass => Some(WorkItem {
                     job: tracked.removal(key, Some(row.clone())),
-                    instances,
+                    owners,
                 }),
             };
         }
         tracked.replacing = row.is_some();
         Some(WorkItem {
             job: tracked.removal(key, None),
-            instances,
+            owners,
         })
     }
 
-    fn prepare_spec(&mut self, row: Arc<ServiceRow>, instance: usize) -> WorkItem {
+    fn prepare_spec(&mut self, row: Arc<ServiceRow>, instance: InstanceId) -> WorkItem {
         let (mut intent, mut errors, accepted) = self.decide(&row, instance);
         let valid = errors.is_empty();
         let (persisted, remarks) = self.persisted(&row, instance, valid, accepted.as_ref());
@@ -116,15 +116,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
             None => errors.extend(remarks),
         }
         note_invalid_newest(&row, &mut errors);
-        let provider = self.handle.providers.get(instance);
+        let provider = instance.of(&self.handle.providers);
         let recalls = provider.is_some_and(|it| it.profile().takes_pools);
         let tracked = self.track(&row);
         if intent.is_some() {
             tracked.accepted = accepted;
-            tracked.holder = Some(instance);
+            tracked.owners = Some(Owners::only(instance));
         } else if recalls && !tracked.published.is_empty() {
             // It was recalled, and has to be given back.
-            tracked.holder = Some(instance);
+            tracked.owners = Some(Owners::only(instance));
         }
         let persisted = Persisted {
             obsolete: tracked.obsolete,
@@ -144,7 +144,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         WorkItem {
             job,
-            instances: vec![instance],
+            owners: Owners::only(instance),
         }
     }
 
@@ -153,7 +153,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn persisted(
         &self,
         row: &ServiceRow,
-        instance: usize,
+        instance: InstanceId,
         valid: bool,
         accepted: Option<&Accepted>,
     ) -> (Persisted, Vec<Reason>) {
@@ -186,7 +186,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Whether something is left of a Service that is being deleted without our finalizer.
     fn left_something(&self, row: &ServiceRow) -> bool {
         let known = self.tracked.get(&row.key);
-        let held = known.is_some_and(|tracked| tracked.holder.is_some());
+        let held = known.is_some_and(|tracked| tracked.owners.is_some());
         held || !row.status.conditions.is_empty()
     }
 
@@ -195,9 +195,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn decide(
         &mut self,
         row: &Arc<ServiceRow>,
-        instance: usize,
+        instance: InstanceId,
     ) -> (Option<Intent>, Vec<Reason>, Option<Accepted>) {
-        let Some(provider) = self.handle.providers.get(instance).cloned() else {
+        let Some(provider) = instance.of(&self.handle.providers).cloned() else {
             return (None, Vec::new(), None);
         };
         match resolve(row, &self.world, provider.profile()) {
@@ -268,31 +268,30 @@ impl<P: Provider, R: Report> Engine<P, R> {
         (previous, errors, accepted)
     }
 
-    fn prepare_removal(&mut self, row: Arc<ServiceRow>, instances: Vec<usize>) -> WorkItem {
+    fn prepare_removal(&mut self, row: Arc<ServiceRow>, owners: Owners) -> WorkItem {
         let tracked = self.track(&row);
-        tracked.holder = instances.first().copied();
-        tracked.further = instances.iter().skip(1).copied().collect();
+        tracked.owners = Some(owners.clone());
         let key = row.key.clone();
         WorkItem {
             job: tracked.removal(&key, Some(row)),
-            instances,
+            owners,
         }
     }
 
     /// The instances that may hold something of a Service that wants nothing of them (any more).
-    fn holders(&self, row: &ServiceRow) -> Vec<usize> {
+    fn owners(&self, row: &ServiceRow) -> Option<Owners> {
         if may_hold(row) {
-            return (0..self.handle.providers.len()).collect();
+            return Owners::new(InstanceId::all(&self.handle.providers));
         }
-        self.instance_for_cleanup(row).into_iter().collect()
+        self.instance_for_cleanup(row).map(Owners::only)
     }
 
-    /// The instance that clears away what cloud-provider-openstack was stopped in the middle of
-    /// clearing away: it put its mark on the Service, and its finalizer stays for its successor.
-    /// That is the instance of OpenStack that serves Services without a class, as it did.
-    fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<usize> {
-        let begun = row.finalized && row.annotations.contains_key(LOAD_BALANCER_ID);
-        if row.wants_load_balancer || !begun {
+    /// Returns the instance that finishes a removal which another controller left half-done: that
+    /// controller put its mark on the Service, and its finalizer stays for its successor. That is
+    /// the instance that serves Services without a class, as the controller did, if it continues
+    /// that controller's work.
+    fn instance_for_cleanup(&self, row: &ServiceRow) -> Option<InstanceId> {
+        if row.wants_load_balancer || !row.finalized {
             return None;
         }
         let namespace = self.world.namespace(row.key.namespace());
@@ -304,8 +303,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let classes = &self.config.classes;
         match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => {
-                let provider = self.handle.providers.get(instance)?;
-                provider.profile().openstack.then_some(instance)
+                let provider = instance.of(&self.handle.providers)?;
+                let mark = provider.profile().predecessor_mark?;
+                row.annotations.contains_key(mark).then_some(instance)
             }
             Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }
@@ -324,7 +324,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let record = Record {
             status: row.status.clone(),
             row,
-            instance: 0,
+            instance: None,
             reasons: vec![reason],
             address: None,
             left_out: Vec::new(),

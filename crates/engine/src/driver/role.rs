@@ -5,6 +5,7 @@ use tokio::sync::watch;
 
 use super::waiting::Waiting;
 use super::{BEFORE, Engine, Lost, slots};
+use crate::backoff::Retries;
 use crate::leadership::Role;
 use crate::queue::Queue;
 use crate::report::Report;
@@ -58,8 +59,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         }
         self.at_work = true;
-        self.pools_due = None;
-        self.pools_changed = None;
+        self.pools.clear();
         let before = self.term.replace(term);
         self.set_pools();
         if before.is_some() {
@@ -112,6 +112,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             &self.handle.providers,
             &*self.reporter,
         ));
+        self.retries = Retries::new(self.config.backoff);
         self.waiting = Waiting::default();
         self.tracked.clear();
         self.by_uid.clear();

@@ -11,6 +11,7 @@ use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
 use super::ends::Course;
+use crate::instance::Owners;
 use crate::pass::{EventState, Job, Persisted};
 use crate::progress::Progress;
 use crate::resolve::{certificates_of, removal};
@@ -24,8 +25,6 @@ pub(super) struct Tracked {
     pub(super) gave_up: bool,
     /// What we wrote last, until the source tells it back.
     pub(super) written: Option<Written>,
-    /// Failures in a row.
-    pub(super) failures: u32,
     pub(super) last_failure: Option<String>,
     pub(super) telling: EventState,
     /// The marks as the last pass left them, whether or not the source has told them back: a
@@ -34,10 +33,8 @@ pub(super) struct Tracked {
     /// What its status published when its claim was read from there, or as the last pass left it
     /// that served a version.
     pub(super) published: Vec<IngressAddress>,
-    /// The instance with which something of it may exist outside.
-    pub(super) holder: Option<usize>,
-    /// Others with which something may exist, too: it is not known which one served it.
-    pub(super) further: Vec<usize>,
+    /// The instances with which something of it may exist outside.
+    pub(super) owners: Option<Owners>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
     /// How its passes went of late.
@@ -99,11 +96,6 @@ impl Accepted {
 // === impl Tracked ===
 
 impl Tracked {
-    /// Returns the instances with which something of it may exist outside.
-    pub(super) fn holders(&self) -> Vec<usize> {
-        self.holder.iter().chain(&self.further).copied().collect()
-    }
-
     /// A pass that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.

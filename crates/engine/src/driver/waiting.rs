@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use landfall_model::ServiceKey;
-use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::reason::{Reason, Severity};
+
+use crate::instance::InstanceId;
 
 /// The lines, one per provider instance.
 #[derive(Debug, Default)]
@@ -17,17 +19,17 @@ pub(super) struct Waiting {
     line: BTreeMap<Place, ServiceKey>,
     last: u64,
     /// How often those who wait for each instance were called.
-    calls: HashMap<usize, u64>,
+    calls: HashMap<InstanceId, u64>,
 }
 
 /// An instance, and a number that grows.
-type Place = (usize, u64);
+type Place = (InstanceId, u64);
 
 // === impl Waiting ===
 
 impl Waiting {
     /// Puts a Service in the line of an instance: at its old place, or at the end.
-    pub(super) fn join(&mut self, key: &ServiceKey, instance: usize) {
+    pub(super) fn join(&mut self, key: &ServiceKey, instance: InstanceId) {
         let known = self.places.get(key).copied();
         let place = match known {
             Some(place) if place.0 == instance => place,
@@ -49,41 +51,33 @@ impl Waiting {
     }
 
     /// Returns how often those who wait for an instance were called.
-    pub(super) fn calls(&self, instance: usize) -> u64 {
+    pub(super) fn calls(&self, instance: InstanceId) -> u64 {
         self.calls.get(&instance).copied().unwrap_or_default()
     }
 
     /// Calls all who wait for an instance, the longest wait first.
-    pub(super) fn call(&mut self, instance: usize) -> Vec<ServiceKey> {
+    pub(super) fn call(&mut self, instance: InstanceId) -> Vec<ServiceKey> {
         *self.calls.entry(instance).or_default() += 1;
-        let mut called = self.line.split_off(&(instance, 0));
-        let mut rest = called.split_off(&(instance + 1, 0));
-        self.line.append(&mut rest);
-        called.into_values().collect()
+        let called = self
+            .line
+            .extract_if((instance, 0)..=(instance, u64::MAX), |_, _| true);
+        called.map(|(_, key)| key).collect()
     }
 }
 
-/// Whether something that another Service gives back may heal what is the matter.
+/// Returns whether something that another Service releases may resolve one of these reasons.
 pub(super) fn waits(reasons: &[Reason]) -> bool {
     let mut errors = reasons.iter().filter(|it| it.severity == Severity::Error);
-    errors.any(|reason| {
-        matches!(
-            reason.code,
-            Code::AddressInUse
-                | Code::AddressNotShareable
-                | Code::NoAddressOfFamily
-                | Code::LimitReached
-                | Code::PoolExhausted
-                | Code::PortInUse
-                | Code::QuotaExceeded
-                | Code::FloatingIpInUse
-        )
-    })
+    errors.any(|reason| reason.code.awaits_release())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn instance(position: usize) -> InstanceId {
+        InstanceId::all(&[(); 3]).nth(position).unwrap()
+    }
 
     fn key(name: &str) -> ServiceKey {
         ServiceKey::new("default", name)
@@ -93,35 +87,35 @@ mod tests {
     fn those_who_wait_longest_are_called_first_and_come_back_to_their_place() {
         let mut waiting = Waiting::default();
         for name in ["z", "m", "a"] {
-            waiting.join(&key(name), 0);
+            waiting.join(&key(name), instance(0));
         }
-        assert_eq!(waiting.call(0), [key("z"), key("m"), key("a")]);
-        assert_eq!(waiting.call(0), [], "they were called already");
-        waiting.join(&key("a"), 0);
-        waiting.join(&key("new"), 0);
-        waiting.join(&key("z"), 0);
-        assert_eq!(waiting.call(0), [key("z"), key("a"), key("new")]);
+        assert_eq!(waiting.call(instance(0)), [key("z"), key("m"), key("a")]);
+        assert_eq!(waiting.call(instance(0)), [], "they were called already");
+        waiting.join(&key("a"), instance(0));
+        waiting.join(&key("new"), instance(0));
+        waiting.join(&key("z"), instance(0));
+        assert_eq!(waiting.call(instance(0)), [key("z"), key("a"), key("new")]);
     }
 
     #[test]
     fn only_those_who_wait_for_the_instance_are_called() {
         let mut waiting = Waiting::default();
-        for (name, instance) in [("a", 0), ("b", 1), ("c", 2), ("d", 1)] {
-            waiting.join(&key(name), instance);
+        for (name, position) in [("a", 0), ("b", 1), ("c", 2), ("d", 1)] {
+            waiting.join(&key(name), instance(position));
         }
-        assert_eq!(waiting.call(1), [key("b"), key("d")]);
+        assert_eq!(waiting.call(instance(1)), [key("b"), key("d")]);
         waiting.leave(&key("a"));
-        assert_eq!(waiting.call(0), []);
-        assert_eq!(waiting.call(2), [key("c")]);
+        assert_eq!(waiting.call(instance(0)), []);
+        assert_eq!(waiting.call(instance(2)), [key("c")]);
     }
 
     #[test]
     fn a_service_that_passes_to_another_instance_waits_there_from_then_on() {
         let mut waiting = Waiting::default();
-        waiting.join(&key("a"), 0);
-        waiting.join(&key("b"), 1);
-        waiting.join(&key("a"), 1);
-        assert_eq!(waiting.call(0), []);
-        assert_eq!(waiting.call(1), [key("b"), key("a")]);
+        waiting.join(&key("a"), instance(0));
+        waiting.join(&key("b"), instance(1));
+        waiting.join(&key("a"), instance(1));
+        assert_eq!(waiting.call(instance(0)), []);
+        assert_eq!(waiting.call(instance(1)), [key("b"), key("a")]);
     }
 }

@@ -1,3 +1,4 @@
+use landfall_model::ServiceKey;
 use proptest::prelude::*;
 
 use super::*;
@@ -6,11 +7,11 @@ fn key(name: &str) -> ServiceKey {
     ServiceKey::new("default", name)
 }
 
-fn queue() -> Queue {
+fn queue() -> Queue<ServiceKey> {
     Queue::new(&[16])
 }
 
-fn take(queue: &mut Queue, now: Instant) -> Option<ServiceKey> {
+fn take(queue: &mut Queue<ServiceKey>, now: Instant) -> Option<ServiceKey> {
     queue.take(now, |_| 0)
 }
 
@@ -171,7 +172,7 @@ fn number(key: &ServiceKey) -> usize {
 
 /// A queue, and beside it what is expected of it.
 struct Trial {
-    queue: Queue,
+    queue: Queue<ServiceKey>,
     now: Instant,
     keys: [Expected; KEYS as usize],
 }

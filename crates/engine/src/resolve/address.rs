@@ -168,9 +168,8 @@ fn judge_families(
             );
         }
     }
-    // In a cloud, the network of the other family has an address for whoever asks for none.
-    let both_needed =
-        scene.service.family_policy == FamilyPolicy::RequireDualStack && !scene.profile.openstack;
+    let both_needed = scene.service.family_policy == FamilyPolicy::RequireDualStack
+        && !scene.profile.completes_families;
     if both_needed && request.addresses.len() == 1 {
         findings.push(
             Reason::error(

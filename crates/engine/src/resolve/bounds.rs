@@ -1,5 +1,5 @@
-//! Numbers that Octavia takes and others don't: its dialect lets them through, and whoever can't
-//! have them is told here.
+//! Numbers that a dialect accepts because the API of one provider does: refused here for providers
+//! whose API does not validate them.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) fn timeout(
     findings: &mut Findings<'_>,
 ) -> Duration {
     let time = *choice.take(findings);
-    if scene.profile.openstack {
+    if scene.profile.validates_numbers {
         return time;
     }
     if time.is_zero() && !default.is_zero() {
@@ -50,7 +50,7 @@ pub(super) fn connection_limit(
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     let limit = *choice.take(findings);
-    if limit == Some(0) && !scene.profile.openstack {
+    if limit == Some(0) && !scene.profile.validates_numbers {
         let remedy = "write a number of at least 1, or -1 for no limit".to_owned();
         refuse(scene, choice, 0, remedy, findings);
     }
@@ -64,7 +64,7 @@ pub(super) fn of_monitor(
     findings: &mut Findings<'_>,
 ) -> Duration {
     let time = *choice.take(findings);
-    if !scene.profile.openstack && !(MILLISECOND..=AN_HOUR).contains(&time) {
+    if !scene.profile.validates_numbers && !(MILLISECOND..=AN_HOUR).contains(&time) {
         let (least, most) = (show_duration(MILLISECOND), show_duration(AN_HOUR));
         let remedy = format!("write a time from {least} to {most}");
         refuse(scene, choice, show_duration(time), remedy, findings);
@@ -82,7 +82,7 @@ fn refuse<T>(
     let provider = scene.profile.provider;
     let reason = Reason::error(
         Code::InvalidAnnotation,
-        format!("the provider {provider} does not support {value} here; only Octavia does"),
+        format!("the provider {provider} does not support {value} here"),
     )
     .remedy(remedy);
     findings.push(findings.at(reason, &choice.given.annotation));

@@ -72,7 +72,7 @@ pub(super) fn build(
         listener.connection_limit = bounds::connection_limit(scene, &limit, findings);
     }
     listener.source_limits = protection::of_sources(layers, choice.as_ref(), findings);
-    if scene.profile.openstack {
+    if scene.profile.keeps_unset {
         listener.said = said(layers, choice.as_ref());
     }
     if let Some(drain) = layers.take(findings, |port| &port.drain) {
@@ -385,9 +385,7 @@ fn timeouts(
          default: Duration,
          field: for<'a> fn(&'a PortOptions) -> &'a Option<Given<Duration>>| {
             match layers.get(findings, field) {
-                // Octavia has all of them on every listener, so that what is said of all holds for
-                // all.
-                Some(choice) if possible || (scene.profile.openstack && !choice.own()) => {
+                Some(choice) if possible || (scene.profile.udp_timeouts && !choice.own()) => {
                     bounds::timeout(scene, &choice, default, findings)
                 }
                 Some(choice) => {

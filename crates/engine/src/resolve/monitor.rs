@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use landfall_model::dialect::{MonitorChoice, show_duration};
 use landfall_model::listener::{Check, Monitor};
-use landfall_model::provider::Target;
+use landfall_model::option::OptionId;
+use landfall_model::provider::{Support, Target};
 use landfall_model::{Code, Protocol, Reason};
 
 use super::findings::Findings;
@@ -113,10 +114,12 @@ fn check(
         MonitorChoice::On | MonitorChoice::Tcp => Some(Check::Tcp),
         MonitorChoice::UdpConnect => Some(Check::UdpConnect),
         MonitorChoice::Grpc => {
-            if scene.profile.openstack {
+            let support = (scene.profile.support)(OptionId::MonitorGrpcService);
+            if let Support::Refused { why } = support {
+                let provider = scene.profile.provider;
                 let reason = Reason::error(
                     Code::OptionNotSupported,
-                    "the provider openstack does not support this: Octavia has no gRPC monitors",
+                    format!("the provider {provider} does not support this: {why}"),
                 )
                 .remedy("write tcp, http or https");
                 findings.push(findings.at(reason, &choice.given.annotation));
@@ -140,9 +143,9 @@ fn check(
     }
 }
 
-/// The time-out that was asked for, which must fit into the delay; else that of the configuration,
-/// or the default, cut to fit. Octavia takes any, and has what Services that it serves already were
-/// given.
+/// Returns the requested timeout, which must fit into the delay; else that of the configuration, or
+/// the default, cut to fit. A provider whose API validates numbers gets it unchanged, as Services
+/// that it serves already have it.
 fn timeout(
     scene: &ResolveContext<'_>,
     layers: Layers<'_>,
@@ -151,14 +154,14 @@ fn timeout(
     findings: &mut Findings<'_>,
 ) -> Duration {
     let Some(choice) = layers.get(findings, |port| &port.monitor_timeout) else {
-        return if scene.profile.openstack {
+        return if scene.profile.validates_numbers {
             default
         } else {
             default.min(delay)
         };
     };
     let mut timeout = bounds::of_monitor(scene, &choice, findings);
-    if scene.profile.openstack {
+    if scene.profile.validates_numbers {
         return timeout;
     }
     if timeout > LONGEST_CHECK {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use landfall_model::dialect::{DialectId, Vocabulary};
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::reason::annotation_field;
@@ -53,7 +54,25 @@ fn in_cloud() -> ProviderProfile {
     ProviderProfile {
         provider: "openstack",
         target: Target::Node,
-        openstack: true,
+        vocabulary: Vocabulary {
+            dialects: &[
+                DialectId::Landfall,
+                DialectId::OpenStack,
+                DialectId::Kubernetes,
+            ],
+            ignores_others: "addresses come from the networks of the cloud",
+            extension: Some(DialectId::OpenStack),
+        },
+        completes_families: true,
+        validates_numbers: true,
+        udp_timeouts: true,
+        keeps_unset: true,
+        support: |option| match option {
+            OptionId::MonitorGrpcService => Support::Refused {
+                why: "it has no gRPC monitors",
+            },
+            _ => Support::Supported,
+        },
         ..ProviderProfile::default()
     }
 }

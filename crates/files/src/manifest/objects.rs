@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use landfall_model::dialect::closest;
+use landfall_model::marks::marks_of;
 use landfall_model::reason::{Code, Origin, Reason, Severity};
 use landfall_model::rows::{
     NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow, SourceMap,
 };
-use landfall_model::status::{ServiceStatus, marks_of};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, wire};
 use serde::de::DeserializeOwned;
 

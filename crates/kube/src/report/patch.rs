@@ -13,10 +13,11 @@
 
 use std::collections::BTreeMap;
 
+use landfall_model::marks::marks_of;
 use landfall_model::reason::Code;
 use landfall_model::recorded::{RECORDED, keep_vouched};
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{Condition, ConditionType, INSTANCE, ServiceStatus, marks_of};
+use landfall_model::status::{Condition, ConditionType, INSTANCE, ServiceStatus};
 use landfall_model::wire::{self, ConditionShape, IngressShape, ServiceStatusShape};
 use serde_json::{Value, json};
 

@@ -342,7 +342,7 @@ fn secrets_of(service: &ServiceRow, version: &ServiceRow) -> BTreeSet<ServiceKey
     if version.annotations.is_empty() {
         return BTreeSet::new();
     }
-    let options = dialect::read(&version.annotations, &version.ports).options;
+    let options = dialect::options(&version.annotations, &version.ports);
     options
         .secrets()
         .map(|name| ServiceKey::new(service.key.namespace(), name))

@@ -30,7 +30,7 @@ async fn what_the_reference_made_is_shown_as_taken_over_without_a_write() {
     ] {
         assert!(told.contains(&line), "{line}{told}");
     }
-    let summary = "1 Services, 1 taken over with no write, 0 steps for 0 others\n";
+    let summary = "1 Service, 1 taken over with no write, 0 steps for 0 others\n";
     assert!(told.ends_with(summary), "{told}");
     assert!(scene.sim.writes().is_empty());
 }
@@ -45,7 +45,7 @@ async fn what_differs_is_a_step_and_what_can_not_be_had_is_told() {
     let told = scene.run("adopt", &[]).await.good();
     assert!(told.contains("takes over load balancer"), "{told}");
     assert!(told.contains("60000") || told.contains("timeout"), "{told}");
-    let summary = "1 Services, 0 taken over with no write, 1 steps for 1 others\n";
+    let summary = "1 Service, 0 taken over with no write, 1 step for 1 other\n";
     assert!(told.ends_with(summary), "{told}");
 
     let told = scene.run("adopt", &["-o", "json"]).await.good();
@@ -81,7 +81,7 @@ async fn a_load_balancer_that_is_busy_is_not_said_to_be_as_wanted() {
     scene.write("web", &svc("web").tcp(80));
     let told = scene.run("adopt", &[]).await.good();
     assert!(
-        told.contains("1 Services, 0 taken over with no write"),
+        told.contains("1 Service, 0 taken over with no write"),
         "{told}"
     );
     assert!(told.contains("one change at a time"), "{told}");

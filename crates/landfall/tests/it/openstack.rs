@@ -77,7 +77,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
     assert_eq!(balancers[0]["name"], "kube_service_shop_default_web");
 
     let after = scene.plan(&[]).await;
-    assert!(after.contains("0 steps for 1 Services"), "{after}");
+    assert!(after.contains("0 steps for 1 Service"), "{after}");
     let told = scene
         .lab
         .landfall(&["explain", "default/web"], &[])

@@ -136,7 +136,7 @@ async fn a_plan_of_one_service_leaves_others_alone_unless_it_prunes() {
     let plan = scene.plan(&[]).await;
     assert_eq!(
         plan,
-        "0 steps for 1 Services, 1 of them unchanged; planned against the running instance\n"
+        "0 steps for 1 Service, 1 of them unchanged; planned against the running instance\n"
     );
     let plan = scene.plan(&["--prune"]).await;
     assert!(plan.contains("default/old\n  close "), "{plan}");

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
+use landfall_model::marks::{managed_annotations, marks_of};
 use landfall_model::rows::{Fact, PoolRow, ServiceRow};
-use landfall_model::status::{HELD_ADDRESSES, MANAGED_ANNOTATIONS, ServiceStatus, marks_of};
+use landfall_model::status::{HELD_ADDRESSES, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -133,7 +134,7 @@ impl Api {
             let same = old.ports == row.ports && old.wants_load_balancer == row.wants_load_balancer;
             let step = i64::from(!same);
             row.generation = old.generation.map(|number| number + step);
-            for mark in MANAGED_ANNOTATIONS {
+            for mark in managed_annotations() {
                 if let Some(value) = old.annotations.get(mark) {
                     row.annotations.insert(mark.to_owned(), value.clone());
                 }
@@ -252,7 +253,7 @@ pub fn on_record(row: &ServiceRow) -> Vec<IpAddr> {
 
 pub fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
     row.status = status.clone();
-    for mark in MANAGED_ANNOTATIONS {
+    for mark in managed_annotations() {
         match status.marks.get(mark) {
             Some(value) => row.annotations.insert(mark.to_owned(), value.clone()),
             None => row.annotations.remove(mark),

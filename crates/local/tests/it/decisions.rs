@@ -8,7 +8,7 @@ use landfall_local::Local;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::{Applied, Provider};
-use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
 use landfall_model::status::HELD_ADDRESSES;
 use landfall_testkit::svc;
@@ -80,16 +80,11 @@ async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reaso
 
 async fn held(local: &Local, intent: &Intent) -> Vec<String> {
     let observed = local.observe(intent).await.expect("observing can't fail");
-    observed.held.iter().map(ToString::to_string).collect()
-}
-
-async fn codes_of_remarks(local: &Local, intent: &Intent) -> Vec<Code> {
-    let observed = local.observe(intent).await.expect("observing can't fail");
-    local
-        .status(intent, &observed)
-        .remarks
+    observed
+        .addresses
+        .held
         .iter()
-        .map(|remark| remark.code)
+        .map(ToString::to_string)
         .collect()
 }
 
@@ -136,26 +131,6 @@ async fn members_and_options_change_in_place() {
             .await
             .unwrap(),
         ["change 127.77.0.0:80/TCP: +10.0.0.2:1; -10.0.0.1:1; algorithm ROUND_ROBIN -> SOURCE_IP"]
-    );
-}
-
-#[tokio::test]
-async fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
-    let local = machine(&["127.77.0.0/30"]);
-    let holder = svc("holder").port(80).row();
-    settle(&local, &spec(&holder, &local)).await.unwrap();
-    let row = svc("web").port(80).row();
-    settle(&local, &spec(&row, &local)).await.unwrap();
-    let asking = svc("web")
-        .port(80)
-        .annotated("landfall.dev/addresses", "127.77.0.0")
-        .row();
-    let asking = spec(&asking, &local);
-    assert_eq!(settle(&local, &asking).await.unwrap(), [] as [&str; 0]);
-    assert_eq!(held(&local, &asking).await, ["127.77.0.1"]);
-    assert_eq!(
-        codes_of_remarks(&local, &asking).await,
-        [Code::AddressInUse]
     );
 }
 
@@ -292,36 +267,6 @@ async fn a_name_in_place_of_the_address_is_published_from_the_first_write_on() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_where_the_address_was_asked_for() {
-    let local = machine(&["127.77.0.0/30"]);
-    let row = svc("web").port(80).load_balancer_ip("192.0.2.1").row();
-    let reasons = plan(&local, &spec(&row, &local)).await.unwrap_err();
-    assert_eq!(reasons.len(), 1);
-    assert_eq!(reasons[0].code, Code::AddressNotInPool);
-    assert_eq!(reasons[0].field.as_deref(), Some("spec.loadBalancerIP"));
-    assert_eq!(reasons[0].value.as_deref(), Some("192.0.2.1"));
-    assert!(
-        reasons[0].remedy.contains("default"),
-        "{}",
-        reasons[0].remedy
-    );
-}
-
-#[tokio::test]
-async fn a_full_pool_refuses_until_somebody_leaves() {
-    let local = machine(&["127.77.0.1-127.77.0.1"]);
-    let (first, second) = (svc("a").port(80).row(), svc("b").port(80).row());
-    settle(&local, &spec(&first, &local)).await.unwrap();
-    let refused = plan(&local, &spec(&second, &local)).await.unwrap_err();
-    assert_eq!(refused[0].code, Code::PoolExhausted);
-    settle(&local, &removal(&first)).await.unwrap();
-    assert_eq!(
-        settle(&local, &spec(&second, &local)).await.unwrap().len(),
-        2
-    );
-}
-
-#[tokio::test]
 async fn dual_stack_opens_each_port_on_both_addresses() {
     let local = machine(&["127.77.0.0/30", "fd00::/126"]);
     let row = svc("web")
@@ -336,26 +281,6 @@ async fn dual_stack_opens_each_port_on_both_addresses() {
             "open [fd00::1]:80/TCP (stream, 0 members)",
         ]
     );
-}
-
-#[tokio::test]
-async fn who_prefers_both_families_is_content_with_one_and_told_so() {
-    let local = machine(&["127.77.0.0/30"]);
-    for (policy, severity) in [
-        (FamilyPolicy::PreferDualStack, Some(Severity::Warning)),
-        (FamilyPolicy::SingleStack, None),
-    ] {
-        let row = svc(&format!("{policy:?}").to_lowercase())
-            .port(80)
-            .families(&[Family::V4, Family::V6], policy)
-            .row();
-        let intent = spec(&row, &local);
-        assert_eq!(settle(&local, &intent).await.unwrap().len(), 2);
-        let observed = local.observe(&intent).await.unwrap();
-        let remarks = local.status(&intent, &observed).remarks;
-        let severities: Vec<_> = remarks.iter().map(|remark| remark.severity).collect();
-        assert_eq!(severities, Vec::from_iter(severity), "{remarks:?}");
-    }
 }
 
 #[tokio::test]
@@ -407,27 +332,6 @@ async fn claims_on_record_come_back_as_they_were() {
     assert_eq!(
         settle(&local, &spec(&row, &local)).await.unwrap(),
         ["open 127.77.0.6:80/TCP (stream, 0 members)"]
-    );
-}
-
-#[tokio::test]
-async fn a_pool_with_a_typo_leaves_the_pool_as_it_was() {
-    let local = machine(&["127.77.0.0/30"]);
-    let row = svc("web").port(80).row();
-    settle(&local, &spec(&row, &local)).await.unwrap();
-    let problems = set_pool(&local, &["127.77.0.0/33"]);
-    assert_eq!(
-        problems.iter().map(|it| it.code).collect::<Vec<_>>(),
-        [Code::InvalidPool]
-    );
-    assert_eq!(
-        settle(&local, &spec(&row, &local)).await.unwrap(),
-        [] as [&str; 0]
-    );
-    let other = svc("other").port(80).row();
-    assert_eq!(
-        settle(&local, &spec(&other, &local)).await.unwrap().len(),
-        2
     );
 }
 
@@ -499,90 +403,4 @@ fn claim_of(row: &ServiceRow, address: &str) -> Claim {
         backend_key: String::new(),
         ports: ports.collect(),
     }
-}
-
-#[tokio::test]
-async fn what_services_hold_that_nobody_serves_is_neither_given_away_nor_given_back() {
-    let local = machine(&["127.77.0.1-127.77.0.2"]);
-    let (lost, web, api) = (
-        svc("lost").port(80).row(),
-        svc("web").port(80).row(),
-        svc("api").port(80).row(),
-    );
-    local.set_foreign_claims(&[claim_of(&lost, "127.77.0.1")]);
-    let (wish_web, wish_api) = (spec(&web, &local), spec(&api, &local));
-    settle(&local, &wish_web)
-        .await
-        .expect("one address is left");
-    assert_eq!(held(&local, &wish_web).await, ["127.77.0.2"]);
-    let refused = plan(&local, &wish_api).await.expect_err("nothing is left");
-    assert_eq!(refused[0].code, Code::PoolExhausted);
-    assert_eq!(plan(&local, &removal(&lost)).await, Ok(Vec::new()));
-
-    // It is gone.
-    local.set_foreign_claims(&[]);
-    settle(&local, &wish_api)
-        .await
-        .expect("one address is left");
-    assert_eq!(held(&local, &wish_api).await, ["127.77.0.1"]);
-}
-
-#[tokio::test]
-async fn a_service_that_nobody_served_and_that_comes_back_has_its_address() {
-    let local = machine(&["127.77.0.1-127.77.0.9"]);
-    let lost = svc("lost").port(80).row();
-    let claim = claim_of(&lost, "127.77.0.5");
-    local.set_foreign_claims(std::slice::from_ref(&claim));
-    local.restore_claims(&[claim]);
-    local.set_foreign_claims(&[]);
-    let want = spec(&lost, &local);
-    settle(&local, &want).await.expect("it has an address");
-    assert_eq!(held(&local, &want).await, ["127.77.0.5"]);
-}
-
-fn pool(name: &str, range: &str) -> Arc<PoolRow> {
-    Arc::new(PoolRow {
-        name: name.to_owned(),
-        addresses: vec![range.to_owned()],
-        auto_assign: true,
-        ..PoolRow::default()
-    })
-}
-
-#[tokio::test]
-async fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
-    let local = Local::offline();
-    let (web, new) = (svc("web").port(80).row(), svc("new").port(80).row());
-    let good = pool("good", "127.77.0.0/30");
-    let problems = local.set_pools(&[good.clone(), pool("typo", "127.77.1.0/240")]);
-    assert_eq!(problems.len(), 1);
-    local.restore_claims(&[claim_of(&web, "127.77.1.9")]);
-    let (want, want_new) = (spec(&web, &local), spec(&new, &local));
-    settle(&local, &want).await.expect("it keeps what it has");
-    assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
-    assert_eq!(codes_of_remarks(&local, &want).await, [Code::PoolsInDoubt]);
-    settle(&local, &want_new).await.expect("one pool is good");
-    assert_eq!(held(&local, &want_new).await, ["127.77.0.0"]);
-
-    let mended = [good.clone(), pool("typo", "127.77.1.0/24")];
-    assert_eq!(local.set_pools(&mended), []);
-    assert_eq!(plan(&local, &want).await, Ok(Vec::new()));
-    assert_eq!(codes_of_remarks(&local, &want).await, [] as [Code; 0]);
-}
-
-#[tokio::test]
-async fn a_source_that_may_hide_pools_moves_no_service_until_it_can_be_read() {
-    let local = Local::offline();
-    let web = svc("web").port(80).row();
-    local.set_pools_incomplete(true);
-    assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
-    local.restore_claims(&[claim_of(&web, "127.77.1.9")]);
-    let want = spec(&web, &local);
-    settle(&local, &want).await.expect("it keeps what it has");
-    assert_eq!(held(&local, &want).await, ["127.77.1.9"]);
-
-    local.set_pools_incomplete(false);
-    assert_eq!(local.set_pools(&[pool("good", "127.77.0.0/30")]), []);
-    settle(&local, &want).await.expect("it moves");
-    assert_eq!(held(&local, &want).await, ["127.77.0.0"]);
 }

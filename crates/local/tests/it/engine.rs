@@ -10,8 +10,9 @@ use landfall_engine::backoff::Backoff;
 use landfall_engine::report::Event;
 use landfall_engine::{Classes, Engine, EngineConfig, Report, ReportError};
 use landfall_local::Local;
+use landfall_model::marks::managed_annotations;
 use landfall_model::rows::{Fact, ServiceRow};
-use landfall_model::status::{HELD_ADDRESSES, MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::status::{HELD_ADDRESSES, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use landfall_testkit::svc;
 use tokio::io::AsyncReadExt;
@@ -120,7 +121,7 @@ impl Report for Source {
 }
 
 fn put_status(row: &mut ServiceRow, status: &ServiceStatus) {
-    for mark in MANAGED_ANNOTATIONS {
+    for mark in managed_annotations() {
         row.annotations.remove(mark);
     }
     row.annotations.extend(status.marks.clone());
@@ -179,7 +180,7 @@ impl Lab {
                 row.finalized = before.finalized;
                 row.status = before.status.clone();
                 let marks = before.annotations.iter();
-                let marks = marks.filter(|(key, _)| MANAGED_ANNOTATIONS.contains(&key.as_str()));
+                let marks = marks.filter(|(key, _)| managed_annotations().any(|it| it == *key));
                 row.annotations
                     .extend(marks.map(|(key, value)| (key.clone(), value.clone())));
             }

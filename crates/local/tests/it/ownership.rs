@@ -234,7 +234,7 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
         (member.health, member.detail.clone())
     };
     assert_eq!(seen(), (Health::Unchecked, String::new()));
-    let mut changes = machine.proxy.changes();
+    let mut changes = machine.proxy.changes().version();
     let failing = async {
         while seen().0 != Health::Failing {
             let socket = machine.id(8081).socket_address();

@@ -219,7 +219,12 @@ impl Run {
             let recorded = self.records.get(number).into_iter().flatten().copied();
             let listening = observed.listeners.keys().map(|id| id.address);
             let open: BTreeSet<IpAddr> = listening.clone().collect();
-            let held = observed.held.iter().chain(&observed.leaving).copied();
+            let held = observed
+                .addresses
+                .held
+                .iter()
+                .chain(&observed.addresses.leaving)
+                .copied();
             for address in held.clone().chain(recorded).chain(listening) {
                 users.entry(address).or_default().insert(*number);
             }
@@ -252,7 +257,7 @@ impl Run {
                 let steps = plan.steps.iter().map(|planned| planned.step.to_string());
                 assert_eq!(steps.collect::<Vec<_>>(), [] as [&str; 0], "s{number}");
             }
-            assert_eq!(observed.leaving, [] as [IpAddr; 0], "s{number}");
+            assert_eq!(observed.addresses.leaving, [] as [IpAddr; 0], "s{number}");
         }
     }
 }

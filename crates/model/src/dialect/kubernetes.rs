@@ -1,21 +1,23 @@
 //! The few `service.beta.kubernetes.io/*` keys that have a meaning beyond one cloud. All the
 //! others under this prefix belong to other cloud providers and are ignored.
 
-use super::options::put;
+use super::given::put;
 use super::value;
-use super::{AnnotationError, Dialect, Effect, OptionRow};
+use super::{AnnotationError, Dialect, DialectId, Effect, OptionRow};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// Keys of the Kubernetes cloud provider framework.
 pub(super) static DIALECT: Dialect = Dialect {
+    id: DialectId::Kubernetes,
     title: "Kubernetes' own: `service.beta.kubernetes.io/*`",
     prefix: "service.beta.kubernetes.io/",
     per_port: false,
     unknown: None,
     empty_is_absent: true,
     successor: None,
-    not_on_openstack: None,
+    marks: &[],
+    given_mark: None,
     about: "Only these keys are read; the others under the prefix belong to other cloud providers.",
     rows: &[
         OptionRow {
@@ -35,7 +37,8 @@ pub(super) static DIALECT: Dialect = Dialect {
             default: "`false`",
             summary: "On OpenStack: no floating IP.",
             example: "true",
-            effect: Effect::Cloud {
+            effect: Effect::Extension {
+                of: DialectId::OpenStack,
                 set: |service, text| {
                     let internal = match text.value {
                         "true" => true,
@@ -50,7 +53,7 @@ pub(super) static DIALECT: Dialect = Dialect {
                             });
                         }
                     };
-                    put(&mut service.cloud.internal, text, internal)
+                    put(&mut service.extensions.openstack.internal, text, internal)
                 },
                 severity: Severity::Info,
                 why: "it keeps an Octavia load balancer without floating IP; there are none here, \

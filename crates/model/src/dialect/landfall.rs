@@ -2,23 +2,25 @@
 
 use std::time::Duration;
 
-use super::options::{MemberProtocol, MemberTlsChoice, ModeChoice, MonitorChoice, put};
+use super::given::{Given, put};
+use super::options::{MemberProtocol, MemberTlsChoice, ModeChoice, MonitorChoice};
 use super::value::{self, A_DAY};
-use super::{Dialect, Effect, OptionRow};
-use crate::dialect::options::Given;
+use super::{Dialect, DialectId, Effect, OptionRow};
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, TlsVersion};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
 /// The portable dialect.
 pub(super) static DIALECT: Dialect = Dialect {
+    id: DialectId::Landfall,
     title: "Portable options: `landfall.dev/*`",
     prefix: "landfall.dev/",
     per_port: true,
     unknown: Some(Severity::Error),
     empty_is_absent: false,
     successor: None,
-    not_on_openstack: None,
+    marks: &[],
+    given_mark: None,
     about: "\
 These work with every provider, or are refused with a reason if a provider does not support them.
 Invalid values and unknown keys are errors: the last valid version of the Service stays in effect,

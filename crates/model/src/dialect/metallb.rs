@@ -1,24 +1,23 @@
 //! The annotations of MetalLB, under their present and their old prefix.
 
+use super::given::{Given, put};
 use super::landfall::service;
-use super::options::{Given, put};
 use super::value;
-use super::{Dialect, Effect, OptionRow, Outcome};
+use super::{Dialect, DialectId, Effect, OptionRow, Outcome};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
-const NOT_ON_OPENSTACK: &str = "addresses come from the networks of the cloud, and \
-                               cloud-provider-openstack does not read it either";
-
 /// MetalLB's annotations.
 pub(super) static DIALECT: Dialect = Dialect {
+    id: DialectId::MetalLb,
     title: "MetalLB: `metallb.io/*`",
     prefix: "metallb.io/",
     per_port: false,
     unknown: Some(Severity::Warning),
     empty_is_absent: true,
     successor: None,
-    not_on_openstack: Some(NOT_ON_OPENSTACK),
+    marks: &[],
+    given_mark: None,
     about: "\
 Interpreted as by MetalLB. An empty value means none. On OpenStack they are ignored with a warning;
 cloud-provider-openstack ignores them, too.",
@@ -43,13 +42,15 @@ cloud-provider-openstack ignores them, too.",
 
 /// MetalLB's annotations as they were called before 2023.
 pub(super) static DEPRECATED: Dialect = Dialect {
+    id: DialectId::MetalLb,
     title: "MetalLB, old prefix: `metallb.universe.tf/*`",
     prefix: "metallb.universe.tf/",
     per_port: false,
     unknown: Some(Severity::Warning),
     empty_is_absent: true,
     successor: Some("metallb.io/"),
-    not_on_openstack: Some(NOT_ON_OPENSTACK),
+    marks: &[],
+    given_mark: None,
     about: "The same with their old prefix, with a warning. If both are used, the new one takes \
            precedence.",
     rows: &[ADDRESS_POOL, LOAD_BALANCER_IPS, ALLOW_SHARED_IP],

@@ -5,31 +5,42 @@
 //! What Octavia would refuse is an error here as there. Options that choose among things that only
 //! a cloud has become a warning.
 
-use std::time::Duration;
+mod options;
+mod parse;
 
-use super::cloud as options;
+pub use options::OpenStackOptions;
+use parse::{
+    THE_DEFAULT, boolean, forwarded, integer, list, of_monitor, proxy_protocol, seconds, some,
+    text, timeout, within,
+};
+
+use super::given::put;
 use super::landfall::ALGORITHMS;
 use super::nodes::NodeSelector;
-use super::options::{
-    ForwardedHeaders, Given, ModeChoice, MonitorChoice, PortOptions, ServiceOptions, put,
-};
-use super::value::{self, Refusal};
-use super::{AnnotationError, Dialect, Effect, OptionRow, Outcome, Text};
-use crate::listener::ProxyProtocol;
+use super::options::{MonitorChoice, ServiceOptions};
+use super::{AnnotationError, Dialect, DialectId, Effect, OptionRow, Outcome, Text, value};
 use crate::option::OptionId;
 use crate::reason::Severity;
+
+/// The id of the load balancer, as cloud-provider-openstack writes it.
+pub const LOAD_BALANCER_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+
+/// The address of the load balancer, as cloud-provider-openstack writes it.
+pub const LOAD_BALANCER_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
 /// The annotations of cloud-provider-openstack.
 pub(super) static DIALECT: Dialect = Dialect {
+    id: DialectId::OpenStack,
     title: "OpenStack: `loadbalancer.openstack.org/*`",
     prefix: PREFIX,
     per_port: false,
     unknown: Some(Severity::Warning),
     empty_is_absent: false,
     successor: None,
-    not_on_openstack: None,
+    marks: &[LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
+    given_mark: Some(LOAD_BALANCER_ID),
     about: "\
 Interpreted as by cloud-provider-openstack, so that a manifest written for OpenStack can be tried on
 one machine. Where that controller silently uses a default, Landfall does, too, with a warning.
@@ -39,8 +50,6 @@ Unlike there, PROXY headers and `X-Forwarded-*` never apply to UDP ports.",
 
 const BOOLEAN: &str = "`true` or `false`";
 const TIMEOUT: &str = "milliseconds, from 0 to 2073600000 (on OpenStack; elsewhere 86400000)";
-/// Where `cloud.conf` may say otherwise than the documentation.
-const THE_DEFAULT: &str = "the default";
 const NO_CLOUD_NETWORK: &str = "it selects a network of a cloud; there are none here, and address \
                                pools are used instead";
 const NO_CLOUD_OBJECT: &str = "it names or marks objects in Octavia; there are none here";
@@ -268,7 +277,7 @@ const ROWS: &[OptionRow] = &[
             },
         },
     },
-    cloud(
+    extension(
         "default-tls-container-ref",
         "the URL of a Barbican secret or container",
         "Certificates for all ports.",
@@ -276,81 +285,81 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "the certificate is in Barbican, which is not used here; landfall.dev/mode and \
         landfall.dev/tls-secret do the same with a Secret",
-        |service, text| options::text(&mut service.cloud.tls_container, text),
+        |service, it| text(&mut service.extensions.openstack.tls_container, it),
     ),
-    cloud(
+    extension(
         "floating-network-id",
         "the UUID of a network",
         "The network of the floating IP.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::text(&mut service.cloud.floating_network, text),
+        |service, it| text(&mut service.extensions.openstack.floating_network, it),
     ),
-    cloud(
+    extension(
         "floating-subnet-id",
         "the UUID of a subnet",
         "The subnet of the floating IP.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.floating_subnet_id, text),
+        |service, it| some(&mut service.extensions.openstack.floating_subnet_id, it),
     ),
-    cloud(
+    extension(
         "floating-subnet",
         "a pattern for names of subnets",
         "The subnet of the floating IP, by name.",
         "public-*",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.floating_subnet, text),
+        |service, it| some(&mut service.extensions.openstack.floating_subnet, it),
     ),
-    cloud(
+    extension(
         "floating-subnet-tags",
         "an expression of tags",
         "The subnet of the floating IP, by tags.",
         "public",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.floating_subnet_tags, text),
+        |service, it| some(&mut service.extensions.openstack.floating_subnet_tags, it),
     ),
-    cloud(
+    extension(
         "class",
         "the name of a `[LoadBalancerClass]` section of cloud.conf",
         "A set of networks from the configuration.",
         "internal",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.class, text),
+        |service, it| some(&mut service.extensions.openstack.class, it),
     ),
-    cloud(
+    extension(
         "subnet-id",
         "the UUID of a subnet",
         "The subnet of the address.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.subnet, text),
+        |service, it| some(&mut service.extensions.openstack.subnet, it),
     ),
-    cloud(
+    extension(
         "network-id",
         "the UUID of a network",
         "The network of the address.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_NETWORK,
-        |service, text| options::some(&mut service.cloud.network, text),
+        |service, it| some(&mut service.extensions.openstack.network, it),
     ),
-    cloud(
+    extension(
         "member-subnet-id",
         "the UUID of a subnet",
         "The subnet of the members.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         "members are reached over the machine's own routes here",
-        |service, text| options::some(&mut service.cloud.member_subnet, text),
+        |service, it| some(&mut service.extensions.openstack.member_subnet, it),
     ),
-    cloud(
+    extension(
         "port-id",
         "the UUID of a Neutron port",
         "The port that has the address.",
@@ -358,9 +367,9 @@ const ROWS: &[OptionRow] = &[
         Severity::Warning,
         "it names a port in Neutron; there is none here, and landfall.dev/addresses requests an \
         address",
-        |service, text| options::some(&mut service.cloud.port, text),
+        |service, it| some(&mut service.extensions.openstack.port, it),
     ),
-    cloud(
+    extension(
         "keep-floatingip",
         BOOLEAN,
         "The floating IP outlives the Service.",
@@ -369,40 +378,40 @@ const ROWS: &[OptionRow] = &[
         "there are no floating IPs here; the address is released with the Service",
         |service, text| {
             put(
-                &mut service.cloud.keep_floating_ip,
+                &mut service.extensions.openstack.keep_floating_ip,
                 text,
                 boolean(text, "false")?,
             )
         },
     ),
-    cloud(
+    extension(
         "flavor-id",
         "the UUID of a flavor",
         "The size of the load balancer.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         "it selects a flavor of Octavia; there are none here",
-        |service, text| options::text(&mut service.cloud.flavor, text),
+        |service, it| text(&mut service.extensions.openstack.flavor, it),
     ),
-    cloud(
+    extension(
         "availability-zone",
         "the name of a zone",
         "The zone of the load balancer.",
         "nova",
         Severity::Warning,
         "it selects a zone of a cloud; this is one machine",
-        |service, text| options::text(&mut service.cloud.availability_zone, text),
+        |service, it| text(&mut service.extensions.openstack.availability_zone, it),
     ),
-    cloud(
+    extension(
         "lb-provider",
         "the name of an Octavia provider",
         "The Octavia provider of the load balancer.",
         "ovn",
         Severity::Warning,
         "it selects a driver of Octavia; there is none here",
-        |service, text| options::some(&mut service.cloud.provider, text),
+        |service, it| some(&mut service.extensions.openstack.provider, it),
     ),
-    cloud(
+    extension(
         "enable-ingress-hostname",
         BOOLEAN,
         "With PROXY protocol: a generated name is published instead of the address.",
@@ -412,13 +421,13 @@ const ROWS: &[OptionRow] = &[
         landfall.dev/hostname publishes a real one",
         |service, text| {
             put(
-                &mut service.cloud.ingress_hostname,
+                &mut service.extensions.openstack.ingress_hostname,
                 text,
                 boolean(text, "the configuration")?,
             )
         },
     ),
-    cloud(
+    extension(
         "node-selector",
         "labels as `KEY=VALUE` or `KEY`, with commas between them",
         "Which nodes are members.",
@@ -434,55 +443,55 @@ const ROWS: &[OptionRow] = &[
             put(&mut service.node_selector, text, selector)
         },
     ),
-    cloud(
+    extension(
         "load-balancer-id",
         "the UUID of a load balancer",
         "Which load balancer to use; written by the controller.",
         "11111111-1111-1111-1111-111111111111",
         Severity::Warning,
         NO_CLOUD_OBJECT,
-        |service, text| options::some(&mut service.cloud.load_balancer, text),
+        |service, it| some(&mut service.extensions.openstack.load_balancer, it),
     ),
-    cloud(
+    extension(
         "load-balancer-address",
         "an address",
         "Written by the controller; not an option.",
         "192.0.2.10",
         Severity::Info,
         "the OpenStack controller writes it; it is not an option",
-        |service, text| options::some(&mut service.cloud.published, text),
+        |service, it| some(&mut service.extensions.openstack.published, it),
     ),
-    cloud(
+    extension(
         "load-balancer-tags",
         "tags with commas between them",
         "Additional tags of the load balancer.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
-        |service, text| options::list(&mut service.cloud.load_balancer_tags, text),
+        |service, it| list(&mut service.extensions.openstack.load_balancer_tags, it),
     ),
-    cloud(
+    extension(
         "listener-tags",
         "tags with commas between them",
         "Additional tags of the listeners.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
-        |service, text| options::list(&mut service.cloud.listener_tags, text),
+        |service, it| list(&mut service.extensions.openstack.listener_tags, it),
     ),
-    cloud(
+    extension(
         "pool-tags",
         "tags with commas between them",
         "Additional tags of the pools.",
         "team-a",
         Severity::Info,
         NO_CLOUD_OBJECT,
-        |service, text| options::list(&mut service.cloud.pool_tags, text),
+        |service, it| list(&mut service.extensions.openstack.pool_tags, it),
     ),
 ];
 
-/// A row about something that only a cloud has.
-const fn cloud(
+/// Returns a row about something that only OpenStack has.
+const fn extension(
     name: &'static str,
     takes: &'static str,
     summary: &'static str,
@@ -497,122 +506,11 @@ const fn cloud(
         default: "none",
         summary,
         example,
-        effect: Effect::Cloud { set, severity, why },
-    }
-}
-
-/// Only `true` and `false`; the reference takes anything else for the default.
-fn boolean(text: Text<'_>, default: &'static str) -> Result<bool, AnnotationError> {
-    match text.value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(AnnotationError::Replaced {
-            refusal: Refusal::new(
-                "neither true nor false",
-                "write true or false in lower case",
-            ),
-            by: default,
-        }),
-    }
-}
-
-/// A whole number; the reference takes anything else for the default.
-fn integer(text: Text<'_>, default: &'static str) -> Result<i64, AnnotationError> {
-    text.value.parse().map_err(|_| AnnotationError::Replaced {
-        refusal: Refusal::new(
-            "not a whole number",
-            "write digits only: units such as s or min are not understood by this option",
-        ),
-        by: default,
-    })
-}
-
-/// The reference passes numbers on unchecked, and Octavia refuses those out of bounds.
-fn within<T: TryFrom<i64>>(number: i64, least: i64, most: i64) -> Result<T, AnnotationError> {
-    let refusal = || {
-        Refusal::new(
-            "out of the bounds of Octavia's API",
-            format!("write a number from {least} to {most}"),
-        )
-    };
-    if !(least..=most).contains(&number) {
-        return Err(refusal().into());
-    }
-    T::try_from(number).map_err(|_| refusal().into())
-}
-
-/// What Octavia takes; other providers judge for themselves.
-fn timeout(text: Text<'_>, default: &'static str) -> Result<Duration, AnnotationError> {
-    within(integer(text, default)?, 0, 2_073_600_000).map(Duration::from_millis)
-}
-
-fn seconds(text: Text<'_>, least: i64) -> Result<Duration, AnnotationError> {
-    of_monitor(text, least, i64::from(i32::MAX)).map(Duration::from_secs)
-}
-
-/// A number of a monitor, which does no harm where there is none.
-fn of_monitor<T: TryFrom<i64>>(
-    text: Text<'_>,
-    least: i64,
-    most: i64,
-) -> Result<T, AnnotationError> {
-    within(integer(text, THE_DEFAULT)?, least, most).map_err(|complaint| match complaint {
-        AnnotationError::Invalid(refusal) => AnnotationError::OfMonitor(refusal),
-        other => other,
-    })
-}
-
-fn proxy_protocol(port: &mut PortOptions, text: Text<'_>) -> Result<Outcome, AnnotationError> {
-    let version = match text.value {
-        "true" | "v1" => Some(ProxyProtocol::V1),
-        "v2" => Some(ProxyProtocol::V2),
-        "false" | "off" | "" => None,
-        _ => {
-            return Err(AnnotationError::Replaced {
-                refusal: Refusal::new("not a version of the PROXY protocol", "write v1 or v2"),
-                by: "off",
-            });
-        }
-    };
-    put(&mut port.proxy_protocol, text, version)
-}
-
-/// `true` turns one header on, and with it the mode that reads requests.
-fn forwarded(
-    port: &mut PortOptions,
-    text: Text<'_>,
-    header: fn(&mut ForwardedHeaders) -> &mut bool,
-) -> Result<Outcome, AnnotationError> {
-    if !boolean(text, "false")? {
-        return Ok(Outcome::Nothing);
-    }
-    let mut outcome = Outcome::Nothing;
-    match &port.mode {
-        None => outcome = put(&mut port.mode, text, ModeChoice::Http)?,
-        Some(mode) if mode.value.reads_requests() => {}
-        Some(mode) => {
-            return Err(AnnotationError::Overridden {
-                by: mode.annotation.clone(),
-            });
-        }
-    }
-    let given = port.forwarded_headers.get_or_insert_with(|| {
-        outcome = Outcome::Decided;
-        Given {
-            value: ForwardedHeaders::NONE,
-            annotation: text.annotation.to_owned(),
-        }
-    });
-    let on = header(&mut given.value);
-    // The three keys of this dialect add up; what another dialect has chosen stands.
-    if given.annotation.starts_with(PREFIX) {
-        *on = true;
-    }
-    if *on {
-        Ok(outcome)
-    } else {
-        Err(AnnotationError::Overridden {
-            by: given.annotation.clone(),
-        })
+        effect: Effect::Extension {
+            of: DialectId::OpenStack,
+            set,
+            severity,
+            why,
+        },
     }
 }

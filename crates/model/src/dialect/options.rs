@@ -7,23 +7,13 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 
-use super::cloud::CloudOptions;
+use super::extensions::Extensions;
+use super::given::Given;
 use super::nodes::NodeSelector;
-use super::{AnnotationError, Outcome, Text};
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
 use crate::protection::Rate;
 use crate::rows::ServicePort;
-
-/// A value and the annotation that gave it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given<T> {
-    /// The value.
-    pub value: T,
-    /// The whole key of the annotation.
-    pub annotation: String,
-}
 
 /// Everything that annotations say about a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +28,8 @@ pub struct ServiceOptions {
     pub hostname: Option<Given<String>>,
     /// Which nodes are members.
     pub node_selector: Option<Given<NodeSelector>>,
-    /// What only OpenStack can do.
-    pub cloud: CloudOptions,
+    /// Options that a single provider supports.
+    pub extensions: Extensions,
     /// What holds for every port that has nothing of its own.
     pub common: PortOptions,
     /// What single ports have of their own.
@@ -261,29 +251,6 @@ pub enum MemberRef {
     Address(IpAddr),
     /// By its pod's name.
     Name(String),
-}
-
-// === impl Given ===
-
-/// Fills a slot that nothing of higher rank has filled.
-pub(super) fn put<T: PartialEq>(
-    slot: &mut Option<Given<T>>,
-    text: Text<'_>,
-    value: T,
-) -> Result<Outcome, AnnotationError> {
-    match slot {
-        None => {
-            *slot = Some(Given {
-                value,
-                annotation: text.annotation.to_owned(),
-            });
-            Ok(Outcome::Decided)
-        }
-        Some(given) if given.value == value => Ok(Outcome::Nothing),
-        Some(given) => Err(AnnotationError::Overridden {
-            by: given.annotation.clone(),
-        }),
-    }
 }
 
 // === impl ServiceOptions ===

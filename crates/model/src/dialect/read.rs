@@ -4,11 +4,23 @@ use std::collections::BTreeMap;
 
 use super::suggest::closest;
 use super::{
-    AnnotationError, DIALECTS, Dialect, Effect, OptionRow, Outcome, PortRef, ServiceOptions, Text,
+    AnnotationError, DIALECTS, Dialect, DialectId, Effect, OptionRow, Outcome, PortRef,
+    ServiceOptions, Text,
 };
 use crate::option::OptionId;
 use crate::reason::{Code, Reason, Severity};
 use crate::rows::ServicePort;
+
+/// The annotations that a provider reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Vocabulary {
+    /// Dialects that it reads.
+    pub dialects: &'static [DialectId],
+    /// Why it ignores the others: one clause.
+    pub ignores_others: &'static str,
+    /// The dialect whose part of [`super::Extensions`] it reads.
+    pub extension: Option<DialectId>,
+}
 
 /// What a Service's annotations say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,10 +33,8 @@ pub struct Reading {
     pub reasons: Vec<Reason>,
     /// What is the matter with numbers of monitors: errors only where there is a monitor.
     pub monitor_reasons: Vec<Reason>,
-    /// What is the matter with annotations that only OpenStack reads.
-    pub cloud_reasons: Vec<Reason>,
-    /// Why annotations that only OpenStack reads mean nothing elsewhere.
-    pub elsewhere: Vec<Reason>,
+    /// Invalid options of the provider's own extension, and why those of others have no effect.
+    pub extension_reasons: Vec<Reason>,
 }
 
 /// An annotation that decided something.
@@ -40,22 +50,16 @@ pub struct GivenOption {
     pub port: Option<PortRef>,
 }
 
-/// Reads the annotations of a Service with these ports. Annotations of no dialect are passed over.
-pub fn read(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
-    read_some(annotations, ports, |_| None)
+/// Returns the options of a Service with these ports, by all dialects.
+pub fn options(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> ServiceOptions {
+    read(annotations, ports, &Vocabulary::default()).options
 }
 
-/// The same for OpenStack: what another controller's users left on a Service must not keep it from
-/// being served as cloud-provider-openstack serves it.
-pub fn read_on_openstack(annotations: &BTreeMap<String, String>, ports: &[ServicePort]) -> Reading {
-    read_some(annotations, ports, |dialect| dialect.not_on_openstack)
-}
-
-/// `why_not`: why a dialect is passed over.
-fn read_some(
+/// Reads the annotations of a Service with these ports. Annotations of no dialect are ignored.
+pub fn read(
     annotations: &BTreeMap<String, String>,
     ports: &[ServicePort],
-    why_not: impl Fn(&Dialect) -> Option<&'static str>,
+    vocabulary: &Vocabulary,
 ) -> Reading {
     let mut reading = Reading::default();
     for dialect in DIALECTS {
@@ -68,17 +72,30 @@ fn read_some(
                 annotation: key,
                 value,
             };
-            if let Some(why) = why_not(dialect) {
-                reading.pass_over(dialect, why, text);
+            if !vocabulary.dialects.contains(&dialect.id) {
+                reading.ignore(dialect, vocabulary.ignores_others, text);
                 continue;
             }
             if reading.succeeded(dialect, text, annotations) {
                 continue;
             }
-            reading.read_one(dialect, text, ports);
+            reading.read_one(dialect, text, ports, vocabulary);
         }
     }
     reading
+}
+
+// === impl Vocabulary ===
+
+impl Default for Vocabulary {
+    /// All dialects, and no extension.
+    fn default() -> Self {
+        Self {
+            dialects: DialectId::ALL,
+            ignores_others: "",
+            extension: None,
+        }
+    }
 }
 
 // === impl Reading ===
@@ -124,8 +141,8 @@ impl Reading {
         succeeded
     }
 
-    /// Tells that an annotation of a dialect that is not read would have asked for something.
-    fn pass_over(&mut self, dialect: &Dialect, why: &str, text: Text<'_>) {
+    /// Reports an annotation of a dialect that is not read and would have asked for something.
+    fn ignore(&mut self, dialect: &Dialect, why: &str, text: Text<'_>) {
         let name = text.annotation.strip_prefix(dialect.prefix);
         let mut rows = dialect.rows.iter();
         let asks = rows.any(|row| Some(row.name) == name && row.effect.option().is_some());
@@ -135,7 +152,13 @@ impl Reading {
         }
     }
 
-    fn read_one(&mut self, dialect: &Dialect, text: Text<'_>, ports: &[ServicePort]) {
+    fn read_one(
+        &mut self,
+        dialect: &Dialect,
+        text: Text<'_>,
+        ports: &[ServicePort],
+        vocabulary: &Vocabulary,
+    ) {
         let whole = text
             .annotation
             .strip_prefix(dialect.prefix)
@@ -150,7 +173,7 @@ impl Reading {
         };
         match (&row.effect, port) {
             (
-                Effect::Service { .. } | Effect::Cloud { .. } | Effect::NotApplicable { .. },
+                Effect::Service { .. } | Effect::Extension { .. } | Effect::NotApplicable { .. },
                 Some(_),
             ) => {
                 self.reasons.push(not_of_one_port(dialect, row, text));
@@ -171,12 +194,22 @@ impl Reading {
                 }
                 None => self.reasons.push(no_such_port(port, text, ports)),
             },
-            (Effect::Cloud { set, severity, why }, None) => {
-                if let Err(complaint) = set(&mut self.options, text) {
-                    self.cloud_reasons.push(complaint.about(text));
-                }
-                if !text.value.is_empty() {
-                    self.elsewhere.push(not_applicable(*severity, why, text));
+            (
+                Effect::Extension {
+                    of,
+                    set,
+                    severity,
+                    why,
+                },
+                None,
+            ) => {
+                let outcome = set(&mut self.options, text);
+                if vocabulary.extension == Some(*of) {
+                    let error = outcome.err().map(|error| error.about(text));
+                    self.extension_reasons.extend(error);
+                } else if !text.value.is_empty() {
+                    let reason = not_applicable(*severity, why, text);
+                    self.extension_reasons.push(reason);
                 }
             }
             (Effect::NotApplicable { .. }, None) if text.value.is_empty() => {}
@@ -201,10 +234,10 @@ impl Reading {
                 port,
             }),
             Ok(Outcome::Nothing) => {}
-            Err(complaint @ AnnotationError::OfMonitor(_)) => {
-                self.monitor_reasons.push(complaint.about(text));
+            Err(error @ AnnotationError::OfMonitor(_)) => {
+                self.monitor_reasons.push(error.about(text));
             }
-            Err(complaint) => self.reasons.push(complaint.about(text)),
+            Err(error) => self.reasons.push(error.about(text)),
         }
     }
 }

@@ -56,10 +56,9 @@ fn line(page: &mut String, dialect: &Dialect, row: &OptionRow) {
         Effect::Service { .. } => ("Service", String::new()),
         Effect::Port { .. } if dialect.per_port => ("port", String::new()),
         Effect::Port { .. } => ("all ports", String::new()),
-        Effect::Cloud { why, .. } => (
-            "Service",
-            format!(" **Only on OpenStack**; elsewhere: {why}."),
-        ),
+        Effect::Extension { of, why, .. } => {
+            ("Service", format!(" **Only on {of}**; elsewhere: {why}."))
+        }
         Effect::NotApplicable { why, .. } => ("-", format!(" **No effect**: {why}.")),
     };
     let cells = [

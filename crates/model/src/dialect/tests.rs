@@ -28,7 +28,17 @@ fn reading(pairs: &[(&str, &str)]) -> Reading {
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    read(&annotations, &two_ports())
+    read(&annotations, &two_ports(), &Vocabulary::default())
+}
+
+fn reading_on_openstack(pairs: &[(&str, &str)]) -> Reading {
+    let annotations = pairs.iter();
+    let annotations = annotations.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let vocabulary = Vocabulary {
+        extension: Some(DialectId::OpenStack),
+        ..Vocabulary::default()
+    };
+    read(&annotations.collect(), &two_ports(), &vocabulary)
 }
 
 fn only_reason(pairs: &[(&str, &str)]) -> Reason {
@@ -62,9 +72,10 @@ fn every_option_takes_its_own_example() {
                 assert_eq!(reading.given[0].option, option, "{key}");
                 assert_ne!(reading.options, ServiceOptions::default(), "{key}");
             }
-            Effect::Cloud { severity, .. } | Effect::NotApplicable { severity, .. } => {
-                assert_eq!(reading.cloud_reasons, Vec::<Reason>::new(), "{key}");
-                let mut reasons = [reading.reasons, reading.elsewhere].concat();
+            Effect::Extension { severity, .. } | Effect::NotApplicable { severity, .. } => {
+                let there = reading_on_openstack(&[(&key, row.example)]);
+                assert_eq!(there.extension_reasons, [], "{key}");
+                let mut reasons = [reading.reasons, reading.extension_reasons].concat();
                 assert_eq!(reasons.len(), 1, "{key}");
                 let reason = reasons.remove(0);
                 assert_eq!(reason.code, Code::OptionNotApplicable, "{key}");
@@ -95,17 +106,18 @@ fn every_option_answers_garbage_with_field_value_and_remedy() {
             "any text" | "the name of an address pool" | "a text of at most 256 bytes"
         );
         let empty = if free_text { " " } else { garbage };
+        // An option that only OpenStack has is validated there, and has no effect elsewhere.
+        let there = reading_on_openstack(&[(&key, empty)]);
         let reading = reading(&[(&key, empty)]);
         if free_text && dialect.empty_is_absent {
             continue;
         }
-        // What only OpenStack reads is judged there, and means nothing elsewhere.
         let reason = reading
             .reasons
             .iter()
             .chain(&reading.monitor_reasons)
-            .chain(&reading.cloud_reasons)
-            .chain(&reading.elsewhere)
+            .chain(&there.extension_reasons)
+            .chain(&reading.extension_reasons)
             .find(|reason| reason.code != Code::DeprecatedAnnotation);
         let Some(reason) = reason else {
             panic!("{key} takes {empty:?} without a word");
@@ -516,23 +528,26 @@ fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
     assert_eq!(bad.reasons, []);
     assert_eq!(bad.given, []);
     assert_eq!(bad.options, ServiceOptions::default());
-    let [reason] = &bad.cloud_reasons[..] else {
-        panic!("{:?}", bad.cloud_reasons)
+    let there = reading_on_openstack(&[(key, "=edge")]);
+    assert_eq!(there.reasons, []);
+    assert_eq!(there.options, ServiceOptions::default());
+    let [reason] = &there.extension_reasons[..] else {
+        panic!("{:?}", there.extension_reasons)
     };
     assert_eq!(reason.severity, Severity::Warning);
     assert_eq!(reason.field, Some(annotation_field(key)));
     assert_eq!(reason.value.as_deref(), Some("=edge"));
-    let [elsewhere] = &bad.elsewhere[..] else {
-        panic!("{:?}", bad.elsewhere)
+    let [elsewhere] = &bad.extension_reasons[..] else {
+        panic!("{:?}", bad.extension_reasons)
     };
     assert_eq!(elsewhere.code, Code::OptionNotApplicable);
     assert_eq!(elsewhere.severity, Severity::Warning);
 
     let key = "loadbalancer.openstack.org/keep-floatingip";
-    let replaced = reading(&[(key, "yes")]);
-    assert_eq!(replaced.options.cloud, CloudOptions::default());
-    let [reason] = &replaced.cloud_reasons[..] else {
-        panic!("{:?}", replaced.cloud_reasons)
+    let replaced = reading_on_openstack(&[(key, "yes")]);
+    assert_eq!(replaced.options.extensions, Extensions::default());
+    let [reason] = &replaced.extension_reasons[..] else {
+        panic!("{:?}", replaced.extension_reasons)
     };
     assert_eq!(reason.severity, Severity::Warning);
     assert!(
@@ -543,20 +558,20 @@ fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
 
 #[test]
 fn an_empty_text_chooses_none_where_the_configuration_may_choose_one_and_is_nothing_elsewhere() {
-    let empty = reading(&[
+    let empty = reading_on_openstack(&[
         ("loadbalancer.openstack.org/floating-network-id", ""),
         ("loadbalancer.openstack.org/flavor-id", " "),
         ("loadbalancer.openstack.org/subnet-id", ""),
         ("loadbalancer.openstack.org/load-balancer-tags", ""),
     ]);
-    let cloud = &empty.options.cloud;
+    let cloud = &empty.options.extensions.openstack;
     let text = |given: &Option<Given<String>>| given.as_ref().map(|given| given.value.clone());
     assert_eq!(text(&cloud.floating_network).as_deref(), Some(""));
     assert_eq!(text(&cloud.flavor).as_deref(), Some(""));
     assert_eq!(cloud.subnet, None);
     assert_eq!(cloud.load_balancer_tags, None);
     assert_eq!(
-        (empty.reasons, empty.cloud_reasons),
+        (empty.reasons, empty.extension_reasons),
         (Vec::new(), Vec::new())
     );
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::marks::managed_annotations;
 use crate::reason::{Code, Reason};
 use crate::rows::ServiceRow;
-use crate::status::{ACCEPTED_VERSION, MANAGED_ANNOTATIONS};
+use crate::status::ACCEPTED_VERSION;
 
 use super::print::spec_to_json;
 use super::{ObjectMeta, Service, ServiceSpec};
@@ -35,8 +36,7 @@ struct Version<Spec> {
 /// The text would be too long to be kept.
 pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
     let mut annotations = row.annotations.clone();
-    annotations
-        .retain(|key, _| key != LAST_APPLIED && !MANAGED_ANNOTATIONS.contains(&key.as_str()));
+    annotations.retain(|key, _| key != LAST_APPLIED && managed_annotations().all(|it| it != key));
     let version = Version {
         annotations,
         spec: spec_to_json(row),

@@ -10,10 +10,11 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::id::{ServiceKey, Uid};
+use crate::marks::marks_of;
 use crate::reason::Reason;
 use crate::recorded::keep_vouched;
 use crate::rows::ServiceRow;
-use crate::status::{FINALIZER, STATE_DOMAIN, marks_of};
+use crate::status::{FINALIZER, STATE_DOMAIN};
 
 use super::findings::{Findings, strictly};
 use super::status::ServiceStatusShape;

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind};
 use crate::memory::afterwards;
-use crate::network::{FRESH, ago};
 use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
 use crate::provider::OpenStack;
+use crate::read::floating_ips::{FRESH, ago};
 use crate::step::Step;
 
 impl OpenStack {
@@ -45,11 +45,11 @@ impl OpenStack {
                 let here = json!({"port_id": port});
                 let led = self.lead(floating_ip, &here).await;
                 if let Err(error) = &led
-                    && !error.is_passing()
+                    && !error.is_transient()
                 {
                     let now = Instant::now();
                     let mut memory = self.memory();
-                    memory.is_unattachable(floating_ip, port, &error.in_words(), now);
+                    memory.is_unattachable(floating_ip, port, &error.without_id(), now);
                 }
                 if let (Err(error), Some(before)) = (&led, instead_of)
                     && !error.may_be_done()
@@ -71,6 +71,13 @@ impl OpenStack {
                     .await;
                 Ok(())
             }
+            _ => self.send_group(step).await,
+        }
+    }
+
+    /// A write to security groups or ports.
+    async fn send_group(&self, step: &Step) -> Result<(), ApiError> {
+        match step {
             Step::CreateGroup {
                 name,
                 description,
@@ -179,7 +186,7 @@ impl OpenStack {
         let mut last = None;
         for body in bodies {
             match self.cloud.create_floating_ip(body).await {
-                Err(error) if !error.is_passing() && bodies.len() > 1 => last = Some(error),
+                Err(error) if !error.is_transient() && bodies.len() > 1 => last = Some(error),
                 outcome => return outcome,
             }
         }

@@ -4,7 +4,7 @@
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-pub use landfall_config::cloud_conf::{Auth, CredentialRef, DomainRef, ProjectRef, Scope, UserRef};
+pub use landfall_config::cloud::{Auth, CredentialRef, DomainRef, ProjectRef, Scope, UserRef};
 
 /// The body of `POST /v3/auth/tokens`.
 pub(super) fn body(auth: &Auth) -> Value {

@@ -1,13 +1,13 @@
-//! Which services the cloud has, and where: the catalog that comes with a token.
+//! The services of the cloud and their addresses: the catalog that comes with a token.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
-use reqwest::Url;
+use landfall_rest::{Url, http_url, joined};
 use serde::Deserialize;
 
 use super::settings::Interface;
 
-/// A service that is asked.
+/// A service that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     /// Octavia.
@@ -18,7 +18,7 @@ pub(super) enum Service {
     KeyManager,
 }
 
-/// Where the services are.
+/// The addresses of the services.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
     pub load_balancer: Base,
@@ -27,12 +27,12 @@ pub(super) struct Endpoints {
     pub key_manager: Option<Base>,
 }
 
-/// Where one service is.
+/// The address of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Base {
-    /// Where its versions are listed.
+    /// The address of its list of versions.
     pub root: Url,
-    /// Where its objects are.
+    /// The address under which its objects are.
     pub api: Url,
 }
 
@@ -57,7 +57,7 @@ struct Endpoint {
 // === impl Service ===
 
 impl Service {
-    /// Its type in the catalog.
+    /// Returns its type in the catalog.
     pub fn kind(self) -> &'static str {
         match self {
             Self::LoadBalancer => "load-balancer",
@@ -66,7 +66,7 @@ impl Service {
         }
     }
 
-    /// What follows an address without a version.
+    /// Returns what follows an address without a version.
     fn version(self) -> &'static str {
         match self {
             Self::LoadBalancer => "v2",
@@ -76,10 +76,16 @@ impl Service {
     }
 }
 
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())
+    }
+}
+
 // === impl Endpoints ===
 
 impl Endpoints {
-    /// Picks the services from the catalog; without Octavia or Neutron there is nothing to do.
+    /// Picks the services from the catalog. Octavia and Neutron are required.
     pub fn pick(
         catalog: &[Entry],
         interface: Interface,
@@ -132,7 +138,7 @@ fn find(
 
 impl Base {
     fn new(url: &str, service: Service) -> Result<Self, String> {
-        let url = address(url)?;
+        let url = http_url(url)?;
         if versioned(&url) {
             return Ok(Self {
                 root: without_version(&url),
@@ -146,18 +152,7 @@ impl Base {
     }
 }
 
-/// An address of HTTP, without query or fragment.
-pub(super) fn address(text: &str) -> Result<Url, String> {
-    let mut url = Url::parse(text.trim()).map_err(|why| format!("{text:?}: {why}"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(format!("{text:?}: not an address of HTTP"));
-    }
-    url.set_query(None);
-    url.set_fragment(None);
-    Ok(url)
-}
-
-/// Whether the path ends in a version, such as `/v3` or `/v2.0/`.
+/// Returns whether the path ends in a version, such as `/v3` or `/v2.0/`.
 pub(super) fn versioned(url: &Url) -> bool {
     let mut segments = url.path_segments().into_iter().flatten();
     let last = segments.rfind(|segment| !segment.is_empty());
@@ -168,7 +163,7 @@ pub(super) fn versioned(url: &Url) -> bool {
         })
 }
 
-/// The address without the version at its end.
+/// Removes the version at the end of an address.
 pub(super) fn without_version(url: &Url) -> Url {
     let mut root = url.clone();
     if let Ok(mut segments) = root.path_segments_mut() {
@@ -177,20 +172,11 @@ pub(super) fn without_version(url: &Url) -> Url {
     root
 }
 
-/// The address with further segments, each of them escaped.
-pub(super) fn joined(url: &Url, segments: &[&str]) -> Url {
-    let mut url = url.clone();
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty().extend(segments);
-    }
-    url
-}
-
-/// What a catalog has, in one line.
+/// The content of a catalog, in one line.
 struct Contents<'a>(&'a [Entry]);
 
-impl std::fmt::Display for Contents<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Contents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("nothing: is the token for a project?");
         }

@@ -1,18 +1,22 @@
-//! Keystone: finds its version 3, and reads what a token is for from its answer.
+//! Keystone: finds its version 3, and reads from its answer what a token is for.
 
-use http::Method;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
 use jiff::Timestamp;
-use reqwest::Url;
+use landfall_rest::auth::HeaderToken;
+use landfall_rest::{
+    ApiError, ApiRequest, ApiResponse, Authorize, ErrorKind, Exchange, Grant, Url, http_url, joined,
+};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 
 use super::auth::{Auth, body, ready_token, renews};
-use super::catalog::{Endpoints, Entry, address, joined, versioned, without_version};
-use super::error::{ApiError, ErrorKind};
-use super::exchange::{Answer, Ask, Exchange};
-use super::settings::CloudConfig;
+use super::catalog::{Endpoints, Entry, versioned, without_version};
+use super::session::Token;
+use super::settings::{CloudConfig, Interface};
 use crate::objects::Id;
 
 /// Keystone, and the credentials for it.
@@ -20,25 +24,22 @@ pub(super) struct Identity {
     /// As it was configured.
     url: Url,
     auth: Auth,
-    time_limit: Duration,
+    timeout: Duration,
+    interface: Interface,
+    region: Option<String>,
 }
 
-/// What a token says of itself.
-pub(super) struct Grant {
-    pub token: SecretString,
-    /// How long it lives from now on, if that is told and can be prolonged.
-    pub lifetime: Option<Duration>,
-    pub project_id: Option<Id>,
-    pub endpoints: Endpoints,
-}
+/// A token that is the credential and the subject of a request.
+struct OwnToken(HeaderToken);
 
 #[derive(Deserialize)]
 struct Body {
-    token: Token,
+    token: Content,
 }
 
+/// What Keystone says of a token.
 #[derive(Deserialize)]
-struct Token {
+struct Content {
     issued_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
     project: Option<Project>,
@@ -51,67 +52,83 @@ struct Project {
     id: Id,
 }
 
+const SUBJECT_TOKEN: &str = "x-subject-token";
+
+// === impl OwnToken ===
+
+impl Authorize for OwnToken {
+    fn authorize(&self, request: &mut Request<Bytes>) -> Result<(), String> {
+        self.0.authorize(request)?;
+        let subject = HeaderToken {
+            header: SUBJECT_TOKEN,
+            ..self.0.clone()
+        };
+        subject.authorize(request)
+    }
+
+    fn secret(&self) -> Option<&SecretString> {
+        self.0.secret()
+    }
+}
+
 // === impl Identity ===
 
 impl Identity {
     pub fn new(config: &CloudConfig) -> Result<Self, String> {
         Ok(Self {
-            url: address(&config.auth_url)?,
+            url: http_url(&config.auth_url)?,
             auth: config.auth.clone(),
-            time_limit: config.timeouts.auth,
+            timeout: config.timeouts.auth,
+            interface: config.interface,
+            region: config.region.clone(),
         })
     }
 
-    /// Asks for a token.
-    pub async fn grant(
-        &self,
-        exchange: &Exchange,
-        config: &CloudConfig,
-    ) -> Result<Grant, ApiError> {
+    /// Gets a token.
+    pub async fn grant(&self, exchange: &Exchange) -> Result<Grant<Token>, ApiError> {
         let url = joined(&self.v3(exchange).await?, &["auth", "tokens"]);
-        let ready = ready_token(&self.auth);
-        let ask = match ready {
-            Some(token) => Ask {
-                token: Some(token),
-                subject: Some(token),
-                ..Ask::new(Method::GET, url, "token", self.time_limit)
+        let ready = ready_token(&self.auth).map(|token| OwnToken(header(token.clone())));
+        let request = match &ready {
+            Some(token) => ApiRequest {
+                auth: Some(token),
+                ..ApiRequest::new(Method::GET, url, "token", self.timeout)
             },
-            None => Ask {
+            None => ApiRequest {
                 body: Some(body(&self.auth).to_string().into()),
-                ..Ask::new(Method::POST, url, "token", self.time_limit)
+                ..ApiRequest::new(Method::POST, url, "token", self.timeout)
             },
         };
-        let (request, url) = (ask.name(), ask.url.clone());
-        let private = Ask {
+        let (name, url) = (request.name(), request.url.clone());
+        let private = ApiRequest {
             private: true,
-            ..ask
+            ..request
         };
-        let answer = exchange.ask(private).await;
+        let answer = exchange.send(private).await;
         let answer = answer.map_err(|error| moved(error, &url, "/auth/tokens"))?;
-        let unreadable = |why: String| ApiError {
-            request_id: answer.request_id.clone(),
-            ..ApiError::ours(ErrorKind::Unreadable, &request, why)
+        let header = match (&ready, subject_token(&answer)) {
+            (Some(token), _) => token.0.clone(),
+            (None, Some(token)) => header(token),
+            (None, None) => {
+                return Err(answer.unreadable(&name, "the answer has no X-Subject-Token"));
+            }
         };
-        let token = match (ready, answer.subject_token()) {
-            (Some(token), _) => token.clone(),
-            (None, Some(token)) => token,
-            (None, None) => return Err(unreadable("the answer has no X-Subject-Token".to_owned())),
-        };
-        let Body { token: said } = serde_json::from_slice(&answer.body)
-            .map_err(|why| unreadable(format!("not a token: {why}")))?;
-        let endpoints = Endpoints::pick(&said.catalog, config.interface, config.region.as_deref())
-            .map_err(|why| ApiError::ours(ErrorKind::NoService, &request, why))?;
+        let Body { token } = serde_json::from_slice(&answer.body)
+            .map_err(|why| answer.unreadable(&name, format!("not a token: {why}")))?;
+        let endpoints = Endpoints::pick(&token.catalog, self.interface, self.region.as_deref())
+            .map_err(|why| ApiError::ours(ErrorKind::NoService, &name, why))?;
         Ok(Grant {
-            token,
-            lifetime: self.lifetime(&said),
-            project_id: said.project.map(|project| project.id),
-            endpoints,
+            lifetime: self.lifetime(&token),
+            value: Token {
+                header,
+                project_id: token.project.map(|project| project.id),
+                endpoints,
+            },
         })
     }
 
-    /// By the server's clock alone: ours may differ.
-    fn lifetime(&self, said: &Token) -> Option<Duration> {
-        let lifetime = said.expires_at?.duration_since(said.issued_at?);
+    /// Returns the lifetime by the server's clock alone: ours may differ.
+    fn lifetime(&self, token: &Content) -> Option<Duration> {
+        let lifetime = token.expires_at?.duration_since(token.issued_at?);
         let lifetime = Duration::try_from(lifetime).ok()?;
         renews(&self.auth).then_some(lifetime)
     }
@@ -127,9 +144,9 @@ impl Identity {
         } else {
             self.url.clone()
         };
-        let ask = Ask::new(Method::GET, base.clone(), "version", self.time_limit);
+        let request = ApiRequest::new(Method::GET, base.clone(), "version", self.timeout);
         let fallback = joined(&base, &["v3"]);
-        let answer = exchange.ask(ask).await;
+        let answer = exchange.send(request).await;
         match answer.map_err(|error| elsewhere(error, &base)) {
             Ok(answer) => Ok(listed(&answer, &base).unwrap_or(fallback)),
             Err(error) if error.kind == ErrorKind::Moved => Err(error),
@@ -138,6 +155,19 @@ impl Identity {
             Err(error) => Err(error),
         }
     }
+}
+
+fn header(token: SecretString) -> HeaderToken {
+    HeaderToken {
+        header: "x-auth-token",
+        token,
+    }
+}
+
+/// Returns the token that Keystone issued.
+fn subject_token(answer: &ApiResponse) -> Option<SecretString> {
+    let token = answer.headers.get(SUBJECT_TOKEN)?.to_str().ok()?;
+    Some(SecretString::from(token))
 }
 
 /// A redirect isn't followed, as the password would go where nobody has configured. Asking again
@@ -169,7 +199,7 @@ fn elsewhere(error: ApiError, asked: &Url) -> ApiError {
 }
 
 /// The path of version 3 in Keystone's list of versions.
-fn listed(answer: &Answer, base: &Url) -> Option<Url> {
+fn listed(answer: &ApiResponse, base: &Url) -> Option<Url> {
     let list: Value = serde_json::from_slice(&answer.body).ok()?;
     let versions = list["versions"]["values"]
         .as_array()
@@ -183,7 +213,7 @@ fn listed(answer: &Answer, base: &Url) -> Option<Url> {
     })?;
     let links = third["links"].as_array()?;
     let own = links.iter().find(|link| link["rel"] == "self")?;
-    let there = address(own["href"].as_str()?).ok()?;
+    let there = http_url(own["href"].as_str()?).ok()?;
     if !there.path().trim_end_matches('/').ends_with("/v3") {
         return None;
     }

@@ -2,12 +2,12 @@
 //! the envelope is put around here.
 
 use http::Method;
+use landfall_rest::{At, Change};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::call::{At, Change, Query, of_project};
 use super::catalog::Service;
-use super::{ApiError, Cloud};
+use super::{ApiError, Cloud, Query, of_project};
 use crate::objects::{FloatingIp, Id, Network, Port, Rule, SecurityGroup, Subnet};
 
 /// What can have tags.
@@ -35,7 +35,7 @@ impl Cloud {
     /// A subnet.
     pub async fn subnet(&self, id: &Id) -> Result<Option<Subnet>, ApiError> {
         let path = ["subnets", id.as_str()];
-        self.object(neutron("subnet", &path), "subnet").await
+        self.client().object(neutron("subnet", &path)).await
     }
 
     /// All ports that can be seen and match.
@@ -46,7 +46,7 @@ impl Cloud {
     /// A port.
     pub async fn port(&self, id: &Id) -> Result<Option<Port>, ApiError> {
         let path = ["ports", id.as_str()];
-        self.object(neutron("port", &path), "port").await
+        self.client().object(neutron("port", &path)).await
     }
 
     /// Changes a port; with `if_match` only when it is still in this revision, else it is `Stale`.
@@ -58,10 +58,10 @@ impl Cloud {
     ) -> Result<Port, ApiError> {
         let path = ["ports", id.as_str()];
         let change = Change {
-            if_match,
+            if_match: if_match.map(|revision| format!("revision_number={revision}")),
             ..Change::new(Method::PUT, Some(json!({ "port": body })))
         };
-        self.changed(neutron("port", &path), "port", change).await
+        self.client().changed(neutron("port", &path), change).await
     }
 
     /// All floating IPs that can be seen and match.
@@ -72,40 +72,37 @@ impl Cloud {
     /// A floating IP.
     pub async fn floating_ip(&self, id: &Id) -> Result<Option<FloatingIp>, ApiError> {
         let path = ["floatingips", id.as_str()];
-        self.object(neutron("floatingip", &path), "floatingip")
-            .await
+        self.client().object(neutron("floatingip", &path)).await
     }
 
     /// Makes a floating IP. Tags aren't accepted here: [`Cloud::put_tags`] after.
     pub async fn create_floating_ip(&self, body: &Value) -> Result<FloatingIp, ApiError> {
         let change = Change::new(Method::POST, Some(json!({ "floatingip": body })));
-        self.changed(
-            neutron("floatingip", &["floatingips"]),
-            "floatingip",
-            change,
-        )
-        .await
+        self.client()
+            .changed(neutron("floatingip", &["floatingips"]), change)
+            .await
     }
 
     /// Changes a floating IP; `{"port_id": null}` detaches it.
     pub async fn update_floating_ip(&self, id: &Id, body: &Value) -> Result<FloatingIp, ApiError> {
         let path = ["floatingips", id.as_str()];
         let change = Change::new(Method::PUT, Some(json!({ "floatingip": body })));
-        self.changed(neutron("floatingip", &path), "floatingip", change)
+        self.client()
+            .changed(neutron("floatingip", &path), change)
             .await
     }
 
     /// Gives a floating IP back.
     pub async fn delete_floating_ip(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["floatingips", id.as_str()];
-        self.gone(neutron("floatingip", &path)).await
+        self.client().delete(neutron("floatingip", &path)).await
     }
 
     /// Gives an object these tags, and no others.
     pub async fn put_tags(&self, what: Tagged, id: &Id, tags: &[String]) -> Result<(), ApiError> {
         let path = [what.collection(), id.as_str(), "tags"];
         let change = Change::new(Method::PUT, Some(json!({ "tags": tags })));
-        self.done(neutron("tags", &path), change).await
+        self.client().done(neutron("tags", &path), change).await
     }
 
     /// The project's security groups that match, with their rules.
@@ -121,8 +118,7 @@ impl Cloud {
     /// A security group with its rules.
     pub async fn security_group(&self, id: &Id) -> Result<Option<SecurityGroup>, ApiError> {
         let path = ["security-groups", id.as_str()];
-        self.object(neutron("security_group", &path), "security_group")
-            .await
+        self.client().object(neutron("security_group", &path)).await
     }
 
     /// Makes a security group, which begins with two rules that let all out. Tags aren't accepted
@@ -130,13 +126,13 @@ impl Cloud {
     pub async fn create_security_group(&self, body: &Value) -> Result<SecurityGroup, ApiError> {
         let change = Change::new(Method::POST, Some(json!({ "security_group": body })));
         let at = neutron("security_group", &["security-groups"]);
-        self.changed(at, "security_group", change).await
+        self.client().changed(at, change).await
     }
 
     /// Deletes a security group; `Conflict` while a port has it.
     pub async fn delete_security_group(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["security-groups", id.as_str()];
-        self.gone(neutron("security_group", &path)).await
+        self.client().delete(neutron("security_group", &path)).await
     }
 
     /// Makes rules, all or none; each body has `security_group_id`.
@@ -144,13 +140,17 @@ impl Cloud {
         let body = json!({ "security_group_rules": rules });
         let change = Change::new(Method::POST, Some(body));
         let at = neutron("security_group_rule", &["security-group-rules"]);
-        self.changed(at, "security_group_rules", change).await
+        self.client()
+            .changed(at.envelope("security_group_rules"), change)
+            .await
     }
 
     /// Deletes a rule.
     pub async fn delete_rule(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["security-group-rules", id.as_str()];
-        self.gone(neutron("security_group_rule", &path)).await
+        self.client()
+            .delete(neutron("security_group_rule", &path))
+            .await
     }
 
     /// Lists are named alike in the path and in the answer, but for the dash.
@@ -161,7 +161,8 @@ impl Cloud {
         query: Query<'_>,
     ) -> Result<Vec<T>, ApiError> {
         let path = [&*collection.replace('_', "-")];
-        self.list(neutron(resource, &path).query(query), collection)
+        self.client()
+            .list(neutron(resource, &path).query(query), collection)
             .await
     }
 }
@@ -178,6 +179,6 @@ impl Tagged {
     }
 }
 
-const fn neutron<'a>(resource: &'static str, path: &'a [&'a str]) -> At<'a> {
-    At::new(Service::Network, resource, path)
+const fn neutron<'a>(resource: &'static str, path: &'a [&'a str]) -> At<'a, Service> {
+    At::new(Service::Network, resource, path).envelope(resource)
 }

@@ -2,14 +2,13 @@
 //! envelope is put around here.
 
 use http::Method;
+use landfall_rest::{ApiRequest, At, Change};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{At, Change, of_project};
 use super::catalog::Service;
-use super::exchange::Ask;
 use super::version::ApiVersion;
-use super::{ApiError, Cloud, ErrorKind};
+use super::{ApiError, Cloud, ErrorKind, of_project};
 use crate::objects::{Id, Listener, LoadBalancer, Member, Monitor, Pool};
 
 /// A provider driver that Octavia offers.
@@ -38,17 +37,18 @@ impl Cloud {
     }
 
     async fn ask_versions(&self) -> Result<ApiVersion, ApiError> {
-        let session = self.session(None).await?;
+        let client = self.client();
+        let session = client.session().await?;
         let mut url = session.endpoints.load_balancer.root.clone();
         if !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }
-        let ask = Ask {
-            token: Some(&session.token),
-            ..Ask::new(Method::GET, url, "version", self.config().timeouts.read)
+        let request = ApiRequest {
+            auth: Some(&*session),
+            ..ApiRequest::new(Method::GET, url, "version", self.config().timeouts.read)
         };
-        let name = ask.name();
-        let answer = self.exchange().ask(ask).await?;
+        let name = request.name();
+        let answer = client.exchange().send(request).await?;
         let document: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         ApiVersion::highest(&document).ok_or_else(|| {
             ApiError::ours(ErrorKind::Unreadable, &name, "no versions in the answer")
@@ -68,14 +68,13 @@ impl Cloud {
         query.extend(of_project(project.as_ref()));
         let path = ["lbaas", LOAD_BALANCERS];
         let at = octavia("loadbalancer", &path).query(&query);
-        self.list(at, LOAD_BALANCERS).await
+        self.client().list(at, LOAD_BALANCERS).await
     }
 
     /// A load balancer; `None` when it isn't there. One of another project is `Forbidden`.
     pub async fn load_balancer(&self, id: &Id) -> Result<Option<LoadBalancer>, ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str()];
-        self.object(octavia("loadbalancer", &path), "loadbalancer")
-            .await
+        self.client().object(octavia("loadbalancer", &path)).await
     }
 
     /// Makes a load balancer, with all that belongs to it where the body says so.
@@ -99,7 +98,9 @@ impl Cloud {
     pub async fn delete_load_balancer(&self, id: &Id, cascade: bool) -> Result<(), ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str()];
         let query: &[(&str, &str)] = if cascade { &[("cascade", "true")] } else { &[] };
-        self.gone(octavia("loadbalancer", &path).query(query)).await
+        self.client()
+            .delete(octavia("loadbalancer", &path).query(query))
+            .await
     }
 
     /// Has the provider build the load balancer anew behind its VIP. Mostly only administrators
@@ -107,13 +108,15 @@ impl Cloud {
     pub async fn failover(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str(), "failover"];
         let change = Change::new(Method::PUT, None);
-        self.done(octavia("failover", &path), change).await
+        self.client().done(octavia("failover", &path), change).await
     }
 
     /// The statuses of a load balancer and all that belongs to it, as the tree inside `statuses`.
     pub async fn statuses(&self, id: &Id) -> Result<Option<Value>, ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str(), "status"];
-        self.object(octavia("status", &path), "statuses").await
+        self.client()
+            .object(octavia("status", &path).envelope("statuses"))
+            .await
     }
 
     /// Listeners of a load balancer, or all of the project.
@@ -125,7 +128,7 @@ impl Cloud {
     /// A listener.
     pub async fn listener(&self, id: &Id) -> Result<Option<Listener>, ApiError> {
         let path = ["lbaas", LISTENERS, id.as_str()];
-        self.object(octavia("listener", &path), "listener").await
+        self.client().object(octavia("listener", &path)).await
     }
 
     /// Makes a listener; the body has `loadbalancer_id`.
@@ -141,7 +144,7 @@ impl Cloud {
     /// Deletes a listener.
     pub async fn delete_listener(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", LISTENERS, id.as_str()];
-        self.gone(octavia("listener", &path)).await
+        self.client().delete(octavia("listener", &path)).await
     }
 
     /// Pools of a load balancer, or all of the project.
@@ -153,7 +156,7 @@ impl Cloud {
     /// A pool.
     pub async fn pool(&self, id: &Id) -> Result<Option<Pool>, ApiError> {
         let path = ["lbaas", POOLS, id.as_str()];
-        self.object(octavia("pool", &path), "pool").await
+        self.client().object(octavia("pool", &path)).await
     }
 
     /// Makes a pool; the body has `listener_id` or `loadbalancer_id`.
@@ -169,13 +172,13 @@ impl Cloud {
     /// Deletes a pool with its members and monitor.
     pub async fn delete_pool(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", POOLS, id.as_str()];
-        self.gone(octavia("pool", &path)).await
+        self.client().delete(octavia("pool", &path)).await
     }
 
     /// The members of a pool.
     pub async fn members(&self, pool: &Id) -> Result<Vec<Member>, ApiError> {
         let path = ["lbaas", POOLS, pool.as_str(), MEMBERS];
-        self.list(octavia("member", &path), MEMBERS).await
+        self.client().list(octavia("member", &path), MEMBERS).await
     }
 
     /// Gives a pool these members in one call. `additive` (API 2.11) leaves the others; without it
@@ -193,7 +196,8 @@ impl Cloud {
             &[]
         };
         let change = Change::new(Method::PUT, Some(json!({ MEMBERS: members })));
-        self.done(octavia("members", &path).query(query), change)
+        self.client()
+            .done(octavia("members", &path).query(query), change)
             .await
     }
 
@@ -201,7 +205,8 @@ impl Cloud {
     pub async fn create_member(&self, pool: &Id, body: &Value) -> Result<Member, ApiError> {
         let path = ["lbaas", POOLS, pool.as_str(), MEMBERS];
         let change = Change::new(Method::POST, Some(json!({ "member": body })));
-        self.changed(octavia("member", &path), "member", change)
+        self.client()
+            .changed(octavia("member", &path), change)
             .await
     }
 
@@ -214,14 +219,15 @@ impl Cloud {
     ) -> Result<Member, ApiError> {
         let path = ["lbaas", POOLS, pool.as_str(), MEMBERS, id.as_str()];
         let change = Change::new(Method::PUT, Some(json!({ "member": body })));
-        self.changed(octavia("member", &path), "member", change)
+        self.client()
+            .changed(octavia("member", &path), change)
             .await
     }
 
     /// Deletes a member.
     pub async fn delete_member(&self, pool: &Id, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", POOLS, pool.as_str(), MEMBERS, id.as_str()];
-        self.gone(octavia("member", &path)).await
+        self.client().delete(octavia("member", &path)).await
     }
 
     /// The monitor of a pool, or all of the project.
@@ -233,8 +239,7 @@ impl Cloud {
     /// A monitor.
     pub async fn monitor(&self, id: &Id) -> Result<Option<Monitor>, ApiError> {
         let path = ["lbaas", MONITORS, id.as_str()];
-        self.object(octavia("healthmonitor", &path), "healthmonitor")
-            .await
+        self.client().object(octavia("healthmonitor", &path)).await
     }
 
     /// Makes a monitor; the body has `pool_id`.
@@ -251,13 +256,15 @@ impl Cloud {
     /// Deletes a monitor.
     pub async fn delete_monitor(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", MONITORS, id.as_str()];
-        self.gone(octavia("healthmonitor", &path)).await
+        self.client().delete(octavia("healthmonitor", &path)).await
     }
 
     /// The provider drivers that Octavia offers.
     pub async fn providers(&self) -> Result<Vec<ProviderDriver>, ApiError> {
         let path = ["lbaas", "providers"];
-        self.list(octavia("provider", &path), "providers").await
+        self.client()
+            .list(octavia("provider", &path), "providers")
+            .await
     }
 
     async fn octavia_list<T: serde::de::DeserializeOwned>(
@@ -274,7 +281,7 @@ impl Cloud {
         };
         let path = ["lbaas", collection];
         let at = octavia(resource, &path).query(&query);
-        self.list(at, collection).await
+        self.client().list(at, collection).await
     }
 
     async fn octavia_create<T: serde::de::DeserializeOwned>(
@@ -285,7 +292,8 @@ impl Cloud {
     ) -> Result<T, ApiError> {
         let path = ["lbaas", collection];
         let change = Change::new(Method::POST, Some(json!({ resource: body })));
-        self.changed(octavia(resource, &path), resource, change)
+        self.client()
+            .changed(octavia(resource, &path), change)
             .await
     }
 
@@ -298,11 +306,12 @@ impl Cloud {
     ) -> Result<T, ApiError> {
         let path = ["lbaas", collection, id.as_str()];
         let change = Change::new(Method::PUT, Some(json!({ resource: body })));
-        self.changed(octavia(resource, &path), resource, change)
+        self.client()
+            .changed(octavia(resource, &path), change)
             .await
     }
 }
 
-const fn octavia<'a>(resource: &'static str, path: &'a [&'a str]) -> At<'a> {
-    At::new(Service::LoadBalancer, resource, path)
+const fn octavia<'a>(resource: &'static str, path: &'a [&'a str]) -> At<'a, Service> {
+    At::new(Service::LoadBalancer, resource, path).envelope(resource)
 }

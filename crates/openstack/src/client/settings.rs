@@ -1,13 +1,10 @@
-//! What the client is told about the cloud.
+//! Settings of the client.
 
-use std::fmt;
-use std::time::Duration;
-
-use secrecy::SecretString;
+use landfall_rest::{Timeouts, Tls};
 
 use super::auth::Auth;
 
-/// Where the cloud is, who asks, and with how much timeout.
+/// The address of a cloud, credentials, certificates and timeouts.
 #[derive(Clone, Debug)]
 pub struct CloudConfig {
     /// Keystone, with or without `/v3`.
@@ -20,7 +17,7 @@ pub struct CloudConfig {
     pub interface: Interface,
     /// Certificates.
     pub tls: Tls,
-    /// Patience per kind of call.
+    /// Timeouts by kind of call.
     pub timeouts: Timeouts,
     /// The `User-Agent` header.
     pub user_agent: String,
@@ -31,37 +28,13 @@ pub struct CloudConfig {
 /// Which address of a service: `os-endpoint-type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
-    /// For everybody.
+    /// For all clients.
     #[default]
     Public,
     /// From inside the cloud.
     Internal,
     /// For administrators.
     Admin,
-}
-
-/// Certificates of the connections.
-#[derive(Clone, Default)]
-pub struct Tls {
-    /// PEM of the authorities to trust, in place of the system's.
-    pub ca_file: Option<Vec<u8>>,
-    /// PEM of a client certificate and its key, one after the other.
-    pub identity: Option<SecretString>,
-    /// Trust every server.
-    pub insecure: bool,
-}
-
-/// How long an answer is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Of a `GET`.
-    pub read: Duration,
-    /// Of a change.
-    pub write: Duration,
-    /// Of an authentication.
-    pub auth: Duration,
-    /// Of the connection, within the others.
-    pub connect: Duration,
 }
 
 // === impl CloudConfig ===
@@ -92,27 +65,6 @@ impl Interface {
             Self::Public => "public",
             Self::Internal => "internal",
             Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("ca_file", &self.ca_file.as_ref().map(Vec::len))
-            .field("identity", &self.identity.is_some())
-            .field("insecure", &self.insecure)
-            .finish()
-    }
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            read: Duration::from_secs(60),
-            write: Duration::from_secs(60),
-            auth: Duration::from_secs(30),
-            connect: Duration::from_secs(10),
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
-use landfall_model::status::LOAD_BALANCER_ADDRESS;
 use landfall_model::{Code, Intent, Reason};
 
 use crate::names::listed;
 use crate::objects::{Id, LoadBalancer};
 use crate::observed::Observed;
-use crate::record::Record;
+use crate::record::{Record, was_noted};
 use crate::step::Step;
 
 /// A load balancer in ERROR takes no change but its deletion. One that nothing says was ever used
@@ -55,12 +54,6 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
     // A status with a name in it says nothing of addresses.
     let noted = held.is_empty() && (was_noted(intent) || spec.hostname.is_some());
     held.iter().any(known) || served || noted
-}
-
-/// Whether a controller, rather than the user, has written on the Service which load balancer it
-/// has: it has noted the address, too.
-pub(crate) fn was_noted(intent: &Intent) -> bool {
-    intent.cloud.published.is_some() || intent.marks.contains_key(LOAD_BALANCER_ADDRESS)
 }
 
 /// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the

@@ -4,15 +4,15 @@
 use landfall_model::plan::Plan;
 use serde_json::{Map, json};
 
-use super::rename::tags_without;
-use super::{Planned, broken::fail_over, diff, make_certain, wait};
+use super::{Planned, diff, floating_ip, groups, make_certain, wait};
 use crate::names::SERVICE_PREFIX;
+use crate::notices::in_error;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
-use crate::observe::in_error;
 use crate::observed::{Content, Found, Observed};
+use crate::plan::broken::fail_over;
+use crate::plan::rename::tags_without;
 use crate::settings::Settings;
 use crate::step::Step;
-use crate::{address, groups};
 
 /// The steps after which nothing of the Service is left.
 ///
@@ -30,7 +30,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         } => (balancer, owner, made, surplus),
         Found::Nothing => {
             // The load balancer is gone; what it left is not.
-            address::release(have, keep_floating_ip, &mut plan);
+            floating_ip::release(have, keep_floating_ip, &mut plan);
             return Ok(plan);
         }
         // One of several is the Service's: who lets it go now never comes back for it.
@@ -41,21 +41,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     let old = owner.then_some(&balancer.name);
     let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
     let broken = balancer.provisioning_status == Provisioning::Error;
-    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
-    let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
-    let of_others = |tag: &String| tag.starts_with(SERVICE_PREFIX) && !leaves(tag);
-    // Who lost the tag on the load balancer still has those on its listeners.
-    let listeners = match &have.content {
-        Content::Graph(graph) => graph.listeners.as_slice(),
-        Content::AsWanted | Content::Unread => &[],
-    };
-    let of_listeners = listeners.iter().flat_map(|it| &it.tags);
-    let mut tags = balancer
-        .tags
-        .iter()
-        .chain(&have.listener_tags)
-        .chain(of_listeners);
-    let shared = tags.any(of_others);
+    let shared = is_shared(have, balancer, &own);
     let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
     let delete = *made && !shared && (*owner || uses);
     match balancer.provisioning_status {
@@ -66,7 +52,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         }
     }
     if delete {
-        address::release(have, keep_floating_ip, &mut plan);
+        floating_ip::release(have, keep_floating_ip, &mut plan);
         // What is in ERROR can't be taken apart.
         let cascade = settings.conf.cascade_delete || broken;
         if !cascade {
@@ -105,6 +91,27 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     }
     make_certain(have, balancer, &mut plan);
     Ok(plan)
+}
+
+/// Whether other Services use a load balancer. `own` are the tags by which the Service has marked
+/// it.
+fn is_shared(have: &Observed, balancer: &LoadBalancer, own: &[&String]) -> bool {
+    let broken = balancer.provisioning_status == Provisioning::Error;
+    // Who is about to leave can't, as long as it is in ERROR, and needs it no more.
+    let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
+    let of_others = |tag: &String| tag.starts_with(SERVICE_PREFIX) && !leaves(tag);
+    // Who lost the tag on the load balancer still has those on its listeners.
+    let listeners = match &have.content {
+        Content::Graph(graph) => graph.listeners.as_slice(),
+        Content::AsWanted | Content::Unread => &[],
+    };
+    let of_listeners = listeners.iter().flat_map(|it| &it.tags);
+    let mut tags = balancer
+        .tags
+        .iter()
+        .chain(&have.listener_tags)
+        .chain(of_listeners);
+    tags.any(of_others)
 }
 
 pub(super) fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {

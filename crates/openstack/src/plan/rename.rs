@@ -104,7 +104,7 @@ pub(super) fn tag(
     if !have.features.tags() {
         return;
     }
-    let extra = intent.cloud.load_balancer_tags.as_ref();
+    let extra = intent.extensions.openstack.load_balancer_tags.as_ref();
     let extra: &[String] = extra.map_or(&[], |given| &given.value);
     let missing = |tag: &String| !balancer.tags.contains(tag);
     let sharer = shared_by(have, balancer).filter(|_| !owner);

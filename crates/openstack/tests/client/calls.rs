@@ -393,7 +393,7 @@ async fn after_a_body_was_too_large_the_next_ones_are_half_as_large_at_most() {
     ] {
         let error = cloud.create_pool(&of(length)).await.unwrap_err();
         assert_eq!((error.kind, cloud.body_limit()), (kind, limit), "{length}");
-        assert_eq!(error.is_passing(), kind == ErrorKind::Halved);
+        assert_eq!(error.is_transient(), kind == ErrorKind::Halved);
         assert!(!error.may_be_done());
     }
     cloud.create_pool(&of(4_000)).await.unwrap();

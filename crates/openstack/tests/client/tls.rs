@@ -198,7 +198,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
     let config = CloudConfig::new(&format!("http://{address}/v3"), password());
     let error = Cloud::new(config).unwrap().check().await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
-    assert!(error.is_passing() && !error.may_be_done());
+    assert!(error.is_transient() && !error.may_be_done());
     assert_eq!(error.request, "POST /v3/auth/tokens");
 }
 

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use landfall_model::status::{IpMode, LOAD_BALANCER_ADDRESS};
+use landfall_model::dialect::openstack::LOAD_BALANCER_ADDRESS;
+use landfall_model::status::IpMode;
 use landfall_openstack::objects::{FloatingIp, Id};
 use landfall_testkit::build::ServiceBuilder;
 use serde_json::json;

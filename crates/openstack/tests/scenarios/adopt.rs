@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::{IngressAddress, IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::status::{IngressAddress, IpMode};
 use landfall_openstack::objects::{Listener, Monitor};
 use landfall_testkit::openstack::{Fault, Service};
 use landfall_testkit::svc;

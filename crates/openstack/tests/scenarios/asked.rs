@@ -1,8 +1,8 @@
 //! What a Service asks for outright: sent as it was said, where the cloud can have it; told, where
 //! it can't. What a Service of cloud-provider-openstack was served with is served on.
 
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::rows::FamilyPolicy;
-use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_testkit::build::{ServiceBuilder, svc};
 use serde_json::{Value, json};
 

@@ -97,7 +97,7 @@ fn whatever_happens_services_converge_or_say_why_not() {
     assert!(failed.is_empty(), "{} stories failed\n{text}", failed.len());
 }
 
-fn world(seed: u64, dice: &mut Dice) -> Rig {
+pub fn world(seed: u64, dice: &mut Dice) -> Rig {
     let sim = Sim::with(&Start {
         seed,
         epoch: Some(1_800_000_000),
@@ -127,7 +127,7 @@ fn world(seed: u64, dice: &mut Dice) -> Rig {
 }
 
 /// Faults of the cloud and of the cluster, counted; some calls never end.
-fn unleash(rig: &Rig, seed: u64, faults: &Arc<AtomicUsize>) {
+pub fn unleash(rig: &Rig, seed: u64, faults: &Arc<AtomicUsize>) {
     let sim = &rig.sim;
     let chaos = Chaos::new(seed);
     let (mut calls, mut locks) = (chaos.calls(), chaos.locks());

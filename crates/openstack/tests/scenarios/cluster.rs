@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
+use landfall_model::marks::managed_annotations;
 use landfall_model::rows::{Fact, NodeRow, ServiceRow};
-use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
@@ -65,16 +66,20 @@ impl Cluster {
             reason = "a test's watch must never wait for its reader"
         )]
         let (tell, told) = mpsc::unbounded_channel();
-        let mut state = self.state();
-        for node in state.nodes.values() {
-            tell.send(Fact::Node(node.clone())).unwrap();
+        for fact in self.facts() {
+            tell.send(fact).unwrap();
         }
-        for service in state.services.values() {
-            tell.send(Fact::Service(Arc::new(service.clone()))).unwrap();
-        }
-        tell.send(Fact::Synced).unwrap();
-        state.watch = Some(tell);
+        self.state().watch = Some(tell);
         told
+    }
+
+    /// Everything that is there, as a watch begins.
+    pub fn facts(&self) -> Vec<Fact> {
+        let state = self.state();
+        let nodes = state.nodes.values().cloned().map(Fact::Node);
+        let services = state.services.values().cloned().map(Arc::new);
+        let services = services.map(Fact::Service);
+        nodes.chain(services).chain([Fact::Synced]).collect()
     }
 
     /// Creates or replaces a Service, as `kubectl apply` would: status, marks and finalizer stay.
@@ -88,7 +93,7 @@ impl Cluster {
         {
             row.status.clone_from(&old.status);
             row.finalized = old.finalized;
-            for key in MANAGED_ANNOTATIONS {
+            for key in managed_annotations() {
                 if let (Some(value), false) =
                     (old.annotations.get(key), row.annotations.contains_key(key))
                 {

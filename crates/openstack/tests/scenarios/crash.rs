@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_openstack::Groups;
 use landfall_testkit::build::{ServiceBuilder, number};
 use landfall_testkit::openstack::{Fault, Sim, Start};

@@ -1,6 +1,7 @@
 //! Making, following and deleting a load balancer (rows C).
 
-use landfall_model::status::{IpMode, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::status::IpMode;
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::svc;
 

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
+use landfall_model::status::{ConditionType, RECORD};
 use landfall_openstack::objects::{LoadBalancer, Member};
 use landfall_openstack::orphans::{self, Owner};
 use landfall_testkit::build::ServiceBuilder;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use landfall_model::Protocol;
-use landfall_model::status::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD};
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::status::RECORD;
 use landfall_testkit::{node, svc};
 
 use crate::addresses::lb;

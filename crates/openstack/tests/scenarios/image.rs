@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall_model::status::{ConditionType, MANAGED_ANNOTATIONS};
+use landfall_model::marks::managed_annotations;
+use landfall_model::status::ConditionType;
 use landfall_testkit::openstack::Sim;
 use serde_json::{Value, json};
 
@@ -67,8 +68,7 @@ pub fn of_services(rig: &Rig) -> Value {
             let condition = row.status.condition(kind)?;
             Some(format!("{} {:?}", condition.status, condition.reason))
         };
-        let marks: Vec<&str> = MANAGED_ANNOTATIONS
-            .into_iter()
+        let marks: Vec<&str> = managed_annotations()
             .filter(|key| row.annotations.contains_key(*key))
             .collect();
         json!({
@@ -100,7 +100,7 @@ pub fn wrong_addresses(rig: &Rig) -> Vec<String> {
         // What can't go away yet is not kept up either.
         let id = row
             .annotations
-            .get(landfall_model::status::LOAD_BALANCER_ID);
+            .get(landfall_model::dialect::openstack::LOAD_BALANCER_ID);
         let Some(id) = id.filter(|_| !row.deleting) else {
             continue;
         };

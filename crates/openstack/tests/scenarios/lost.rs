@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::{ConditionType, LOAD_BALANCER_ID};
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
+use landfall_model::status::ConditionType;
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_testkit::openstack::{Fate, Fault, Service};
 

@@ -35,6 +35,7 @@ mod neighbours;
 mod others;
 mod parting;
 mod pools;
+mod pure;
 mod queued;
 mod ranges;
 mod refused;

@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::marks::managed_annotations;
+use landfall_model::status::ServiceStatus;
 use landfall_openstack::objects::{Id, Provisioning};
 use landfall_openstack::orphans;
 use landfall_testkit::build::ServiceBuilder;
@@ -174,7 +175,7 @@ async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() 
     // Restored from a backup: neither annotations of ours nor a status.
     owner.kill();
     owner.cluster.edit("web", |row| {
-        for key in MANAGED_ANNOTATIONS {
+        for key in managed_annotations() {
             row.annotations.remove(key);
         }
         row.status = ServiceStatus::default();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::rows::{Family, FamilyPolicy};
-use landfall_model::status::LOAD_BALANCER_ID;
 use landfall_openstack::objects::Id;
 use landfall_testkit::openstack::{Fate, Service};
 use landfall_testkit::{node, svc};

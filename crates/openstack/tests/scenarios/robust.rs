@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_testkit::openstack::{Fate, Fault, Service};
 use landfall_testkit::svc;
 

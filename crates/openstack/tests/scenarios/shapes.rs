@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Protocol, Uid};
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::openstack::Service;

@@ -1,7 +1,8 @@
 //! Services of which nothing is recorded any more: the marks in the cloud tell what serves them.
 
+use landfall_model::marks::managed_annotations;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::{MANAGED_ANNOTATIONS, ServiceStatus};
+use landfall_model::status::ServiceStatus;
 use landfall_openstack::objects::Id;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ const NAME: &str = "kube_service_c1_default_web";
 /// What `kubectl replace` makes of a Service: its annotations are those of the manifest, and its
 /// status stays.
 fn replace(row: &mut ServiceRow, named: Option<&str>) {
-    for key in MANAGED_ANNOTATIONS {
+    for key in managed_annotations() {
         row.annotations.remove(key);
     }
     row.status.marks.clear();

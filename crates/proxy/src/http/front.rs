@@ -315,10 +315,10 @@ async fn keep(shared: Arc<Shared>, listener: Arc<ListenerState>) {
 mod tests {
     use std::num::NonZeroU16;
 
+    use crate::changes::Changes;
     use landfall_model::listener::{Listener, Member};
     use landfall_model::{Protocol, ServiceKey, Uid};
     use tokio::net::TcpListener;
-    use tokio::sync::watch;
 
     use super::*;
     use crate::budget::Budget;
@@ -341,9 +341,9 @@ mod tests {
         };
         let account = budget.account(&owner.uid, owner.service.namespace());
         let config = ListenerConfig::new(id, &listener).unwrap();
-        let changes = watch::Sender::new(0);
+        let changes = Changes::default();
         let key = crate::pool::HashKey::new([0; 16], &owner.uid);
-        let state = ListenerState::with_account(id, owner, config, 1, changes, account, key);
+        let state = ListenerState::with_account(id, owner, config, 1, &changes, account, key);
         let front = Front::new(Arc::new(state));
         let mut far = Vec::new();
         for _ in 0..8 {

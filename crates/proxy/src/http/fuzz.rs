@@ -10,7 +10,6 @@ use landfall_model::listener::{Http, Listener, Mode};
 use landfall_model::{Protocol, ServiceKey, Uid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
 use super::fields::Forwarding;
 use super::h1::body::{BadBody, Decoder, Framing, Kind};
@@ -19,6 +18,7 @@ use super::h1::request::RequestHead;
 use super::h1::response::ResponseHead;
 use super::refusal::Refusal;
 use super::*;
+use crate::changes::Changes;
 use crate::listener::{ListenerConfig, ListenerId, ListenerState, Owner};
 use landfall_testkit::fuzz::{Random, Seeds, run};
 
@@ -224,7 +224,7 @@ impl Place {
             uid: Uid::new("uid-of-shop/web"),
             service: ServiceKey::new("shop", "web"),
         };
-        let state = ListenerState::new(id, owner, config, 1, watch::Sender::new(0));
+        let state = ListenerState::new(id, owner, config, 1, &Changes::default());
         let _inside = runtime.enter();
         let front = Arc::new(Front::new(Arc::new(state)));
         Self { runtime, front }

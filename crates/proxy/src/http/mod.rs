@@ -79,10 +79,10 @@ pub fn serve<S: ClientStream>(
 mod tests {
     use std::num::NonZeroU16;
 
+    use crate::changes::Changes;
     use landfall_model::listener::Listener;
     use landfall_model::{Protocol, ServiceKey, Uid};
     use tokio::net::{TcpListener, TcpStream};
-    use tokio::sync::watch;
 
     use super::*;
     use crate::listener::{ListenerConfig, ListenerId, ListenerState, Owner};
@@ -101,7 +101,7 @@ mod tests {
             uid: Uid::new("uid-of-shop/web"),
             service: ServiceKey::new("shop", "web"),
         };
-        let state = ListenerState::new(id, owner, config, 1, watch::Sender::new(0));
+        let state = ListenerState::new(id, owner, config, 1, &Changes::default());
         let state = Arc::new(state);
         let front = Arc::new(Front::new(state.clone()));
         let client = TcpStream::connect(address).await.unwrap();

@@ -6,6 +6,7 @@ use landfall_model::Member;
 use landfall_model::listener::{Check, Monitor};
 
 use super::*;
+use crate::changes::Changes;
 use std::io;
 
 mod spared;
@@ -39,12 +40,16 @@ fn monitored(weights: &[u16]) -> Pool {
     }
 }
 
+fn changes_of(changes: &Changes) -> ChangesOf {
+    changes.of(&landfall_model::Uid::new("web"))
+}
+
 fn key() -> HashKey {
     HashKey::new([0; 16], &landfall_model::Uid::new("web"))
 }
 
 fn pool(wanted: &Pool) -> PoolState {
-    let pool = PoolState::new(1, key(), watch::Sender::new(0));
+    let pool = PoolState::new(1, key(), changes_of(&Changes::default()));
     assert!(
         pool.update(wanted)
             .iter()
@@ -285,8 +290,9 @@ fn a_leaving_member_is_cut_once_its_time_is_over_unless_it_came_back() {
 
 #[test]
 fn health_changes_are_counted_and_told() {
-    let (sender, changes) = watch::channel(0);
-    let pool = PoolState::new(1, key(), sender);
+    let sender = Changes::default();
+    let changes = sender.version();
+    let pool = PoolState::new(1, key(), changes_of(&sender));
     pool.update(&monitored(&[1]));
     let before = *changes.borrow();
     assert!(pool.set_health(at(0), Health::Up, ""));
@@ -307,9 +313,9 @@ fn refused() -> io::Error {
 
 #[test]
 fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
-    let changes = watch::Sender::new(0);
-    let mut raised = changes.subscribe();
-    let pool = PoolState::new(1, key(), changes);
+    let changes = Changes::default();
+    let mut raised = changes.version();
+    let pool = PoolState::new(1, key(), changes_of(&changes));
     pool.update(&wanted(&[1]));
     raised.mark_unchanged();
     let fail = || pool.pick(CLIENT, &[]).unwrap().failed(&refused());
@@ -328,7 +334,7 @@ fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
 
 #[test]
 fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
-    let (changes, start) = (watch::Sender::new(0), Instant::now());
+    let (changes, start) = (changes_of(&Changes::default()), Instant::now());
     let member = MemberState::new(CLIENT, 1, Arc::new(Shared::new(changes)));
     let at = |seconds| start + Duration::from_secs(seconds);
     for second in 0..3 {
@@ -345,7 +351,11 @@ fn a_member_that_fails_does_so_until_nothing_failed_for_a_while() {
 #[test]
 fn a_failure_is_forgotten_when_no_client_came_for_long_or_a_check_passes() {
     let start = Instant::now();
-    let member = MemberState::new(CLIENT, 1, Arc::new(Shared::new(watch::Sender::new(0))));
+    let member = MemberState::new(
+        CLIENT,
+        1,
+        Arc::new(Shared::new(changes_of(&Changes::default()))),
+    );
     let at = |seconds| start + Duration::from_secs(seconds);
     let fail = || (0..3).for_each(|second| member.suspect(at(second), &refused()));
     fail();

@@ -70,7 +70,7 @@ impl Proxy {
         state.closing().cancel();
         tracing::info!(listener = %id, service = %state.owner(), "listener closed");
         lock(&self.draining).push(state.clone());
-        self.changes.send_modify(|version| *version += 1);
+        self.changes.note(&state.owner().uid);
         let drain = state.config().listener.drain;
         let (workers, stop) = (self.workers.clone(), self.stop.clone());
         let (draining, changes) = (self.draining.clone(), self.changes.clone());
@@ -83,7 +83,7 @@ impl Proxy {
             state.cut().cancel();
             sweep(&workers, &state).await;
             lock(&draining).retain(|other| !Arc::ptr_eq(other, &state));
-            changes.send_modify(|version| *version += 1);
+            changes.note(&state.owner().uid);
         };
         self.tasks.spawn_on(task, &self.runtime);
         true

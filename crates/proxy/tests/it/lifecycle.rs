@@ -306,7 +306,7 @@ async fn a_refused_change_leaves_the_listener_as_it_was() {
 async fn applying_the_same_changes_nothing() {
     let server = Server::named("same").await;
     let scene = Scene::tcp(&[server.address]).await;
-    let mut changes = scene.proxy.changes();
+    let mut changes = scene.proxy.changes().version();
     changes.mark_unchanged();
     assert_eq!(scene.change(|_| {}).await.unwrap(), Applied::Unchanged);
     assert!(!changes.has_changed().unwrap());

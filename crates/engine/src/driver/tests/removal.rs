@@ -1,6 +1,6 @@
 //! A removal knows how it is to be done, however the Service went.
 
-use landfall_model::status::LOAD_BALANCER_ID;
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn assert_removed_as_asked(lab: &Lab) {
     assert!(!removals.is_empty());
     for removal in removals.iter() {
         assert_eq!(removal.uid, Uid::new("uid-a"));
-        let keep = removal.cloud.keep_floating_ip.as_ref();
+        let keep = removal.extensions.openstack.keep_floating_ip.as_ref();
         assert!(keep.is_some_and(|keep| keep.value), "{removal:?}");
         assert_eq!(removal.marks[RECORD], "shelf 1");
     }
@@ -126,7 +126,7 @@ async fn left_half_cleared(openstack: bool, marked: bool) -> Lab {
         row = row.annotated(LOAD_BALANCER_ID, "lb-1");
     }
     let mut shelf = Shelf::new(9);
-    shelf.profile.openstack = openstack;
+    shelf.profile.predecessor_mark = openstack.then_some(LOAD_BALANCER_ID);
     let leading = leads();
     let rows = vec![row.row(), web("a")];
     let lab = Lab::start_over(shelf, Classes::only("local"), rows, leading).await;

@@ -667,7 +667,7 @@ async fn a_service_that_waits_for_another_finalizer_takes_no_address_from_its_su
 #[tokio::test(start_paused = true)]
 async fn services_of_an_instance_that_is_off_are_not_touched_whichever_fact_comes_first() {
     let classes = Classes::new(vec!["here".to_owned(), "cloud".to_owned()], Some("here"));
-    let classes = classes.switched_off(vec![false, true]);
+    let classes = classes.switched_off(&[false, true]);
     let annotation = (DEFAULT_CLASS_ANNOTATION.to_owned(), "cloud".to_owned());
     let namespace = Arc::new(NamespaceRow {
         name: "shop".into(),

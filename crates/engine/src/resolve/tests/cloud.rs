@@ -1,6 +1,6 @@
 //! What a provider's configuration says beneath annotations, and what only a cloud can do.
 
-use landfall_model::dialect::{CloudOptions, DIALECTS, Effect, Given, MonitorChoice};
+use landfall_model::dialect::{DIALECTS, Effect, Extensions, Given, MonitorChoice};
 use landfall_model::listener::{Algorithm, Check, ExplicitFields, Monitor};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
@@ -334,7 +334,7 @@ fn a_cloud_option_that_falls_back_is_a_warning_only_in_the_cloud() {
             .collect()
     };
     let there = judged(service(), &in_cloud()).unwrap();
-    assert_eq!(there.cloud, CloudOptions::default());
+    assert_eq!(there.extensions, Extensions::default());
     assert_eq!(codes(there), [(Code::InvalidAnnotation, Severity::Warning)]);
     let here = judged(service(), &one_machine()).unwrap();
     assert_eq!(
@@ -347,7 +347,7 @@ fn a_cloud_option_that_falls_back_is_a_warning_only_in_the_cloud() {
 fn every_cloud_option_means_something_in_the_cloud() {
     for dialect in DIALECTS {
         for row in dialect.rows {
-            if !matches!(row.effect, Effect::Cloud { .. }) {
+            if !matches!(row.effect, Effect::Extension { .. }) {
                 continue;
             }
             let key = format!("{}{}", dialect.prefix, row.name);
@@ -374,7 +374,7 @@ fn marked(service: ServiceBuilder) -> ServiceBuilder {
 #[test]
 fn a_wish_carries_the_options_of_the_cloud_and_our_marks() {
     let intent = judged(marked(web()), &in_cloud()).unwrap();
-    assert!(intent.cloud.keep_floating_ip.unwrap().value);
+    assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
     assert_eq!(intent.marks[RECORD], "v1");
 }
 
@@ -387,7 +387,7 @@ fn a_removal_carries_the_options_of_the_cloud_and_our_marks() {
     for service in removals {
         let intent = judged(service, &in_cloud()).unwrap();
         assert_eq!(intent.load_balancer, None);
-        assert!(intent.cloud.keep_floating_ip.unwrap().value);
+        assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
         assert_eq!(intent.marks[RECORD], "v1");
     }
 }

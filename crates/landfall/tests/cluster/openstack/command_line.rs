@@ -67,7 +67,7 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     plan.args(["plan", "-f", "web.yaml", "--kubeconfig", text(&kubeconfig)])
         .args(cloud);
     let told = printed(plan).await;
-    let settled = "0 steps for 1 Services, 1 of them unchanged; planned against the cluster";
+    let settled = "0 steps for 1 Service, 1 of them unchanged; planned against the cluster";
     assert!(told.contains(settled), "{told}");
 
     bed.run(&["delete", "service", "web", "--timeout=60s"])

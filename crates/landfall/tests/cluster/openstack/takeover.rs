@@ -53,7 +53,7 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
 
     // To look changes nothing.
     let told = printed(command(&bed, &["adopt"])).await;
-    let summary = "2 Services, 1 taken over with no write, 1 steps for 1 others\n";
+    let summary = "2 Services, 1 taken over with no write, 1 step for 1 other\n";
     assert!(told.ends_with(summary), "{told}");
     assert!(sim.writes().is_empty());
 
@@ -66,7 +66,7 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
         "default",
     ];
     let told = printed(command(&bed, &apply)).await;
-    assert!(told.contains("2 of 2 Services are taken over"), "{told}");
+    assert!(told.contains("2 of 2 Services taken over"), "{told}");
     let writes = sim.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(sim.load_balancer(id(&web)), before);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::dialect::openstack::LOAD_BALANCER_ID;
 use crate::listener::Protocol;
 use crate::reason::Code;
 use crate::rows::{Family, FamilyPolicy, ServicePort, TargetPort};
 use crate::status::{
-    ACCEPTED_VERSION, Condition, ConditionType, HELD_ADDRESSES, INSTANCE, IngressAddress,
-    LOAD_BALANCER_ID, RECORD, ServiceStatus,
+    ACCEPTED_VERSION, Condition, ConditionType, HELD_ADDRESSES, INSTANCE, IngressAddress, RECORD,
+    ServiceStatus,
 };
 use crate::wire::{service_list, service_to_json};
 

@@ -3,10 +3,10 @@ use std::num::NonZeroU16;
 use landfall_model::listener::{Listener, Member, Pool, ProxyProtocol};
 use landfall_model::{ServiceKey, Uid};
 use landfall_sys::epoll::Epoll;
-use tokio::sync::watch;
 
 use super::*;
 use crate::budget::Budget;
+use crate::changes::Changes;
 use crate::engine::outlet::Outlets;
 use crate::engine::pipes::Pipes;
 use crate::listener::ListenerConfig;
@@ -61,9 +61,9 @@ impl Scene {
         };
         let config = ListenerConfig::new(id, &listener).unwrap();
         let account = self.budget.account(&owner.uid, "shop");
-        let changes = watch::Sender::new(0);
+        let changes = Changes::default();
         let key = crate::pool::HashKey::new([0; 16], &owner.uid);
-        let state = ListenerState::with_account(id, owner, config, 1, changes, account, key);
+        let state = ListenerState::with_account(id, owner, config, 1, &changes, account, key);
         self.flows
             .open(Arc::new(state), socket, &self.tools)
             .unwrap();

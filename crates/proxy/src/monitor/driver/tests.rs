@@ -8,6 +8,7 @@ use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::watch;
 
 use super::*;
+use crate::changes::Changes;
 use crate::listener::{ListenerConfig, ListenerId, Owner};
 
 /// A backend that answers every request with its present code. Ends with the test process.
@@ -96,12 +97,13 @@ impl Scene {
             },
         };
         let config = ListenerConfig::new(id, listener).unwrap();
-        let (sender, changes) = watch::channel(0);
+        let sender = Changes::default();
+        let changes = sender.version();
         let owner = Owner {
             uid: Uid::new("uid-of-shop/web"),
             service: ServiceKey::new("shop", "web"),
         };
-        let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
+        let listener = Arc::new(ListenerState::new(id, owner, config, 1, &sender));
         let stop = CancellationToken::new();
         let monitors = Monitors::new(Handle::current(), stop.clone(), 8);
         monitors.watch(listener.clone());
@@ -122,8 +124,8 @@ impl Scene {
             uid: Uid::new(uid),
             service: ServiceKey::new("other", "web"),
         };
-        let (sender, _) = watch::channel(0);
-        let listener = Arc::new(ListenerState::new(id, owner, config, 1, sender));
+        let sender = Changes::default();
+        let listener = Arc::new(ListenerState::new(id, owner, config, 1, &sender));
         self.monitors.watch(listener.clone());
         listener
     }

@@ -1,0 +1,209 @@
+//! The claims of all Services: what each holds, gave up, or would get.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use landfall_ipam::{Allocator, Proposal, Refusal, Request};
+use landfall_model::Uid;
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::provider::{Applied, ProviderError, Published};
+use landfall_model::rows::PoolRow;
+
+use crate::request::{request, restore};
+use crate::step::AddressStep;
+
+/// Claims and pools. A clone is independent: a dry run works on one.
+#[derive(Clone, Debug, Default)]
+pub struct Addressing {
+    pub(crate) allocator: Allocator,
+    /// Services that another instance or none serves. Their claims are reserved here.
+    foreign: BTreeSet<Uid>,
+    /// Services whose record may name other addresses than they hold.
+    unrecorded: BTreeSet<Uid>,
+    /// Whether a source may hide pools.
+    pub(crate) pools_incomplete: bool,
+    /// The pools as they are configured.
+    pub(crate) rows: Vec<Arc<PoolRow>>,
+}
+
+/// What one Service holds, and what the allocator would assign to it.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// The addresses that it holds.
+    pub held: Vec<IpAddr>,
+    /// Addresses that it gave up and that stay reserved, because a record may still name them.
+    pub leaving: Vec<IpAddr>,
+    /// Whether its record may name other addresses than it holds.
+    pub unrecorded: bool,
+    /// The allocator's answer, for Services that want an address.
+    pub answer: Option<Answer>,
+    /// Addresses that it shares with Services of other namespaces although their pool does not
+    /// allow that any more.
+    pub shared_by_exception: Vec<IpAddr>,
+}
+
+/// A request to the allocator and its answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The request; `None` where the spec is not a valid one.
+    pub request: Option<Request>,
+    /// Whether the Service holds its addresses on other terms (ports, sharing key) than it now has.
+    pub terms_changed: bool,
+    /// What the allocator would assign, or why nothing.
+    pub outcome: Result<Proposal, Refusal>,
+}
+
+// === impl Addressing ===
+
+impl Addressing {
+    /// Returns what a Service holds, and what the allocator would assign to it.
+    pub fn observe(&self, want: &Intent) -> Holdings {
+        let uid = &want.uid;
+        let claim = self.allocator.held(uid);
+        // Nothing of a Service that is not served here is released.
+        let foreign = want.load_balancer.is_none() && self.foreign.contains(uid);
+        let held = claim.filter(|_| !foreign);
+        let held = held.map(|claim| claim.addresses.iter().collect());
+        let terms = claim.map(|claim| claim.claimant.terms.clone());
+        let answer = want.load_balancer.as_ref().map(|spec| {
+            let (request, outcome) = match request(want, spec) {
+                Ok(request) => {
+                    let outcome = self.allocator.propose(&request);
+                    (Some(request), outcome)
+                }
+                Err(refusal) => (None, Err(refusal)),
+            };
+            let wanted = request.as_ref().map(|request| &request.claimant.terms);
+            Answer {
+                terms_changed: wanted.is_some() && terms.is_some() && terms.as_ref() != wanted,
+                request,
+                outcome,
+            }
+        });
+        Holdings {
+            held: held.unwrap_or_default(),
+            leaving: self.allocator.leaving(uid),
+            unrecorded: self.unrecorded.contains(uid),
+            answer,
+            shared_by_exception: self.allocator.shared_by_exception(uid),
+        }
+    }
+
+    /// Carries one step out.
+    ///
+    /// # Errors
+    /// Another Service got the address since the plan was made.
+    #[expect(
+        clippy::result_large_err,
+        reason = "what Provider::apply returns, once per step"
+    )]
+    pub fn apply(&mut self, step: &AddressStep) -> Result<Applied, ProviderError> {
+        match step {
+            AddressStep::Claim { grant, publish, .. } => {
+                let (request, proposal) = &**grant;
+                let uid = &request.claimant.uid;
+                let held = |all: &Self| all.allocator.held(uid).map(|claim| claim.addresses);
+                let before = held(self);
+                self.allocator
+                    .claim(request, proposal)
+                    .map_err(|refusal| ProviderError::outdated(refusal.reason()))?;
+                if held(self) != before {
+                    self.unrecorded.insert(uid.clone());
+                }
+                Ok(if self.unrecorded.contains(uid) {
+                    Applied::Addressed(publish.clone())
+                } else {
+                    Applied::Done
+                })
+            }
+            AddressStep::Record { publish, .. } => Ok(Applied::Addressed(publish.clone())),
+            AddressStep::Withdraw { uid, .. } => {
+                self.withdraw(uid);
+                Ok(Applied::Addressed(Published::default()))
+            }
+            AddressStep::Release { uid, addresses } => {
+                self.release(uid, addresses);
+                Ok(Applied::Done)
+            }
+        }
+    }
+
+    /// Restores claims from the record, before anything is assigned to another Service.
+    pub fn restore_claims(&mut self, claims: &[Claim]) {
+        for claim in claims {
+            self.foreign.remove(&claim.uid);
+        }
+        let refused = self
+            .allocator
+            .restore_all(claims.iter().map(restore).collect());
+        for (claimant, refusal) in refused {
+            tracing::warn!(
+                service = %claimant.service,
+                %refusal,
+                "a recorded address could not be restored"
+            );
+        }
+    }
+
+    /// Reserves the claims of Services that are not served here, in place of those before.
+    pub fn set_foreign_claims(&mut self, claims: &[Claim]) {
+        let foreign: BTreeSet<Uid> = claims.iter().map(|claim| claim.uid.clone()).collect();
+        for uid in self.foreign.difference(&foreign) {
+            self.allocator.release(uid);
+        }
+        self.foreign = foreign;
+        // A Service that is served here keeps what it holds, too.
+        self.allocator
+            .restore_all(claims.iter().map(restore).collect());
+    }
+
+    /// Notes that the record of a Service names what it holds.
+    pub fn on_recorded(&mut self, service: &Uid) {
+        self.unrecorded.remove(service);
+    }
+
+    /// Notes that no record names what a Service gave up.
+    pub fn on_forgotten(&mut self, service: &Uid) {
+        if self.allocator.held(service).is_none() {
+            self.unrecorded.remove(service);
+            self.allocator.free(service);
+        }
+    }
+
+    /// Forgets all claims. Those on record are restored next.
+    pub fn forget_claims(&mut self) {
+        self.allocator.forget_claims();
+        self.foreign.clear();
+        self.unrecorded.clear();
+    }
+
+    /// Ends the claim of a Service. Its addresses stay reserved until that is on record.
+    fn withdraw(&mut self, service: &Uid) {
+        if self.allocator.held(service).is_some() {
+            self.allocator.retire(service);
+            self.unrecorded.insert(service.clone());
+        }
+    }
+
+    /// Releases what a Service gave up, and its claim, if these are addresses of that. They stay
+    /// reserved until no record names them.
+    fn release(&mut self, service: &Uid, addresses: &[IpAddr]) {
+        let claim = self.allocator.held(service);
+        if claim.is_some_and(|claim| claim.addresses.iter().all(|it| addresses.contains(&it))) {
+            self.withdraw(service);
+        }
+        if !self.unrecorded.contains(service) {
+            self.allocator.free(service);
+        }
+    }
+}
+
+// === impl Holdings ===
+
+impl Holdings {
+    /// Returns whether nothing is left of what it gave up.
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.leaving.is_empty() && !self.unrecorded
+    }
+}

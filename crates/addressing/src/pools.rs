@@ -1,0 +1,79 @@
+//! Pools: from rows to ranges of the allocator, and their counters.
+
+use std::sync::Arc;
+
+use landfall_ipam::{Counters, Pool, PoolSet, PoolSpec};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::PoolRow;
+use landfall_model::view::PoolView;
+
+use crate::addressing::Addressing;
+
+impl Addressing {
+    /// Notes whether a source may hide pools. Then no Service leaves an address because no pool has
+    /// it.
+    pub fn set_pools_incomplete(&mut self, incomplete: bool) {
+        self.pools_incomplete = incomplete;
+    }
+
+    /// Replaces the pools. Returns what is wrong with some; each of those stays as it was, so that
+    /// a typo costs no Service its address.
+    pub fn set_pools(&mut self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
+        let mut problems = Vec::new();
+        let mut candidates = Vec::new();
+        for row in rows {
+            match Pool::parse(&PoolSpec::from(&**row)) {
+                Ok(pool) => candidates.push(pool),
+                Err(errors) => problems.extend(errors.iter().map(|error| {
+                    let origin = row.source.as_ref().map(|source| source.origin_of("spec"));
+                    Reason::error(Code::InvalidPool, error.to_string())
+                        .remedy(error.remedy())
+                        .origin(origin)
+                })),
+            }
+        }
+        for row in rows {
+            let pools = self.allocator.pools();
+            let established = pools.iter().find(|it| it.name().as_str() == row.name);
+            if let Some(pool) = established
+                && !candidates.iter().any(|it| it.name() == pool.name())
+            {
+                candidates.push(pool.clone());
+            }
+        }
+        let (set, collisions) = PoolSet::keep_good(candidates, self.allocator.pools());
+        problems.extend(collisions.iter().map(|error| {
+            Reason::error(Code::InvalidPool, error.to_string()).remedy(error.remedy())
+        }));
+        self.allocator.set_pools(set);
+        // An invalid pool that was not known before is a pool that is missing.
+        self.allocator
+            .doubt(self.pools_incomplete || !problems.is_empty());
+        self.rows = rows.to_vec();
+        problems
+    }
+
+    /// Returns the pools with their counters.
+    pub fn pools(&self) -> Vec<PoolView> {
+        let counters = self.allocator.counters();
+        counters.iter().map(|it| self.view(it)).collect()
+    }
+
+    fn view(&self, counters: &Counters) -> PoolView {
+        let name = counters.pool.to_string();
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let row = self.rows.iter().find(|row| row.name == name);
+        PoolView {
+            addresses: row.map(|row| row.addresses.clone()).unwrap_or_default(),
+            assigned_ipv4: count(counters.assigned_ipv4),
+            available_ipv4: count(counters.available_ipv4),
+            assigned_ipv6: count(counters.assigned_ipv6),
+            available_ipv6: count(counters.available_ipv6),
+            limit_ipv4: counters.limit_ipv4.map(count),
+            limit_ipv6: counters.limit_ipv6.map(count),
+            largest_ipv4: count(counters.largest_ipv4),
+            largest_ipv6: count(counters.largest_ipv6),
+            name,
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Claims over their life, as the engine would drive them.
+
+#![expect(clippy::expect_used, reason = "helpers of tests")]
+
+use std::sync::Arc;
+
+use landfall_addressing::{AddressStep, Addressing, plan, plan_removal, published, remarks};
+use landfall_engine::{World, resolve};
+use landfall_model::intent::{Claim, Intent};
+use landfall_model::listener::ListenerKey;
+use landfall_model::plan::Planned;
+use landfall_model::provider::{Applied, ProviderProfile, Target};
+use landfall_model::reason::{Code, Reason, Severity};
+use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
+use landfall_model::status::IpMode;
+use landfall_testkit::svc;
+
+const NOTHING: [&str; 0] = [];
+
+/// Claims over pools, as a provider of bare metal keeps them.
+#[derive(Default)]
+struct Site(Addressing);
+
+impl Site {
+    fn with(ranges: &[&str]) -> Self {
+        let mut site = Self::default();
+        assert_eq!(site.0.set_pools(&[pool("default", ranges)]), []);
+        site
+    }
+
+    fn plan(&self, want: &Intent) -> Result<Vec<Planned<AddressStep>>, Vec<Reason>> {
+        let have = self.0.observe(want);
+        let plan = match &want.load_balancer {
+            Some(spec) => plan(want, &have, false, |held| {
+                published(spec, held, IpMode::Vip)
+            })?,
+            None => plan_removal(want, &have),
+        };
+        Ok(plan.around(Vec::new()))
+    }
+
+    /// Carries a plan out, with a record of each claim, and returns its steps.
+    fn settle(&mut self, want: &Intent) -> Result<Vec<String>, Vec<Reason>> {
+        let steps = self.plan(want)?;
+        for planned in &steps {
+            let applied = self
+                .0
+                .apply(&planned.step)
+                .expect("no other Service claims");
+            if let Applied::Addressed(_) = applied {
+                self.0.on_recorded(&want.uid);
+            }
+        }
+        if want.load_balancer.is_none() {
+            self.0.on_forgotten(&want.uid);
+        }
+        let again = self.plan(want).map(|it| texts(&it));
+        assert_eq!(again, Ok(Vec::new()), "planned twice");
+        Ok(texts(&steps))
+    }
+
+    fn held(&self, want: &Intent) -> Vec<String> {
+        let held = self.0.observe(want).held;
+        held.iter().map(ToString::to_string).collect()
+    }
+
+    fn remarks(&self, want: &Intent) -> Vec<(Code, Severity)> {
+        let spec = want.load_balancer.as_ref().expect("a load balancer");
+        let remarks = remarks(want, spec, &self.0.observe(want));
+        remarks.iter().map(|it| (it.code, it.severity)).collect()
+    }
+}
+
+fn texts(steps: &[Planned<AddressStep>]) -> Vec<String> {
+    steps.iter().map(|it| it.step.to_string()).collect()
+}
+
+fn pool(name: &str, ranges: &[&str]) -> Arc<PoolRow> {
+    Arc::new(PoolRow {
+        name: name.to_owned(),
+        addresses: ranges.iter().map(ToString::to_string).collect(),
+        auto_assign: true,
+        ..PoolRow::default()
+    })
+}
+
+fn spec(row: &ServiceRow) -> Intent {
+    let profile = ProviderProfile {
+        target: Target::Pod,
+        takes_pools: true,
+        ..ProviderProfile::default()
+    };
+    resolve(row, &World::default(), &profile).expect("a valid Service")
+}
+
+fn web(name: &str) -> ServiceRow {
+    ServiceRow::clone(&svc(name).port(80).row())
+}
+
+fn removal(row: &ServiceRow) -> Intent {
+    Intent::removal(row.key.clone(), row.uid.clone())
+}
+
+fn claim_of(row: &ServiceRow, address: &str) -> Claim {
+    let ports = row.ports.iter().map(|port| ListenerKey {
+        protocol: port.protocol,
+        port: port.port,
+    });
+    Claim {
+        service: row.key.clone(),
+        uid: row.uid.clone(),
+        addresses: vec![address.parse().expect("an address")],
+        requested: Vec::new(),
+        sharing_key: None,
+        backend_key: String::new(),
+        ports: ports.collect(),
+    }
+}
+
+#[test]
+fn an_address_is_claimed_before_it_is_used_and_released_after() {
+    #[derive(Debug)]
+    enum Step {
+        Address(AddressStep),
+        Announce,
+        Withdraw,
+    }
+    impl From<AddressStep> for Step {
+        fn from(step: AddressStep) -> Self {
+            Self::Address(step)
+        }
+    }
+    let use_it = |step| Planned {
+        step,
+        because: String::new(),
+        members_only: false,
+        claims: false,
+    };
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    let row = web("web");
+    let want = spec(&row);
+    let publish = |_: &[_]| landfall_model::provider::Published::default();
+    let first = plan(&want, &site.0.observe(&want), false, publish).unwrap();
+    let steps = first.around(vec![use_it(Step::Announce)]);
+    assert!(
+        matches!(
+            steps.iter().map(|it| &it.step).collect::<Vec<_>>()[..],
+            [Step::Address(AddressStep::Claim { .. }), Step::Announce]
+        ),
+        "{steps:?}"
+    );
+    site.settle(&want).unwrap();
+    let last = plan_removal(&removal(&row), &site.0.observe(&removal(&row)));
+    let steps = last.around(vec![use_it(Step::Withdraw)]);
+    assert!(
+        matches!(
+            steps.iter().map(|it| &it.step).collect::<Vec<_>>()[..],
+            [Step::Withdraw, Step::Address(AddressStep::Release { .. })]
+        ),
+        "{steps:?}"
+    );
+}
+
+#[test]
+fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    site.settle(&spec(&web("holder"))).unwrap();
+    site.settle(&spec(&web("web"))).unwrap();
+    let asking = svc("web")
+        .port(80)
+        .annotated("landfall.dev/addresses", "192.0.2.0")
+        .row();
+    let asking = spec(&asking);
+    assert_eq!(site.settle(&asking).unwrap(), NOTHING);
+    assert_eq!(site.held(&asking), ["192.0.2.1"]);
+    assert_eq!(
+        site.remarks(&asking),
+        [(Code::AddressInUse, Severity::Error)]
+    );
+}
+
+#[test]
+fn a_refusal_names_where_the_address_was_requested() {
+    let site = Site::with(&["192.0.2.0/30"]);
+    let row = svc("web").port(80).load_balancer_ip("198.51.100.1").row();
+    let reasons = site.plan(&spec(&row)).unwrap_err();
+    assert_eq!(reasons.len(), 1);
+    assert_eq!(reasons[0].code, Code::AddressNotInPool);
+    assert_eq!(reasons[0].field.as_deref(), Some("spec.loadBalancerIP"));
+    assert_eq!(reasons[0].value.as_deref(), Some("198.51.100.1"));
+    assert!(reasons[0].remedy.contains("default"), "{reasons:?}");
+}
+
+#[test]
+fn a_full_pool_refuses_until_an_address_is_released() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.1"]);
+    let (first, second) = (web("a"), web("b"));
+    site.settle(&spec(&first)).unwrap();
+    let refused = site.plan(&spec(&second)).unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(
+        site.settle(&removal(&first)).unwrap(),
+        ["release 192.0.2.1"]
+    );
+    assert_eq!(
+        site.settle(&spec(&second)).unwrap(),
+        ["claim 192.0.2.1 from pool default"]
+    );
+}
+
+#[test]
+fn a_released_address_stays_reserved_until_no_record_names_it() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.1"]);
+    let (first, second) = (web("a"), web("b"));
+    site.settle(&spec(&first)).unwrap();
+    let gone = removal(&first);
+    for planned in site.plan(&gone).unwrap() {
+        site.0.apply(&planned.step).unwrap();
+    }
+    assert!(site.plan(&spec(&second)).is_err());
+    site.0.on_forgotten(&first.uid);
+    assert_eq!(site.settle(&spec(&second)).unwrap().len(), 1);
+}
+
+#[test]
+fn two_services_with_a_sharing_key_share_an_address() {
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    let sharing = |name: &str, port| {
+        let service = svc(name).port(port);
+        spec(&service.annotated("landfall.dev/sharing-key", "k").row())
+    };
+    let (a, b) = (sharing("a", 80), sharing("b", 81));
+    site.settle(&a).unwrap();
+    site.settle(&b).unwrap();
+    assert_eq!(site.held(&a), site.held(&b));
+    // Its new terms are checked against those of the other Service.
+    let step = "claim 192.0.2.0 from pool default";
+    assert_eq!(site.settle(&sharing("b", 82)).unwrap(), [step]);
+    site.settle(&sharing("b", 80)).unwrap();
+    assert_ne!(site.held(&a), site.held(&b));
+}
+
+#[test]
+fn one_family_serves_a_service_that_prefers_both() {
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    for (policy, severity) in [
+        (FamilyPolicy::PreferDualStack, Some(Severity::Warning)),
+        (FamilyPolicy::SingleStack, None),
+    ] {
+        let row = svc(&format!("{policy:?}").to_lowercase())
+            .port(80)
+            .families(&[Family::V4, Family::V6], policy)
+            .row();
+        let intent = spec(&row);
+        assert_eq!(site.settle(&intent).unwrap().len(), 1);
+        let severities = site.remarks(&intent).into_iter().map(|(_, it)| it);
+        assert_eq!(severities.collect::<Vec<_>>(), Vec::from_iter(severity));
+    }
+}
+
+#[test]
+fn claims_on_record_are_restored() {
+    let mut site = Site::with(&["192.0.2.0/29"]);
+    let row = web("web");
+    site.0.restore_claims(&[claim_of(&row, "192.0.2.6")]);
+    assert_eq!(site.settle(&spec(&row)).unwrap(), NOTHING);
+    assert_eq!(site.held(&spec(&row)), ["192.0.2.6"]);
+}
+
+#[test]
+fn a_pool_with_a_typo_stays_as_it_was() {
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    let want = spec(&web("web"));
+    site.settle(&want).unwrap();
+    let problems = site.0.set_pools(&[pool("default", &["192.0.2.0/33"])]);
+    let codes: Vec<_> = problems.iter().map(|it| it.code).collect();
+    assert_eq!(codes, [Code::InvalidPool]);
+    assert_eq!(site.settle(&want).unwrap(), NOTHING);
+    assert_eq!(site.settle(&spec(&web("other"))).unwrap().len(), 1);
+}
+
+#[test]
+fn claims_of_services_that_are_not_served_here_are_neither_assigned_nor_released() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.2"]);
+    let lost = web("lost");
+    site.0.set_foreign_claims(&[claim_of(&lost, "192.0.2.1")]);
+    let (want_web, want_api) = (spec(&web("web")), spec(&web("api")));
+    site.settle(&want_web).expect("one address is left");
+    assert_eq!(site.held(&want_web), ["192.0.2.2"]);
+    let refused = site.plan(&want_api).expect_err("nothing is left");
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(
+        site.plan(&removal(&lost)).map(|it| texts(&it)),
+        Ok(Vec::new())
+    );
+
+    // It is gone.
+    site.0.set_foreign_claims(&[]);
+    site.settle(&want_api).expect("one address is left");
+    assert_eq!(site.held(&want_api), ["192.0.2.1"]);
+}
+
+#[test]
+fn a_service_that_comes_back_from_another_instance_keeps_its_address() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    let lost = web("lost");
+    let claim = claim_of(&lost, "192.0.2.5");
+    site.0.set_foreign_claims(std::slice::from_ref(&claim));
+    site.0.restore_claims(&[claim]);
+    site.0.set_foreign_claims(&[]);
+    site.settle(&spec(&lost)).expect("it has an address");
+    assert_eq!(site.held(&spec(&lost)), ["192.0.2.5"]);
+}
+
+#[test]
+fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
+    let mut site = Site::default();
+    let row = web("web");
+    let good = pool("good", &["192.0.2.0/30"]);
+    let typo = pool("typo", &["198.51.100.0/240"]);
+    assert_eq!(site.0.set_pools(&[good.clone(), typo]).len(), 1);
+    site.0.restore_claims(&[claim_of(&row, "198.51.100.9")]);
+    let (want, want_new) = (spec(&row), spec(&web("new")));
+    site.settle(&want).expect("it keeps what it has");
+    assert_eq!(site.held(&want), ["198.51.100.9"]);
+    assert_eq!(
+        site.remarks(&want),
+        [(Code::PoolsInDoubt, Severity::Warning)]
+    );
+    site.settle(&want_new).expect("one pool is good");
+    assert_eq!(site.held(&want_new), ["192.0.2.0"]);
+
+    let corrected = pool("typo", &["198.51.100.0/24"]);
+    assert_eq!(site.0.set_pools(&[good, corrected]), []);
+    assert_eq!(site.plan(&want).map(|it| texts(&it)), Ok(Vec::new()));
+    assert_eq!(site.remarks(&want), []);
+}
+
+#[test]
+fn a_source_that_may_hide_pools_moves_no_service_until_it_can_be_read() {
+    let mut site = Site::default();
+    let row = web("web");
+    site.0.set_pools_incomplete(true);
+    assert_eq!(site.0.set_pools(&[pool("good", &["192.0.2.0/30"])]), []);
+    site.0.restore_claims(&[claim_of(&row, "198.51.100.9")]);
+    let want = spec(&row);
+    site.settle(&want).expect("it keeps what it has");
+    assert_eq!(site.held(&want), ["198.51.100.9"]);
+
+    site.0.set_pools_incomplete(false);
+    assert_eq!(site.0.set_pools(&[pool("good", &["192.0.2.0/30"])]), []);
+    site.settle(&want).expect("it moves");
+    assert_eq!(site.held(&want), ["192.0.2.0"]);
+}
+
+#[test]
+fn a_clone_changes_nothing_outside_itself() {
+    let site = Site::with(&["192.0.2.0/30"]);
+    let want = spec(&web("web"));
+    Site(site.0.clone()).settle(&want).unwrap();
+    assert_eq!(site.held(&want), NOTHING);
+}

@@ -1,0 +1,88 @@
+//! Following a World from a source: what every role of a process does, with or without a Lease.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use landfall_model::ServiceKey;
+use landfall_model::rows::Fact;
+use tokio::sync::mpsc;
+
+use crate::world::{Affected, World};
+
+/// A World that follows a source. Copies that others hold stay as they were.
+#[derive(Clone, Debug, Default)]
+pub struct Follower {
+    world: Arc<World>,
+}
+
+/// What facts may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// These Services.
+    pub services: BTreeSet<ServiceKey>,
+    /// All Services.
+    pub all: bool,
+    /// The address pools, and with them all Services.
+    pub pools: bool,
+}
+
+/// Facts taken in one go before anything is done about them.
+const BATCH: usize = 1024;
+
+/// Waits for facts and returns those that are there; `None`: the source has ended. A call that is
+/// dropped takes none.
+pub async fn receive(facts: &mut mpsc::Receiver<Fact>) -> Option<Vec<Fact>> {
+    let mut batch = Vec::new();
+    (facts.recv_many(&mut batch, BATCH).await > 0).then_some(batch)
+}
+
+// === impl Follower ===
+
+impl Follower {
+    /// Applies one fact.
+    pub fn apply(&mut self, fact: Fact) -> Affected {
+        Arc::make_mut(&mut self.world).apply(fact)
+    }
+
+    /// Applies facts and returns what they may have changed.
+    pub fn apply_all(&mut self, facts: impl IntoIterator<Item = Fact>) -> Changes {
+        let mut changes = Changes::default();
+        for fact in facts {
+            changes.add(self.apply(fact));
+        }
+        changes
+    }
+
+    /// Returns the World as it is now, which later facts do not change.
+    pub fn snapshot(&self) -> Arc<World> {
+        self.world.clone()
+    }
+
+    /// Returns the World for a decision that it records itself.
+    pub(crate) fn world_mut(&mut self) -> &mut World {
+        Arc::make_mut(&mut self.world)
+    }
+}
+
+impl Deref for Follower {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Adds what one fact affects.
+    pub fn add(&mut self, affected: Affected) {
+        match affected {
+            Affected::None => {}
+            Affected::Services(keys) => self.services.extend(keys),
+            Affected::All => self.all = true,
+            Affected::Pools => self.pools = true,
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole roles of the engine against a cluster in memory.
+
+mod cluster;
+mod speakers;

@@ -1,0 +1,53 @@
+//! The way of facts from the source to the engine.
+
+use std::sync::Arc;
+
+use landfall_model::rows::{Fact, PoolRow};
+use tokio::sync::mpsc;
+
+use super::machine;
+use crate::lifetime::Lifetime;
+
+/// Facts on their way from the source to the engine.
+const FACTS: usize = 1024;
+
+/// Starts the source. What it sends follows the pools of configuration and command line, and, if
+/// `follows_machine`, the addresses of this machine.
+pub(super) async fn start(
+    lifetime: &Lifetime,
+    pools: Vec<PoolRow>,
+    follows_machine: bool,
+    source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
+) -> mpsc::Receiver<Fact> {
+    let Lifetime { tasks, cancel } = lifetime;
+    let (read, from_source) = mpsc::channel(FACTS);
+    let (facts, received) = mpsc::channel(FACTS);
+    source(read, lifetime);
+    if follows_machine {
+        // Before the first Service is sent, so that none has a member there.
+        let known = machine::tell(&facts).await;
+        let (facts, cancel) = (facts.downgrade(), cancel.clone());
+        let following = machine::follow(facts, known);
+        tasks.spawn(async move { cancel.run_until_cancelled(following).await });
+    }
+    tasks.spawn(with_pools(from_source, facts, pools));
+    received
+}
+
+/// Passes facts on after the pools of configuration and command line.
+async fn with_pools(
+    mut from_source: mpsc::Receiver<Fact>,
+    facts: mpsc::Sender<Fact>,
+    pools: Vec<PoolRow>,
+) {
+    for pool in pools {
+        if facts.send(Fact::Pool(Arc::new(pool))).await.is_err() {
+            return;
+        }
+    }
+    while let Some(fact) = from_source.recv().await {
+        if facts.send(fact).await.is_err() {
+            return;
+        }
+    }
+}

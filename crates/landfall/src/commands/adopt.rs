@@ -1,0 +1,268 @@
+//! `landfall adopt`: what a controller that started now would take over from
+//! cloud-provider-openstack, what it would write, and, with `--apply`, one run of it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use landfall_engine::select::Ownership;
+use landfall_engine::{World, resolve};
+use landfall_files::Loaded;
+use landfall_model::ServiceKey;
+use landfall_model::intent::Intent;
+use landfall_model::plan::PlannedStep;
+use landfall_model::provider::Provider as _;
+use landfall_model::reason::{Reason, Severity};
+use landfall_model::rows::Fact;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::backend::{Adopted, Backend, Mode};
+use crate::cli::{AdoptArgs, TextOutput};
+use crate::dry_run;
+use crate::instances::Instances;
+use crate::text::counted;
+
+mod apply;
+
+/// Said on standard error, whatever is printed.
+const WARNING: &str = "two controllers must never work on the same Services: stop \
+                      cloud-provider-openstack's first (enabled = false in [LoadBalancer] of its \
+                      cloud.conf); this command can't detect whether it still runs";
+
+/// What is taken over, Service by Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Survey {
+    /// What is wrong with manifests or cluster as a whole.
+    problems: Vec<Reason>,
+    services: Vec<Takeover>,
+}
+
+/// What is taken over for one Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Takeover {
+    service: ServiceKey,
+    /// The instance that would serve it.
+    instance: String,
+    /// What is in the cloud for it already.
+    adopted: Vec<Adopted>,
+    /// What would be written to the cloud.
+    steps: Vec<PlannedStep>,
+    /// What has to end first in the cloud: more than this can't be said until then.
+    waits: Vec<PlannedStep>,
+    reasons: Vec<Reason>,
+}
+
+/// Runs the command; says whether every Service can be served as it is.
+pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
+    let mut instances = Instances::read(&args.instances).await?;
+    instances.ensure_active()?;
+    writeln!(std::io::stderr(), "warning: {WARNING}")?;
+    for setup in instances.active() {
+        setup.log_warnings();
+        setup.check().await?;
+    }
+    let loaded = if args.filename.is_empty() {
+        let connection = args.cluster.connect().await?;
+        let origin = args.cluster.origin();
+        instances.learn_cluster(&connection, &origin).await?;
+        args.cluster.load(instances.metallb_namespace()).await?
+    } else {
+        dry_run::read(args.filename.clone(), args.recursive).await?
+    };
+    let survey = survey(&instances, loaded).await?;
+    let text = match args.output {
+        TextOutput::Text => describe(&survey),
+        TextOutput::Json => serde_json::to_string_pretty(&survey)?,
+    };
+    writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    let sound = survey.problems.iter().all(|it| !is_error(it))
+        && survey.services.iter().all(|it| !it.is_refused());
+    if !args.apply {
+        return Ok(sound);
+    }
+    let keys = survey.services.into_iter();
+    let keys = keys.filter(|it| !it.is_refused()).map(|it| it.service);
+    Ok(apply::run(&args, instances, keys.collect()).await? && sound)
+}
+
+fn is_error(reason: &Reason) -> bool {
+    reason.severity == Severity::Error
+}
+
+/// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so
+/// that they share the lists of the cloud.
+async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
+    let mut world = World::default();
+    for fact in loaded.facts {
+        world.apply(fact);
+    }
+    for pool in instances.pools() {
+        world.apply(Fact::Pool(Arc::new(pool)));
+    }
+    let classes = instances.classes();
+    let providers = Arc::new(instances.detached(Mode::ReadOnly));
+    let references: Vec<&Backend> = providers.iter().collect();
+    let claims = landfall_engine::claims(&world, &classes, &references);
+    for (provider, claims) in providers.iter().zip(claims) {
+        provider.restore_claims(&claims);
+    }
+    let mut services = Vec::new();
+    let mut looking = JoinSet::new();
+    for row in world.services() {
+        let namespace = world.namespace(row.key.namespace());
+        let belongs = classes.judge(&row, namespace.map(AsRef::as_ref));
+        let Ownership::Ours(instance) = belongs else {
+            continue;
+        };
+        let provider = instance.of(&providers);
+        let Some(provider) = provider.filter(|provider| provider.reads_a_cloud()) else {
+            continue;
+        };
+        let name = classes.name(instance).map(str::to_owned);
+        let mut takeover = Takeover::of(row.key.clone(), name.unwrap_or_default());
+        match resolve(&row, &world, provider.profile()) {
+            Ok(intent) => {
+                let providers = providers.clone();
+                looking.spawn(async move {
+                    if let Some(provider) = instance.of(&providers) {
+                        takeover.look(provider, &intent).await;
+                    }
+                    takeover
+                });
+            }
+            Err(reasons) => {
+                takeover.reasons = reasons;
+                services.push(takeover);
+            }
+        }
+    }
+    while let Some(takeover) = looking.join_next().await {
+        services.push(takeover?);
+    }
+    services.sort_by(|one, other| one.service.cmp(&other.service));
+    for takeover in &mut services {
+        let Some(row) = world.service(&takeover.service) else {
+            continue;
+        };
+        for reason in &mut takeover.reasons {
+            if let (None, Some(field)) = (&reason.origin, &reason.field) {
+                reason.origin = row.origin_of(field);
+            }
+        }
+    }
+    Ok(Survey {
+        problems: loaded.reasons,
+        services,
+    })
+}
+
+// === impl Takeover ===
+
+impl Takeover {
+    fn of(service: ServiceKey, instance: String) -> Self {
+        Self {
+            service,
+            instance,
+            adopted: Vec::new(),
+            steps: Vec::new(),
+            waits: Vec::new(),
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Asks the cloud, and changes nothing.
+    async fn look(&mut self, provider: &Backend, intent: &Intent) {
+        self.reasons.extend(intent.remarks.clone());
+        let observed = match provider.observe(intent).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                self.reasons.push(Reason {
+                    severity: Severity::Error,
+                    ..error.reason
+                });
+                return;
+            }
+        };
+        self.adopted = observed.adopted();
+        match provider.plan(intent, &observed) {
+            Ok(plan) => {
+                let described = plan.describe();
+                for (planned, described) in plan.steps.iter().zip(described) {
+                    let list = if planned.step.is_wait() {
+                        &mut self.waits
+                    } else {
+                        &mut self.steps
+                    };
+                    list.push(described);
+                }
+            }
+            Err(reasons) => self.reasons.extend(reasons),
+        }
+        let standing = provider.status(intent, &observed);
+        for reason in standing.waiting.into_iter().chain(standing.remarks) {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+        }
+    }
+
+    /// Whether the spec can't be had as it stands.
+    fn is_refused(&self) -> bool {
+        self.reasons.iter().any(is_error)
+    }
+
+    /// Whether a controller would find everything as it wants it.
+    fn is_free(&self) -> bool {
+        !self.adopted.is_empty()
+            && self.steps.is_empty()
+            && self.waits.is_empty()
+            && !self.is_refused()
+    }
+}
+
+/// The survey for people.
+fn describe(survey: &Survey) -> String {
+    let mut text = String::new();
+    for problem in &survey.problems {
+        let _ = writeln!(text, "{}: {problem}", problem.severity);
+    }
+    for takeover in &survey.services {
+        let _ = writeln!(text, "{} ({})", takeover.service, takeover.instance);
+        for Adopted { kind, id, name } in &takeover.adopted {
+            let _ = writeln!(text, "  takes over {kind} {name} ({id})");
+        }
+        if takeover.is_free() {
+            text.push_str("  writes nothing to the cloud\n");
+        }
+        for step in takeover.waits.iter().chain(&takeover.steps) {
+            let _ = writeln!(text, "  {}\n      because {}", step.step, step.because);
+        }
+        for reason in &takeover.reasons {
+            let _ = writeln!(text, "  {}: {reason}", reason.severity);
+        }
+    }
+    let services = &survey.services;
+    let free = services.iter().filter(|it| it.is_free()).count();
+    let steps: usize = services.iter().map(|it| it.steps.len()).sum();
+    let others = services.iter().filter(|it| !it.steps.is_empty()).count();
+    let _ = write!(
+        text,
+        "{}, {free} taken over with no write, {} for {}",
+        counted(services.len(), "Service"),
+        counted(steps, "step"),
+        counted(others, "other")
+    );
+    let unclear = services.len() - free - others;
+    if unclear > 0 {
+        let verb = if unclear == 1 { "is" } else { "are" };
+        let _ = write!(
+            text,
+            "; {unclear} {verb} undetermined, for the reasons above"
+        );
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,259 @@
+//! `landfall adopt --apply`: a controller that runs until it has taken over.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_kube::lease::{Election, LeaseConfig, identity};
+use landfall_kube::{Connection, access};
+use landfall_model::ServiceKey;
+use landfall_model::rows::{Fact, METALLB_NAMESPACE};
+use landfall_model::status::{ConditionType, ServiceStatus};
+use landfall_model::view::InstanceView;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::assembly::{Instance, Options};
+use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
+use crate::commands::serve_cluster;
+use crate::instances::Instances;
+use crate::text::counted;
+
+/// How long the Lease of a controller that is gone may still be held.
+const ELECTED_WITHIN: Duration = Duration::from_secs(60);
+/// From one look at what the API server has to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Takes over `keys`; says whether that is done.
+pub(super) async fn run(
+    args: &AdoptArgs,
+    instances: Instances,
+    keys: Vec<ServiceKey>,
+) -> anyhow::Result<bool> {
+    anyhow::ensure!(
+        !instances.serves_here(),
+        "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
+        an instance; start landfall controller where it should run"
+    );
+    let identity = identity("landfall-adopt");
+    let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
+    let connection = Connection::new(args.cluster.origin(), &agent)
+        .await
+        .context("connecting to the cluster")?;
+    let namespace = args.namespace.as_deref();
+    let namespace = namespace.unwrap_or(connection.namespace()).to_owned();
+    let rights = [
+        access::to_watch(),
+        access::to_report(),
+        access::to_elect(&namespace, &args.lease_name),
+    ];
+    let missing = access::missing(&connection, rights.concat()).await?;
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    anyhow::ensure!(
+        missing.is_empty(),
+        "this identity may not: {}",
+        missing.join(", ")
+    );
+    let tasks = TaskTracker::new();
+    let lease = LeaseConfig {
+        name: args.lease_name.clone(),
+        ..LeaseConfig::new(&namespace, &identity)
+    };
+    let election = Election::start(connection.clone(), lease, &tasks);
+    let done = match elected(&election).await {
+        Ok(()) => take_over(args, instances, connection, &identity, &election, &keys).await,
+        Err(error) => Err(error.context(format!(
+            "the Lease {} in {namespace} is held by another process; a controller of Landfall that \
+            holds it takes over by itself",
+            args.lease_name
+        ))),
+    };
+    election.release().await;
+    tasks.close();
+    tasks.wait().await;
+    done
+}
+
+async fn elected(election: &Election) -> anyhow::Result<()> {
+    let mut leading = election.leading();
+    let leads = leading.wait_for(|leads| *leads);
+    tokio::time::timeout(ELECTED_WITHIN, leads).await??;
+    Ok(())
+}
+
+async fn take_over(
+    args: &AdoptArgs,
+    instances: Instances,
+    connection: Connection,
+    identity: &str,
+    election: &Election,
+    keys: &[ServiceKey],
+) -> anyhow::Result<bool> {
+    let options = Options {
+        instances,
+        pools: Vec::new(),
+        fallback_pool: false,
+        admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        admin_names: Vec::new(),
+        admin_token: None,
+        workers: None,
+        access_log: crate::cli::AccessLogArgs::default(),
+    };
+    let (guard, role) = (election.guard(), election.role());
+    let instance =
+        serve_cluster::on_cluster(options, connection, identity, guard, Some(role)).await?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    let outcome = follow(args, &instance, keys, deadline).await;
+    instance.stop(Duration::ZERO).await;
+    outcome
+}
+
+/// Waits until everything is done here and written there, or time is up; says what came of it.
+async fn follow(
+    args: &AdoptArgs,
+    instance: &Instance,
+    keys: &[ServiceKey],
+    deadline: Instant,
+) -> anyhow::Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    // A failure is that time is up, which the picture after it shows.
+    let _ = instance
+        .wait_until(left, |view| keys.iter().all(|key| is_done(view, key)))
+        .await;
+    let mut unwritten = unwritten(&args.cluster, keys).await?;
+    while !unwritten.is_empty() && Instant::now() < deadline {
+        tokio::time::sleep(LOOK).await;
+        unwritten = self::unwritten(&args.cluster, keys).await?;
+    }
+    // What began of its own in between ends soon.
+    let done = |view: &InstanceView| keys.iter().all(|key| is_done(view, key));
+    let view = match instance.wait_until(LOOK, done).await {
+        Ok(view) => view,
+        Err(_) => instance.wait_until(LOOK, |_| true).await?,
+    };
+    // Standard output is one JSON document, where it is JSON.
+    let mut out: Box<dyn Write + Send> = match args.output {
+        TextOutput::Text => Box::new(std::io::stdout()),
+        TextOutput::Json => Box::new(std::io::stderr()),
+    };
+    let left = undone(&view, keys, &unwritten);
+    for key in &left {
+        writeln!(out, "{key} is not taken over yet")?;
+        let service = view.services.iter().find(|it| it.key == **key);
+        for reason in service.iter().flat_map(|it| &it.reasons) {
+            writeln!(out, "  {}: {reason}", reason.severity)?;
+        }
+    }
+    let taken = keys.len() - left.len();
+    writeln!(
+        out,
+        "{taken} of {} taken over; start landfall controller with the same options now",
+        counted(keys.len(), "Service")
+    )?;
+    Ok(left.is_empty())
+}
+
+/// What is not done here or not written there. What an earlier run has written there says nothing
+/// of this one.
+fn undone<'a>(
+    view: &InstanceView,
+    keys: &'a [ServiceKey],
+    unwritten: &[ServiceKey],
+) -> Vec<&'a ServiceKey> {
+    let keys = keys.iter();
+    keys.filter(|key| unwritten.contains(key) || !is_done(view, key))
+        .collect()
+}
+
+/// Nothing is left to do for a Service, or it is gone.
+fn is_done(view: &InstanceView, key: &ServiceKey) -> bool {
+    let mut services = view.services.iter();
+    let service = services.find(|it| it.key == *key);
+    view.ready && service.is_none_or(|it| it.pending.is_empty() && is_programmed(&it.status))
+}
+
+fn is_programmed(status: &ServiceStatus) -> bool {
+    status
+        .condition(ConditionType::Programmed)
+        .is_some_and(|it| it.status)
+}
+
+/// Those of which the API server does not say yet that they are ours.
+async fn unwritten(cluster: &ClusterArgs, keys: &[ServiceKey]) -> anyhow::Result<Vec<ServiceKey>> {
+    let loaded = cluster.load(METALLB_NAMESPACE).await?;
+    let rows = loaded.facts.iter().filter_map(|fact| match fact {
+        Fact::Service(row) if !is_programmed(&row.status) => Some(&row.key),
+        _ => None,
+    });
+    Ok(rows.filter(|key| keys.contains(key)).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use landfall_model::plan::PlannedStep;
+    use landfall_model::status::Condition;
+    use landfall_model::view::ServiceView;
+    use landfall_model::{Code, Uid};
+
+    use super::*;
+
+    fn view(pending: &[&str], is_programmed: bool, ready: bool) -> InstanceView {
+        let programmed = Condition {
+            kind: ConditionType::Programmed,
+            status: is_programmed,
+            reason: Code::Progressing,
+            message: String::new(),
+            last_transition_time: Timestamp::default(),
+            observed_generation: None,
+        };
+        let step = |step: &&str| PlannedStep {
+            step: (*step).to_owned(),
+            because: String::new(),
+            detail: serde_json::Value::Null,
+        };
+        InstanceView {
+            ready,
+            services: vec![ServiceView {
+                key: ServiceKey::new("default", "web"),
+                uid: Uid::new("1"),
+                class: None,
+                origin: None,
+                status: ServiceStatus {
+                    conditions: vec![programmed],
+                    ..ServiceStatus::default()
+                },
+                reasons: Vec::new(),
+                address: None,
+                listeners: Vec::new(),
+                left_out: Vec::new(),
+                pending: pending.iter().map(step).collect(),
+            }],
+            ..InstanceView::default()
+        }
+    }
+
+    #[test]
+    fn what_was_written_by_an_earlier_run_is_not_taken_over_by_this_one() {
+        let keys = [ServiceKey::new("default", "web")];
+        let left =
+            |view: &InstanceView, unwritten: &[ServiceKey]| undone(view, &keys, unwritten).len();
+        let done = view(&[], true, true);
+        assert_eq!(left(&done, &[]), 0);
+        assert_eq!(left(&done, &keys), 1, "not written");
+        assert_eq!(
+            left(&view(&["create a listener"], true, true), &[]),
+            1,
+            "not done"
+        );
+        assert_eq!(left(&view(&[], false, true), &[]), 1, "not programmed");
+        assert_eq!(left(&view(&[], true, false), &[]), 1, "not looked at");
+        // One that is gone needs nothing any more.
+        let gone = InstanceView {
+            services: Vec::new(),
+            ..done
+        };
+        assert_eq!(left(&gone, &[]), 0);
+    }
+}

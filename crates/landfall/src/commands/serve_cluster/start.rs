@@ -1,0 +1,158 @@
+//! An instance whose facts come from an API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_engine::leadership::Role;
+use landfall_engine::metrics::Metrics;
+use landfall_kube::lease::WriteGuard;
+use landfall_kube::{Connection, Health, KubeReports, SourceConfig, Sources};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::Fact;
+use landfall_model::view::SecretsView;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::assembly::{Ground, Instance, Lead, Options, descriptors};
+use crate::last_known::Memory;
+use crate::lifetime::Lifetime;
+
+/// From one giving back of unused memory to the next, in the long run. It takes about a
+/// millisecond.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
+
+/// What an instance is started with, beside its connection.
+#[derive(Debug, Default)]
+pub(super) struct On {
+    pub(super) ground: Ground,
+    pub(super) memory: Option<Memory>,
+    pub(super) role: Option<watch::Receiver<Role>>,
+}
+
+/// Starts an instance whose facts come from an API server.
+pub async fn on_cluster(
+    options: Options,
+    connection: Connection,
+    identity: &str,
+    guard: WriteGuard,
+    role: Option<watch::Receiver<Role>>,
+) -> anyhow::Result<Instance> {
+    let on = On {
+        role,
+        ..On::default()
+    };
+    start(&options, &connection, identity, guard, &on).await
+}
+
+pub(super) async fn start(
+    options: &Options,
+    connection: &Connection,
+    identity: &str,
+    guard: WriteGuard,
+    on: &On,
+) -> anyhow::Result<Instance> {
+    let role = on.role.clone();
+    let lead = role.clone().map(|role| Lead {
+        role,
+        confirmed: true,
+    });
+    let lifetime = Lifetime::default();
+    let Lifetime { tasks, cancel } = &lifetime;
+    // What is started here ends with an attempt that fails.
+    let failed = cancel.clone().drop_guard();
+    let limits = options.instances.limits().within_files(descriptors());
+    let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
+    let (mut told, mut secrets) = (None, None);
+    let started = Instance::start_on(
+        on.ground.again()?,
+        options.clone(),
+        lifetime.clone(),
+        Arc::new(reports),
+        lead,
+        |facts, lifetime| {
+            let Lifetime { tasks, cancel } = lifetime;
+            let config = SourceConfig {
+                limits,
+                pool_namespace: Some(options.instances.metallb_namespace().to_owned()),
+                ..SourceConfig::default()
+            };
+            let (told_to, role) = (facts.clone(), role.clone());
+            let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
+            told = Some(facts.clone());
+            secrets = Some(sources.secrets());
+            tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
+            tasks.spawn(give_back(cancel.clone()));
+        },
+    );
+    let instance = started.await?;
+    drop(failed.disarm());
+    instance.close_what_is_gone();
+    if let Some(secrets) = secrets {
+        let counting = count_secrets(secrets, instance.handle().metrics.clone());
+        let cancel = cancel.clone();
+        tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
+    }
+    if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
+        let handle = instance.handle().clone();
+        tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
+    }
+    Ok(instance)
+}
+
+/// Shows in the metrics how many Secrets are watched.
+async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<Metrics>) {
+    loop {
+        metrics.secrets(*secrets.borrow_and_update());
+        if secrets.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns unused memory to the kernel: often at first, after whole lists were read, and
+/// then from time to time.
+async fn give_back(cancel: CancellationToken) {
+    let mut pause = Duration::from_secs(1);
+    while cancel
+        .run_until_cancelled(tokio::time::sleep(pause))
+        .await
+        .is_some()
+    {
+        landfall_sys::memory::give_back();
+        pause = (pause * 2).min(GIVE_BACK_EVERY);
+    }
+}
+
+/// Shows as a problem what can't be followed at the moment.
+async fn tell_health(
+    mut health: watch::Receiver<Health>,
+    facts: mpsc::Sender<Fact>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let failing: Vec<Reason> = health
+            .borrow_and_update()
+            .failing()
+            .map(|(what, why)| {
+                Reason::warning(
+                    Code::ChangesNoticedLate,
+                    format!("{what} can't be watched: {why}"),
+                )
+                .remedy("the last known state is served; changes are applied once it is back")
+            })
+            .collect();
+        let told = Fact::SourceProblems {
+            part: "API server".into(),
+            reasons: failing,
+        };
+        if facts.send(told).await.is_err() {
+            return;
+        }
+        if !matches!(
+            cancel.run_until_cancelled(health.changed()).await,
+            Some(Ok(()))
+        ) {
+            return;
+        }
+    }
+}

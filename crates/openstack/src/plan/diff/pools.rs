@@ -1,0 +1,264 @@
+//! Pools and their monitors: which serve which listener, and what differs in them. Pure.
+
+use landfall_model::plan::Plan;
+use serde_json::{Map, Value, json};
+
+use super::{Diff, new, with_tags};
+use crate::objects::{Id, Listener, Pool, Provisioning};
+use crate::plan::members::{self, Writer};
+use crate::step::Step;
+use crate::target::{WantedListener, WantedMonitor, WantedPool};
+
+impl Diff<'_> {
+    /// Returns how the members of a pool are written.
+    pub(super) fn writer<'a>(&'a self, pool: &'a Id) -> Writer<'a> {
+        Writer {
+            load_balancer: &self.balancer.id,
+            pool,
+            additive: self.features.additive(),
+            body_limit: self.body_limit,
+            serial: self.serial,
+        }
+    }
+
+    /// Members and monitor of a pool that is empty.
+    pub(super) fn fill(&self, pool: &Id, wanted: &WantedPool, plan: &mut Plan<Step>) {
+        members::plan(self.writer(pool), wanted, &[], plan);
+        if let Some(monitor) = &wanted.monitor {
+            self.create_monitor(pool, monitor, plan);
+        }
+    }
+
+    pub(super) fn create_monitor(&self, pool: &Id, monitor: &WantedMonitor, plan: &mut Plan<Step>) {
+        plan.push(
+            Step::CreateMonitor {
+                load_balancer: self.lb(),
+                pool: pool.clone(),
+                monitor: monitor.clone(),
+            },
+            "the pool needs a monitor",
+        );
+    }
+
+    pub(super) fn delete_pool(&self, pool: &Pool, because: &str, plan: &mut Plan<Step>) {
+        plan.push(
+            Step::DeletePool {
+                load_balancer: self.lb(),
+                pool: pool.id.clone(),
+            },
+            because,
+        );
+    }
+
+    /// A pool can't change its protocol. The next one is made and filled beside it, so that the
+    /// listener serves all the time.
+    pub(super) fn swap(
+        &self,
+        listener: &Listener,
+        old: &Pool,
+        wanted: &WantedListener,
+        plan: &mut Plan<Step>,
+    ) {
+        if let Some(next) = self.waiting_pool(&wanted.pool) {
+            self.serve_by(listener, next, wanted, plan);
+        } else {
+            let step = Step::CreatePool {
+                load_balancer: self.lb(),
+                listener: None,
+                pool: wanted.pool.clone(),
+            };
+            let because = if old.protocol == wanted.pool.protocol {
+                "the pool serves another port, too".to_owned()
+            } else {
+                format!("the pool is {}, and can't change that", old.protocol)
+            };
+            plan.push(step, because);
+            self.fill(&new(), &wanted.pool, plan);
+            let changes = Map::from_iter([("default_pool_id".to_owned(), "new".into())]);
+            plan.push(
+                self.update(listener, changes),
+                "the next pool has its members",
+            );
+        }
+        if !self.serves_another(old, listener) {
+            self.delete_pool(old, "another pool serves the listener", plan);
+        }
+    }
+
+    pub(super) fn serve_by(
+        &self,
+        listener: &Listener,
+        pool: &Pool,
+        wanted: &WantedListener,
+        plan: &mut Plan<Step>,
+    ) {
+        self.change_pool(pool, &wanted.pool, plan);
+        let changes = Map::from_iter([("default_pool_id".to_owned(), json!(pool.id))]);
+        plan.push(
+            self.update(listener, changes),
+            "the next pool has its members",
+        );
+    }
+
+    /// A pool of ours that serves no listener yet.
+    pub(super) fn waiting_pool(&self, wanted: &WantedPool) -> Option<&Pool> {
+        self.graph.pools.iter().find(|pool| {
+            pool.name == wanted.name
+                && pool.protocol == wanted.protocol
+                && self.serves_no_service(pool)
+        })
+    }
+
+    pub(super) fn serves_no_service(&self, pool: &Pool) -> bool {
+        pool.listeners.is_empty()
+            && !self
+                .graph
+                .listeners
+                .iter()
+                .any(|it| it.default_pool_id.as_ref() == Some(&pool.id))
+    }
+
+    /// Pools of ours that serve no listener, and that none is about to need.
+    pub(super) fn delete_left_over(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
+        for pool in &self.graph.pools {
+            let of_us = pool.name.starts_with("pool_")
+                && pool
+                    .name
+                    .ends_with(&format!("_{}", self.names.load_balancer));
+            let needed = wanted.iter().any(|it| {
+                let served = self.there(it).is_some_and(|listener| {
+                    let serving = self.graph.pool_of(listener);
+                    serving.is_some_and(|serving| {
+                        serving.protocol == it.pool.protocol
+                            && !self.is_lent(serving, listener, wanted)
+                    })
+                });
+                !served && it.pool.name == pool.name && it.pool.protocol == pool.protocol
+            });
+            if of_us && !needed && self.serves_no_service(pool) {
+                self.delete_pool(pool, "it serves no listener", plan);
+            }
+        }
+    }
+
+    pub(super) fn change_pool(&self, pool: &Pool, wanted: &WantedPool, plan: &mut Plan<Step>) {
+        let mut changes = Map::new();
+        let kind = pool.session_persistence.as_ref().map(|it| it.kind.as_str());
+        match (wanted.sticky, kind) {
+            (true, kind) if kind != Some("SOURCE_IP") => {
+                changes.insert("session_persistence".into(), json!({"type": "SOURCE_IP"}));
+            }
+            (false, Some("SOURCE_IP")) => {
+                changes.insert("session_persistence".into(), Value::Null);
+            }
+            _ => {}
+        }
+        if let Some(tags) = with_tags(&pool.tags, &wanted.tags) {
+            changes.insert("tags".into(), tags);
+        }
+        let failed = pool.provisioning_status == Provisioning::Error;
+        if failed && changes.is_empty() {
+            changes.insert("name".into(), pool.name.as_str().into());
+        }
+        if !changes.is_empty() {
+            let because = if failed {
+                "Octavia failed to apply the last change"
+            } else {
+                "it differs from the Service"
+            };
+            plan.push(self.update_pool(pool, changes, false), because);
+        }
+        if pool.lb_algorithm != wanted.algorithm {
+            let changes =
+                Map::from_iter([("lb_algorithm".to_owned(), wanted.algorithm.as_str().into())]);
+            let step = self.update_pool(pool, changes, true);
+            plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
+        }
+        members::plan(
+            self.writer(&pool.id),
+            wanted,
+            self.graph.members_of(pool),
+            plan,
+        );
+        self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+    }
+
+    pub(super) fn update_pool(
+        &self,
+        pool: &Pool,
+        changes: Map<String, Value>,
+        lenient: bool,
+    ) -> Step {
+        Step::UpdatePool {
+            load_balancer: self.lb(),
+            pool: pool.id.clone(),
+            changes,
+            lenient,
+        }
+    }
+
+    pub(super) fn change_monitor(
+        &self,
+        pool: &Pool,
+        wanted: Option<&WantedMonitor>,
+        plan: &mut Plan<Step>,
+    ) {
+        let delete = |monitor: Id| Step::DeleteMonitor {
+            load_balancer: self.lb(),
+            monitor,
+        };
+        let there = self.graph.monitor_of(pool);
+        let Some(wanted) = wanted else {
+            if let Some(id) = &pool.healthmonitor_id {
+                plan.push(delete(id.clone()), "the Service needs no monitor");
+            }
+            return;
+        };
+        let Some(there) = there else {
+            self.create_monitor(&pool.id, wanted, plan);
+            return;
+        };
+        if there.kind != wanted.kind {
+            plan.push(
+                delete(there.id.clone()),
+                format!("its type is {}, and can't change", there.kind),
+            );
+            self.create_monitor(&pool.id, wanted, plan);
+            return;
+        }
+        let mut changes = Map::new();
+        let mut differ = |key: &str, is: Value, shall: Value| {
+            if is != shall {
+                changes.insert(key.to_owned(), shall);
+            }
+        };
+        differ("delay", there.delay.into(), wanted.delay.into());
+        differ("timeout", there.timeout.into(), wanted.timeout.into());
+        differ(
+            "max_retries",
+            there.max_retries.into(),
+            wanted.max_retries.into(),
+        );
+        differ(
+            "max_retries_down",
+            there.max_retries_down.unwrap_or(3).into(),
+            wanted.max_retries_down.into(),
+        );
+        if let Some((method, path, codes)) = &wanted.http {
+            differ("http_method", json!(there.http_method), json!(method));
+            differ("url_path", json!(there.url_path), json!(path));
+            differ("expected_codes", json!(there.expected_codes), json!(codes));
+        }
+        if there.provisioning_status == Provisioning::Error && changes.is_empty() {
+            changes.insert("delay".to_owned(), wanted.delay.into());
+        }
+        if !changes.is_empty() {
+            let step = Step::UpdateMonitor {
+                load_balancer: self.lb(),
+                monitor: there.id.clone(),
+                changes,
+            };
+            plan.push(step, "it differs from the Service");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Members of a pool that is too large for one request, where Octavia can't add to those that are
+//! there (before version 2.11 of its API): a batch says all that shall be in the pool then, and
+//! what it leaves out goes.
+//!
+//! As many as one request carries are set by a batch, as long as it says all that are there and
+//! stay. The others come one by one.
+
+use std::net::IpAddr;
+
+use landfall_model::plan::Plan;
+
+use super::{Comparison, Writer, as_it_stays, carried, differs, is_elsewhere, unnamed, weighing};
+use crate::bodies;
+use crate::graph::key_of;
+use crate::step::Step;
+use crate::target::WantedMember;
+
+/// Appends what brings the pool nearer to these members. Nobody who serves and stays is taken out
+/// meanwhile.
+pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Plan<Step>) {
+    let find = |address: &IpAddr, member: &WantedMember| compared.find(address, member);
+    let (wanted, gone) = (compared.wanted, &compared.gone);
+    let members = || wanted.members.iter();
+    let (staying, coming): (Vec<_>, Vec<_>) =
+        members().partition(|(address, member)| find(address, member).is_some());
+    let both: Vec<_> = staying
+        .iter()
+        .filter_map(|(address, member)| Some((*address, *member, find(address, member)?)))
+        .collect();
+    let elsewhere = both
+        .iter()
+        .filter(|(_, member, it)| is_elsewhere(it, member));
+    let different = both
+        .iter()
+        .filter(|(_, member, it)| differs(it, member) && !is_elsewhere(it, member));
+    // A batch that carries all who stay.
+    let (mut list, mut leaves) = (Vec::new(), Vec::new());
+    for (address, member) in staying.iter().chain(&coming) {
+        let (mut body, mut after) = as_it_stays(**address, member, find(address, member));
+        unnamed(&mut body);
+        after.name.clear();
+        list.push(body);
+        leaves.push(after);
+    }
+    let carried = carried(&list, writer.body_limit);
+    let helps = carried > staying.len() || !gone.is_empty() || different.clone().next().is_some();
+    if carried >= staying.len() && helps {
+        list.truncate(carried);
+        leaves.truncate(carried);
+        let because = format!(
+            "{} members are needed, and {carried} fit into a request",
+            wanted.members.len()
+        );
+        plan.push_members(writer.set(list, false, leaves), because);
+    } else {
+        for (address, port) in gone.iter().copied().filter_map(key_of) {
+            let step = writer.delete(address, port);
+            plan.push_members(step, "no node of the Service has this address");
+        }
+        for (address, member, _) in different {
+            let mut changes = weighing(member);
+            changes.insert("name".to_owned(), member.name.as_str().into());
+            changes.insert("monitor_port".to_owned(), member.monitor_port.into());
+            let step = writer.update(**address, member.port, changes);
+            plan.push_members(step, "the member differs from its node");
+        }
+    }
+    for (address, member) in coming
+        .into_iter()
+        .skip(carried.saturating_sub(staying.len()))
+    {
+        let step = writer.add(bodies::member(*address, member, None));
+        plan.push_members(
+            step,
+            "a node was added, and the pool is too large for a batch",
+        );
+    }
+    // It comes back as one that is not there.
+    for (address, member, _) in elsewhere {
+        let step = writer.delete(**address, member.port);
+        plan.push_members(step, "the member has another subnet");
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading the cloud: as little as will do, and lists before single objects.
+
+mod audit;
+mod certificate;
+mod content;
+pub(crate) mod drift;
+pub(crate) mod floating_ips;
+mod groups;
+mod guarded;
+mod inside;
+mod others;
+mod removal;
+mod search;
+mod secondary;
+mod spec;
+mod subnets;
+
+use std::collections::HashSet;
+
+use landfall_model::provider::ProviderError;
+use landfall_model::{Code, Intent, Reason};
+use tokio::time::Instant;
+
+use crate::client::ApiError;
+use crate::errors::failure;
+use crate::features::Features;
+use crate::memory::afterwards;
+use crate::names::Names;
+use crate::observed::{Addressing, Attempts, Content, Found, Goal, Observed};
+use crate::provider::OpenStack;
+
+impl OpenStack {
+    pub(crate) async fn look(&self, intent: &Intent) -> Result<Observed, ProviderError> {
+        let version = self
+            .cloud
+            .versions()
+            .await
+            .map_err(|error| failure(&error))?;
+        let names = Names::new(
+            &self.settings.cluster,
+            self.settings.cluster_id.as_deref(),
+            &intent.service,
+            &intent.uid,
+        );
+        let looked = match &intent.load_balancer {
+            None => self.look_before_removal(intent, names, version).await,
+            Some(spec) => self.look_at_spec(intent, spec, names, version, None).await,
+        };
+        let whole = match looked {
+            Ok(have) => Box::pin(self.look_beside(intent, have, version)).await,
+            Err(trouble) => Err(trouble),
+        };
+        whole.map_err(|trouble| match trouble {
+            ObserveError::Cloud(error) => failure(&error),
+            ObserveError::Spec(reasons) => lasting(reasons),
+        })
+    }
+}
+
+impl OpenStack {
+    /// What is held of one load balancer, before anything but the load balancer itself is read.
+    fn observed(
+        &self,
+        intent: &Intent,
+        names: Names,
+        features: Features,
+        goal: Goal,
+        (found, assumed): (Found, bool),
+    ) -> Observed {
+        Observed {
+            attempts: self.attempts(intent, &found),
+            names,
+            features,
+            goal,
+            found,
+            content: Content::Unread,
+            addressing: Addressing::default(),
+            groups: None,
+            assumed,
+            body_limit: self.cloud.body_limit(),
+            serial: self.settings.conf.provider_requires_serial_api_calls,
+            notices: Vec::new(),
+            in_vain: None,
+            beside: Vec::new(),
+            resting: None,
+            lacking: None,
+            leaving: HashSet::new(),
+            others: Vec::new(),
+            listener_tags: Vec::new(),
+        }
+    }
+
+    /// What became of earlier attempts for a Service. As long as a load balancer may yet come of a
+    /// request, the next look reads the cloud.
+    fn attempts(&self, intent: &Intent, found: &Found) -> Attempts {
+        let now = Instant::now();
+        let mut memory = self.memory();
+        let unanswered = memory.is_unanswered(&intent.uid, now);
+        let create_is_unanswered = unanswered && matches!(found, Found::Nothing);
+        if create_is_unanswered {
+            memory.attempts.insert(intent.uid.clone(), afterwards());
+        } else {
+            memory.expected.remove(&intent.uid);
+        }
+        let attempts = match found {
+            Found::One { balancer, .. } => memory.attempts_at(&balancer.id, now),
+            Found::Nothing | Found::Refused(_) => Attempts::default(),
+        };
+        Attempts {
+            create_is_unanswered,
+            ..attempts
+        }
+    }
+}
+
+/// What went wrong while looking.
+pub(crate) enum ObserveError {
+    /// The cloud could not be asked, or refused.
+    Cloud(ApiError),
+    /// The spec can't be had as it stands.
+    Spec(Vec<Reason>),
+}
+
+impl From<ApiError> for ObserveError {
+    fn from(error: ApiError) -> Self {
+        Self::Cloud(error)
+    }
+}
+
+impl From<Vec<Reason>> for ObserveError {
+    fn from(reasons: Vec<Reason>) -> Self {
+        Self::Spec(reasons)
+    }
+}
+
+/// The worst of several reasons; what they have in common is that only a change of the facts mends
+/// them.
+fn lasting(reasons: Vec<Reason>) -> ProviderError {
+    let worst = reasons.into_iter().max_by_key(|reason| reason.severity);
+    let reason = worst.unwrap_or_else(|| Reason::error(Code::ProviderFailed, "no cause was given"));
+    ProviderError {
+        retry: landfall_model::Retry::Backoff,
+        ..ProviderError::lasting(reason)
+    }
+}

@@ -1,0 +1,153 @@
+//! One read of everything: which Services differ from how they were left.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use landfall_model::Uid;
+use tokio::time::Instant;
+
+use crate::client::ApiError;
+use crate::names::{UID_PREFIX, service_of};
+use crate::objects::Provisioning;
+use crate::provider::OpenStack;
+use crate::read::drift;
+
+impl OpenStack {
+    /// One look at everything: which Services' objects are not as they were left.
+    pub(crate) async fn differences(&self) -> Result<Vec<Uid>, ApiError> {
+        let now = Instant::now();
+        let (roster, at) = self.roster(now).await?;
+        let listeners = self
+            .lists
+            .listeners
+            .since(now, async || self.cloud.listeners(None).await)
+            .await?;
+        let pools = self
+            .lists
+            .pools
+            .since(now, async || self.cloud.pools(None).await)
+            .await?;
+        let mut changed = Vec::new();
+        {
+            let mut memory = self.memory();
+            let failed = |status: Provisioning| status == Provisioning::Error;
+            let mut broken: Vec<_> = listeners
+                .iter()
+                .filter(|it| failed(it.provisioning_status))
+                .flat_map(|it| &it.loadbalancers)
+                .collect();
+            let failed = pools.iter().filter(|it| failed(it.provisioning_status));
+            broken.extend(failed.flat_map(|it| &it.loadbalancers));
+            for row in &roster {
+                if memory.balancers.contains_key(&row.id) {
+                    memory.seen(row, at);
+                }
+            }
+            let mut of: Vec<(Uid, crate::objects::Id)> = memory
+                .of
+                .iter()
+                .map(|(uid, id)| (uid.clone(), id.clone()))
+                .collect();
+            of.sort();
+            for (uid, id) in of {
+                let row = roster.iter().find(|it| it.id == id);
+                let known = memory.balancers.get(&id);
+                let token = known.and_then(|known| known.token.clone());
+                let sketched = memory.sketches.get(&uid).and_then(|it| it.token.clone());
+                let child_failed = broken.iter().any(|it| it.id == id);
+                let same = row.is_some_and(|row| {
+                    row.provisioning_status == Provisioning::Active
+                        && row.updated_at.is_some()
+                        && (token == row.updated_at || sketched == row.updated_at)
+                });
+                let tag = format!("{UID_PREFIX}{uid}");
+                let repeated = roster
+                    .iter()
+                    .any(|row| row.id != id && row.tags.contains(&tag));
+                // The time of its last change does not tell of everything.
+                let listed = drift::Listed::of(&id, &listeners, &pools);
+                let other = same
+                    && known.is_some_and(|known| {
+                        let sketch = memory.sketches.get(&uid);
+                        let as_sketched = sketch.is_none_or(|it| listed.has(&it.listeners));
+                        let as_known = known.graph.as_ref().is_none_or(|it| listed.is(it));
+                        known.dirty.is_none() && !(as_sketched && as_known)
+                    });
+                if child_failed || other {
+                    memory.doubt(&id, now);
+                }
+                if !same || child_failed || other || repeated {
+                    changed.push(uid);
+                }
+            }
+        }
+        if self.neutron_changed(now).await? {
+            changed = self.memory().of.keys().cloned().collect();
+        }
+        // What could not be had may be there by now.
+        changed.extend(self.memory().refused.iter().cloned());
+        // A second load balancer is its Service's.
+        for uid in &mut changed {
+            *uid = service_of(uid);
+        }
+        changed.sort();
+        changed.dedup();
+        Ok(changed)
+    }
+
+    /// Whether floating IPs, groups or the groups of ports are others than at the last look.
+    async fn neutron_changed(&self, now: Instant) -> Result<bool, ApiError> {
+        let project = self.cloud.project_id().await?;
+        let query = project.as_ref().map(|id| ("project_id", id.as_str()));
+        let query = query.as_slice();
+        let floating = self
+            .lists
+            .floating_ips
+            .since(now, async || self.cloud.floating_ips(query).await)
+            .await?;
+        let mut hashes = vec![(
+            "floating IPs",
+            digest(
+                floating
+                    .iter()
+                    .map(|it| (&it.id, &it.port_id, it.floating_ip_address)),
+            ),
+        )];
+        if self.settings.conf.manage_security_groups {
+            let groups = self
+                .lists
+                .groups
+                .since(now, async || self.cloud.security_groups(&[]).await)
+                .await?;
+            let ports = self
+                .lists
+                .ports
+                .since(now, async || self.cloud.ports(query).await)
+                .await?;
+            let rules = groups
+                .iter()
+                .flat_map(|group| group.rules.iter().map(|it| (&group.id, &it.id)));
+            hashes.push(("groups", digest(rules)));
+            hashes.push((
+                "ports",
+                digest(ports.iter().map(|it| (&it.id, &it.security_groups))),
+            ));
+        }
+        let mut memory = self.memory();
+        let mut changed = false;
+        for (kind, hash) in hashes {
+            // What happened before the first look is not known either.
+            changed |= memory.audited.insert(kind, hash) != Some(hash);
+        }
+        Ok(changed)
+    }
+}
+
+/// A number that changes with what is in a list, in whichever order.
+fn digest<T: Hash>(items: impl Iterator<Item = T>) -> u64 {
+    let one = |item: T| {
+        let mut hasher = DefaultHasher::new();
+        item.hash(&mut hasher);
+        hasher.finish()
+    };
+    items.map(one).fold(0, u64::wrapping_add)
+}

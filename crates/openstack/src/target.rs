@@ -1,0 +1,431 @@
+//! What shall exist in Octavia for a Service. Pure: from the spec, what is chosen, and what the
+//! load balancer's provider can do.
+
+mod build;
+pub(crate) mod choice;
+mod fixed;
+mod monitor;
+mod ranges;
+pub(crate) mod secondary;
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol};
+use landfall_model::rows::Family;
+use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason};
+use serde::{Deserialize, Serialize};
+
+use crate::features::Features;
+use crate::names::Names;
+use crate::objects::{Id, LoadBalancer};
+use crate::settings::Settings;
+use choice::Choice;
+use ranges::EVERYBODY;
+
+pub(crate) use build::{Basis, build};
+pub(crate) use ranges::keep_of_vips;
+
+/// A reason, and the name of the event by which users know it.
+pub(crate) type Notice = (&'static str, Reason);
+
+/// A listener with its pool, as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedListener {
+    /// Its name, if it is made now.
+    pub name: String,
+    /// Transport protocol, which with the port tells listeners apart.
+    pub transport: Protocol,
+    /// Octavia's protocol.
+    pub protocol: String,
+    /// The port.
+    pub port: u16,
+    /// Connections at once; -1 is no limit.
+    pub connection_limit: i64,
+    /// Client data, member connect, member data, TCP inspect; milliseconds. `None`: not for this
+    /// provider.
+    pub timeouts: Option<[u64; 4]>,
+    /// Headers, of those that are ours to set.
+    pub headers: BTreeMap<String, String>,
+    /// All of [`HEADERS`] are ours to set and to take away. See [`WantedListener::manages`].
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub all_headers: bool,
+    /// The certificate.
+    pub tls: Option<String>,
+    /// Who may connect; `None`: not for this provider.
+    pub allowed: Option<BTreeSet<String>>,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// Its pool.
+    pub pool: WantedPool,
+}
+
+/// A pool, as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedPool {
+    /// Its name, if it is made now.
+    pub name: String,
+    /// Octavia's protocol.
+    pub protocol: String,
+    /// Octavia's word for how a member is chosen.
+    pub algorithm: String,
+    /// Clients keep their member.
+    pub sticky: bool,
+    /// Further tags.
+    pub tags: Vec<String>,
+    /// Its members, by address and port.
+    pub members: BTreeMap<IpAddr, WantedMember>,
+    /// Its monitor.
+    pub monitor: Option<WantedMonitor>,
+}
+
+/// A member, as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedMember {
+    /// Its name: the node's.
+    pub name: String,
+    /// The NodePort.
+    pub port: u16,
+    /// The subnet over which it is reached; `None`: whichever.
+    pub subnet: Option<Id>,
+    /// The port that the monitor asks instead.
+    pub monitor_port: Option<u16>,
+    /// Its share of new connections; `None`: what it has, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub weight: Option<u16>,
+    /// Whether it serves only while no other can; `None`: as it is, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backup: Option<bool>,
+}
+
+/// A monitor, as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedMonitor {
+    /// Its name.
+    pub name: String,
+    /// Octavia's type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Seconds.
+    pub delay: u64,
+    /// Seconds.
+    pub timeout: u64,
+    /// Good checks that bring a member back.
+    pub max_retries: u8,
+    /// Failed checks that take a member out.
+    pub max_retries_down: u8,
+    /// Method, path and good codes of an HTTP check.
+    pub http: Option<(String, String, String)>,
+}
+
+/// The headers that can be ours to set and to take away, that of the reference first.
+pub const HEADERS: [&str; 3] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port"];
+
+/// What Octavia calls its driver for virtual machines.
+const AMPHORAE: [&str; 3] = ["amphora", "octavia", "amphorav2"];
+
+/// Where nodes tell whether they have an endpoint.
+const HEALTHZ: &str = "/healthz";
+
+/// The listeners that shall be there, in the order of the Service's ports; and what can't be had,
+/// or not so.
+fn listeners(basis: &Basis<'_>, choice: &Choice) -> (Vec<WantedListener>, Vec<Reason>) {
+    let mut builder = ListenerBuilder {
+        intent: basis.intent,
+        spec: basis.spec,
+        choice,
+        names: basis.names,
+        settings: basis.settings,
+        features: basis.features,
+        member_subnet: choice.member_subnet.as_ref(),
+        reasons: Vec::new(),
+    };
+    let spec = basis.spec;
+    let mut wanted = Vec::with_capacity(spec.listeners.len());
+    for (index, key) in spec.order.iter().enumerate() {
+        if let Some(listener) = spec.listeners.iter().find(|listener| listener.key == *key) {
+            wanted.push(builder.listener(index, listener));
+        }
+    }
+    builder.judge_service(&wanted);
+    (wanted, builder.reasons)
+}
+
+/// A short text that changes with what is wanted; the part before its `-` not with members.
+pub fn fingerprint(listeners: &[WantedListener]) -> String {
+    let mut shape = listeners.to_vec();
+    for listener in &mut shape {
+        listener.pool.members.clear();
+    }
+    format!("{:016x}-{:016x}", hash_of(&shape), hash_of(listeners))
+}
+
+fn hash_of(listeners: &[WantedListener]) -> u64 {
+    let text = serde_json::to_string(listeners).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+struct ListenerBuilder<'a> {
+    intent: &'a Intent,
+    spec: &'a LoadBalancerSpec,
+    choice: &'a Choice,
+    names: &'a Names,
+    settings: &'a Settings,
+    features: Features,
+    member_subnet: Option<&'a Id>,
+    reasons: Vec<Reason>,
+}
+
+// === impl WantedListener ===
+
+impl WantedListener {
+    /// Whether one of [`HEADERS`] is taken away where it is not wanted. The reference knows
+    /// `X-Forwarded-For` only, and leaves what users set by hand beside it.
+    pub fn manages(&self, header: &str) -> bool {
+        let [of_reference, ..] = HEADERS;
+        self.all_headers || header == of_reference || self.headers.contains_key(header)
+    }
+}
+
+// === impl ListenerBuilder ===
+
+impl ListenerBuilder<'_> {
+    fn listener(&mut self, index: usize, listener: &Listener) -> WantedListener {
+        let tcp = listener.key.protocol == Protocol::Tcp;
+        // The certificate is for all ports, except where a port was told to pass bytes unread.
+        let passes = listener.said.mode && matches!(listener.mode, Mode::Stream);
+        let tls = self.choice.tls.clone().filter(|_| tcp && !passes);
+        let protocol = match (&tls, listener.mode.http()) {
+            (Some(_), _) => "TERMINATED_HTTPS",
+            (None, Some(_)) => "HTTP",
+            (None, None) => listener.key.protocol.as_str(),
+        };
+        self.judge(listener, protocol);
+        let mut headers = BTreeMap::new();
+        if let Some(http) = listener.mode.http() {
+            for (name, wanted) in HEADERS.into_iter().zip([
+                http.forwarded_for,
+                http.forwarded_proto,
+                http.forwarded_port,
+            ]) {
+                if wanted {
+                    headers.insert(name.to_owned(), "true".to_owned());
+                }
+            }
+        }
+        let cloud = &self.intent.extensions.openstack;
+        let mut tags = vec![self.names.load_balancer.clone()];
+        if let Some(given) = &cloud.listener_tags {
+            tags.extend(given.value.iter().cloned());
+        }
+        let timeouts = &listener.timeouts;
+        let milliseconds =
+            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        WantedListener {
+            name: self.names.child("listener", index),
+            transport: listener.key.protocol,
+            protocol: protocol.to_owned(),
+            port: listener.key.port.get(),
+            connection_limit: listener.connection_limit.map_or(-1, i64::from),
+            timeouts: self.features.timeouts().then(|| {
+                [
+                    milliseconds(timeouts.client_data),
+                    milliseconds(timeouts.member_connect),
+                    milliseconds(timeouts.member_data),
+                    milliseconds(timeouts.tcp_inspect),
+                ]
+            }),
+            all_headers: listener.said.headers && listener.mode.http().is_some(),
+            headers,
+            tls,
+            allowed: self
+                .features
+                .allowed_cidrs()
+                .then(|| Self::allowed(&listener.allowed)),
+            tags: if self.features.tags() {
+                tags
+            } else {
+                Vec::new()
+            },
+            pool: self.pool(index, listener, protocol),
+        }
+    }
+
+    /// Of both families: those that the load balancer has no address of are left out later.
+    fn allowed(allowed: &AllowedSources) -> BTreeSet<String> {
+        match allowed {
+            AllowedSources::Only(prefixes) => prefixes
+                .iter()
+                .map(|prefix| prefix.trunc().to_string())
+                .collect(),
+            AllowedSources::All => EVERYBODY.map(str::to_owned).into(),
+        }
+    }
+
+    fn pool(&mut self, index: usize, listener: &Listener, listener_protocol: &str) -> WantedPool {
+        let pool = &listener.pool;
+        let protocol = match (pool.proxy_protocol, listener_protocol) {
+            (Some(ProxyProtocol::V1), _) => "PROXY",
+            (Some(ProxyProtocol::V2), _) => "PROXYV2",
+            (None, "HTTP" | "TERMINATED_HTTPS") => "HTTP",
+            (None, other) => other,
+        };
+        let algorithm = self.algorithm(pool.algorithm);
+        let monitor = self.monitor(index, listener);
+        let asks_node = monitor.as_ref().is_some_and(|it| {
+            it.http.as_ref().is_some_and(|(_, path, _)| path == HEALTHZ)
+                && self.spec.health_check_port.is_some()
+        });
+        let own_port = pool
+            .monitor
+            .as_ref()
+            .and_then(|it| it.port)
+            .filter(|_| !self.features.ovn);
+        let monitor_port = match (asks_node, own_port) {
+            (true, _) => self.spec.health_check_port,
+            (false, port) => port,
+        };
+        let (said, ovn) = (listener.said, self.features.ovn);
+        let members = pool.members.iter().map(|member| {
+            let wanted = WantedMember {
+                name: member.name.as_deref().unwrap_or_default().to_owned(),
+                port: member.address.port(),
+                subnet: self.member_subnet.cloned(),
+                monitor_port: monitor_port.map(std::num::NonZeroU16::get),
+                weight: (said.weights && !ovn).then_some(member.weight),
+                backup: (said.backups && !ovn).then_some(member.backup),
+            };
+            (member.address.ip(), wanted)
+        });
+        let tags = self.intent.extensions.openstack.pool_tags.as_ref();
+        WantedPool {
+            name: self.names.child("pool", index),
+            protocol: protocol.to_owned(),
+            algorithm,
+            sticky: pool.affinity.is_some(),
+            tags: tags
+                .filter(|_| self.features.tags())
+                .map(|given| given.value.clone())
+                .unwrap_or_default(),
+            members: members.collect(),
+            monitor,
+        }
+    }
+
+    fn algorithm(&mut self, algorithm: Algorithm) -> String {
+        let word = match algorithm {
+            Algorithm::RoundRobin => "ROUND_ROBIN",
+            Algorithm::LeastConnections => "LEAST_CONNECTIONS",
+            Algorithm::SourceIp => "SOURCE_IP",
+            Algorithm::SourceIpPort => "SOURCE_IP_PORT",
+        };
+        let by_amphorae = AMPHORAE.contains(&self.choice.provider.as_str());
+        if !self.features.ovn && algorithm == Algorithm::SourceIpPort && by_amphorae {
+            self.remark(
+                Reason::warning(
+                    Code::OptionNotSupported,
+                    format!(
+                        "the provider {} does not support {word}, so SOURCE_IP is used instead",
+                        self.choice.provider
+                    ),
+                )
+                .remedy("write SOURCE_IP, or use another provider"),
+            );
+            return "SOURCE_IP".to_owned();
+        }
+        if !self.features.ovn || algorithm == Algorithm::SourceIpPort {
+            return word.to_owned();
+        }
+        if algorithm != Algorithm::RoundRobin {
+            self.remark(
+                Reason::warning(
+                    Code::OptionNotSupported,
+                    format!(
+                        "the provider ovn does not support {word}, so SOURCE_IP_PORT is used \
+                        instead"
+                    ),
+                )
+                .remedy("write SOURCE_IP_PORT, or use another provider"),
+            );
+        }
+        "SOURCE_IP_PORT".to_owned()
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.remark(
+            Reason::error(Code::OptionNotSupported, why)
+                .remedy("remove the option, or choose another provider of Octavia"),
+        );
+    }
+
+    fn remark(&mut self, reason: Reason) {
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+}
+
+/// A load balancer that shall exist.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) choice: Choice,
+    pub(crate) listeners: Vec<WantedListener>,
+    /// What can't be had, or only otherwise.
+    pub(crate) reasons: Vec<Reason>,
+    /// Further VIPs.
+    pub(crate) additional: Vec<FurtherVip>,
+    /// Whether any node may be a member.
+    pub(crate) has_nodes: bool,
+}
+
+/// A further VIP of a load balancer that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FurtherVip {
+    /// Its subnet.
+    pub(crate) subnet: Id,
+    /// The address that is asked for; `None`: any.
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// Whether a Service gets a floating IP at all: a VIP of IPv6 is reached as it is.
+pub(crate) fn is_floating(target: &Target, balancer: &LoadBalancer) -> bool {
+    let v4 = balancer
+        .vip_address
+        .map_or(target.choice.family() == Family::V4, |it| it.is_ipv4());
+    !target.choice.internal && (v4 || further_v4(target, balancer).is_some())
+}
+
+/// The further VIP of IPv4 that a load balancer has whose first one is IPv6, where the Service
+/// wants one.
+pub(crate) fn further_v4(target: &Target, balancer: &LoadBalancer) -> Option<IpAddr> {
+    let six = balancer.vip_address.is_some_and(|it| it.is_ipv6());
+    let wanted = six && target.choice.families.contains(&Family::V4);
+    let further = balancer.additional_vips.iter();
+    let mut four = further
+        .filter_map(|vip| vip.ip_address)
+        .filter(IpAddr::is_ipv4);
+    four.next().filter(|_| wanted)
+}
+
+/// The address that is asked for of the floating IP.
+pub(crate) fn requested(spec: &LoadBalancerSpec) -> Option<IpAddr> {
+    let mut requested = spec.address.requested.iter().copied();
+    requested.find(IpAddr::is_ipv4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Listeners as they were written before anybody could say more of them.
+    #[test]
+    fn what_nobody_asks_for_leaves_no_trace_in_the_fingerprint() {
+        let text = r#"{"name":"listener_0","transport":"TCP","protocol":"TCP","port":80,"connection_limit":-1,"timeouts":null,"headers":{},"tls":null,"allowed":null,"tags":[],"pool":{"name":"pool_0","protocol":"TCP","algorithm":"ROUND_ROBIN","sticky":false,"tags":[],"members":{"10.0.0.4":{"name":"a","port":30080,"subnet":null,"monitor_port":null}},"monitor":null}}"#;
+        let listener: WantedListener = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&listener).unwrap(), text);
+    }
+}
