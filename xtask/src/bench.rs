@@ -21,6 +21,9 @@ pub enum Bench {
     /// The data plane against HAProxy and nginx: CPU, throughput, latency, memory
     #[command(after_help = proxy::HELP)]
     Proxy(proxy::ProxyArgs),
+    /// The peer on hyper, which `bench proxy` starts
+    #[command(hide = true)]
+    Hyper(proxy::hyper::HyperArgs),
     /// `landfall controller` on a large cluster: memory, time to know it, CPU per event, writes
     #[command(after_help = cluster::HELP)]
     Cluster(cluster::ClusterArgs),
@@ -42,6 +45,7 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
         Bench::Proxy(_) | Bench::Cluster(_) | Bench::Up(_) if cfg!(debug_assertions) => {
             again_optimised(place)
         }
+        Bench::Hyper(args) => proxy::hyper::run(&args),
         Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
         Bench::Up(args) => up::run(place, &args),
         Bench::Proxy(args) => {

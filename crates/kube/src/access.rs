@@ -8,8 +8,9 @@ use landfall_model::kinds::{ObjectKind, Watched};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::api::{self, ApiError, Ask, JSON};
+use crate::api::{self, Ask, JSON};
 use crate::connect::Connection;
+use crate::error::ApiError;
 
 /// A right that is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]

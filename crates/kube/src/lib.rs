@@ -14,7 +14,10 @@
 
 pub mod access;
 mod api;
+mod config;
 pub mod connect;
+mod error;
+mod health;
 pub mod lease;
 mod proxy_env;
 pub mod report;
@@ -23,8 +26,10 @@ mod secrets;
 pub mod source;
 mod watch;
 
-pub use api::ApiError;
+pub use config::SourceConfig;
 pub use connect::{ConnectError, Connection, Origin};
+pub use error::ApiError;
+pub use health::Health;
 pub use lease::{Election, LeaseConfig, WriteGuard};
 pub use report::KubeReports;
-pub use source::{Health, SourceConfig, Sources};
+pub use source::Sources;

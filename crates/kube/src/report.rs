@@ -21,8 +21,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::{self, ApiError, Ask, STRATEGIC_MERGE};
+use crate::api::{self, Ask, STRATEGIC_MERGE};
 use crate::connect::Connection;
+use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
 use events::{Announcer, Occurrence};

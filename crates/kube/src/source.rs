@@ -1,79 +1,27 @@
 //! Everything that is watched, together: facts into one channel, `Synced` once all is known, and
 //! how the connection fares.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use landfall_engine::leadership::Role;
-use landfall_model::limits::Limits;
-use landfall_model::rows::{Fact, METALLB_NAMESPACE};
+use landfall_model::rows::Fact;
 use landfall_model::view::SecretsView;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::config::SourceConfig;
 use crate::connect::Connection;
+use crate::health::{Health, HealthReport};
 use crate::secrets::SecretsTask;
 use crate::watch::{Kind, Listings, Renewal, Watcher, answered};
-
-/// How the API server is watched.
-#[derive(Clone, Debug)]
-pub struct SourceConfig {
-    /// Where MetalLB's `IPAddressPools` are; `None`: they are not watched.
-    pub pool_namespace: Option<String>,
-    /// Whether lists may be streamed where the server offers it.
-    pub streaming: bool,
-    /// Objects per page where lists are not streamed.
-    pub page: u32,
-    /// The server ends a watch within this long.
-    pub longest_watch: Duration,
-    /// A watch without a word for this long is broken. Servers send a bookmark every minute or so.
-    pub longest_silence: Duration,
-    /// From one look to the next for a kind that does not exist or may not be read.
-    pub look_again: Duration,
-    /// How long a Service is held back for a Secret that it has only just named.
-    pub secret_patience: Duration,
-    /// After this long of failures what was known of a kind stands in for a list of it.
-    pub stands_in_after: Duration,
-    /// How many Secrets are watched.
-    pub limits: Limits,
-}
 
 /// What is running. The facts end when it is cancelled.
 #[derive(Debug)]
 pub struct Sources {
     health: watch::Receiver<Health>,
     secrets: watch::Receiver<SecretsView>,
-}
-
-/// What can't be followed at the moment, and why. While something can't, facts about it are as old
-/// as the failure.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    failing: BTreeMap<String, String>,
-}
-
-/// A handle for watches to tell how they fare.
-#[derive(Clone, Debug)]
-pub(crate) struct HealthReport(Arc<watch::Sender<Health>>);
-
-// === impl SourceConfig ===
-
-impl Default for SourceConfig {
-    fn default() -> Self {
-        Self {
-            pool_namespace: Some(METALLB_NAMESPACE.to_owned()),
-            streaming: true,
-            page: 500,
-            longest_watch: Duration::from_secs(600),
-            longest_silence: Duration::from_secs(180),
-            look_again: Duration::from_secs(60),
-            secret_patience: Duration::from_secs(3),
-            stands_in_after: Duration::from_secs(30),
-            limits: Limits::default(),
-        }
-    }
 }
 
 // === impl Sources ===
@@ -215,48 +163,5 @@ async fn renew(
         if role.changed().await.is_err() {
             return;
         }
-    }
-}
-
-// === impl Health ===
-
-impl Health {
-    /// Whether everything is followed.
-    pub fn is_connected(&self) -> bool {
-        self.failing.is_empty()
-    }
-
-    /// What is not followed, with the reason.
-    pub fn failing(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.failing
-            .iter()
-            .map(|(what, why)| (what.as_str(), why.as_str()))
-    }
-}
-
-// === impl HealthReport ===
-
-impl HealthReport {
-    pub(crate) fn failed(&self, kind: &Kind, why: String) {
-        let what = name(kind);
-        self.0.send_if_modified(|health| {
-            if health.failing.get(&what) == Some(&why) {
-                return false;
-            }
-            health.failing.insert(what, why);
-            true
-        });
-    }
-
-    pub(crate) fn recovered(&self, kind: &Kind) {
-        self.0
-            .send_if_modified(|health| health.failing.remove(&name(kind)).is_some());
-    }
-}
-
-fn name(kind: &Kind) -> String {
-    match kind {
-        Kind::Secret(key) => format!("Secret {key}"),
-        other => other.resource(),
     }
 }

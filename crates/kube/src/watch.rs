@@ -29,10 +29,12 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, ApiError, Ask, StatusShape};
+use crate::api::{self, Ask};
+use crate::config::SourceConfig;
 use crate::connect::Connection;
+use crate::error::{self, ApiError, StatusShape};
+use crate::health::HealthReport;
 use crate::retry::{Retry, dice};
-use crate::source::{HealthReport, SourceConfig};
 
 pub(crate) use kind::Kind;
 use known::Known;
@@ -133,7 +135,7 @@ impl Watcher {
             () = cancel.cancelled() => {}
             () = self.follow() => {}
         }
-        self.health.recovered(self.known.kind());
+        self.health.recovered(&self.known.kind().to_string());
     }
 
     /// Everything it told is taken back: nobody wants to know any more.
@@ -142,7 +144,7 @@ impl Watcher {
             () = cancel.cancelled() => {}
             () = self.follow() => {}
         }
-        self.health.recovered(self.known.kind());
+        self.health.recovered(&self.known.kind().to_string());
         let mut facts = Vec::new();
         self.known.forget_all(|fact| facts.push(fact));
         if self.denied {
@@ -263,7 +265,7 @@ impl Watcher {
             };
             let frame = match frame {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => return self.broken(listing, &api::chain(&error)),
+                Ok(Some(Err(error))) => return self.broken(listing, &error::chain(&error)),
                 Ok(None) => return self.broken(listing, "it ended"),
                 Err(_) => return self.broken(listing, "timed out"),
             };
@@ -346,7 +348,7 @@ impl Watcher {
                 let shape: StatusShape =
                     serde_json::from_str(event.object.get()).unwrap_or_default();
                 let what = format!("watch {}", self.known.kind().resource());
-                return Some(end_of(api::of_status_shape(what, shape), false));
+                return Some(end_of(error::of_status_shape(what, shape), false));
             }
             EventKind::Unknown => {}
         }
@@ -440,11 +442,11 @@ impl Watcher {
         }
         if denied && kind.is_optional() {
             // The rest goes on without it.
-            self.health.recovered(&kind);
+            self.health.recovered(&kind.to_string());
             self.note_answered();
             return Some(self.config.look_again);
         }
-        self.health.failed(&kind, text);
+        self.health.failed(&kind.to_string(), text);
         self.note_lapse(begun);
         Some(error.retry_after().map_or(pause, |least| least.max(pause)))
     }
@@ -460,7 +462,7 @@ impl Watcher {
         let since = *self.missing_since.get_or_insert_with(Instant::now);
         self.resume_from = None;
         self.complaint = None;
-        self.health.recovered(&self.known.kind().clone());
+        self.health.recovered(&self.known.kind().to_string());
         // A server that is starting denies what it will know nothing of.
         self.take_access().await.ok()?;
         if !self.known.is_empty() {
@@ -493,7 +495,7 @@ impl Watcher {
         self.missing_since = None;
         self.lapse = Lapse::default();
         self.renewal.fares(true, Instant::now());
-        self.health.recovered(self.known.kind());
+        self.health.recovered(&self.known.kind().to_string());
     }
 
     /// Tells where address pools were looked for, and how many there are: those of another
@@ -547,11 +549,7 @@ impl Watcher {
 
     fn access_problem(&self, reasons: Vec<Reason>) -> Vec<Fact> {
         let kind = self.known.kind();
-        let part = match kind {
-            Kind::Secret(key) => format!("access to Secret {key}"),
-            other => format!("access to {}", other.resource()),
-        };
-        let part: Arc<str> = part.into();
+        let part: Arc<str> = format!("access to {kind}").into();
         let doubt = kind.doubt(&part, !reasons.is_empty());
         let problem = Fact::SourceProblems { part, reasons };
         std::iter::once(problem).chain(doubt).collect()

@@ -6,6 +6,8 @@
 //! checked and up, not yet checked, backup up, backup not yet checked, draining (terminating
 //! but still serving). Members that are down or without weight never serve.
 
+mod choice;
+mod lease;
 mod line;
 mod member;
 mod rendezvous;
@@ -14,7 +16,6 @@ mod spared;
 mod turn;
 
 use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,15 +24,17 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
+use tokio::sync::watch;
+
+use crate::changes::ChangesOf;
+use crate::counters::MemberTotals;
+use crate::recency::Recency;
 
 use self::line::Line;
 pub use self::member::{Health, MemberState};
 pub use self::rendezvous::HashKey;
 use self::snapshot::{Entry, Snapshot, serving};
-use crate::changes::ChangesOf;
-use crate::counters::MemberTotals;
-use crate::recency::Recency;
-use crate::shortage::Shortage;
+pub use lease::Lease;
 
 /// How many clients one pool remembers for affinity; beyond, the least recent is forgotten. Bounds
 /// the table at about 8 MiB.
@@ -73,24 +76,6 @@ pub enum Unavailable {
     Full,
     /// Other members were tried for too many at the moment.
     Retries,
-}
-
-/// One connection's hold on a member. Counts as open on the member until dropped.
-#[derive(Debug)]
-pub struct Lease {
-    member: Arc<MemberState>,
-    cuts: u32,
-    /// Counts as a try at another member.
-    retry: bool,
-    remembered: Option<Box<Remembering>>,
-}
-
-/// What a lease does for affinity when it ends.
-#[derive(Debug)]
-struct Remembering {
-    client: IpAddr,
-    timeout: Duration,
-    table: Arc<Mutex<Recency<IpAddr, Remembered>>>,
 }
 
 /// A member that began to leave. Its connections are to be cut when the drain time has passed.
@@ -305,89 +290,6 @@ impl PoolState {
         self.shared.line.length()
     }
 
-    fn look(&self, client: SocketAddr, tried: &[SocketAddr]) -> Result<Lease, Unavailable> {
-        self.look_at(client, tried, Instant::now)
-    }
-
-    fn look_at(
-        &self,
-        client: SocketAddr,
-        tried: &[SocketAddr],
-        now: impl Fn() -> Instant + Copy,
-    ) -> Result<Lease, Unavailable> {
-        let snapshot = self.snapshot.load();
-        let retry = !tried.is_empty();
-        if retry && !self.may_retry(&snapshot) {
-            return Err(Unavailable::Retries);
-        }
-        let mut lease = match snapshot.affinity {
-            None => Lease::new(snapshot.enter(client, tried, now)?, None),
-            Some(affinity) => self.look_by_affinity(&snapshot, affinity, client, tried, now)?,
-        };
-        if retry {
-            self.shared.retries.fetch_add(1, Ordering::Relaxed);
-            lease.retry = true;
-        }
-        Ok(lease)
-    }
-
-    fn look_by_affinity(
-        &self,
-        snapshot: &Snapshot,
-        affinity: ClientAffinity,
-        client: SocketAddr,
-        tried: &[SocketAddr],
-        time: impl Fn() -> Instant + Copy,
-    ) -> Result<Lease, Unavailable> {
-        let address = client.ip().to_canonical();
-        let now = time();
-        let mut table = lock(&self.affinity);
-        let known = table.touch(&address).filter(|known| {
-            known.until > now
-                && known.member.serves()
-                && !known.member.is_left_out(|| now)
-                && !tried.contains(&known.member.address())
-        });
-        let member = if let Some(known) = known {
-            known.until = now + affinity.timeout;
-            if known.member.enter(snapshot.limit()) {
-                known.member.clone()
-            } else {
-                // It comes back to its own when that has room again.
-                snapshot.enter(client, tried, time)?
-            }
-        } else {
-            let member = snapshot.enter(client, tried, time)?;
-            let remembered = Remembered {
-                member: member.clone(),
-                until: now + affinity.timeout,
-            };
-            table.insert(address, remembered);
-            member
-        };
-        drop(table);
-        let table = self.affinity.clone();
-        let remembering = Remembering {
-            client: address,
-            timeout: affinity.timeout,
-            table,
-        };
-        Ok(Lease::new(member, Some(Box::new(remembering))))
-    }
-
-    /// Whether one more may be tried with another member. Workers may ask at the same time: the
-    /// bound is exceeded by at most one of each.
-    fn may_retry(&self, snapshot: &Snapshot) -> bool {
-        let percent = snapshot.protection.retry_budget;
-        let retries = self.shared.retries.load(Ordering::Relaxed);
-        let mut open = 0;
-        retries < spared::retries(percent, open)
-            || snapshot.members.iter().any(|entry| {
-                open += u64::from(entry.state.open());
-                retries < spared::retries(percent, open)
-            })
-    }
-
     /// The members that belong to the pool, in the configuration's order.
     pub fn members(&self) -> Vec<Arc<MemberState>> {
         self.snapshot
@@ -526,104 +428,6 @@ impl Shared {
             left_out.push((member, now + time));
         }
         may
-    }
-}
-
-// === impl Lease ===
-
-impl Lease {
-    /// Of a member of which a place was taken.
-    fn new(member: Arc<MemberState>, remembered: Option<Box<Remembering>>) -> Self {
-        Self {
-            cuts: member.cuts(),
-            member,
-            retry: false,
-            remembered,
-        }
-    }
-
-    /// Where to connect to.
-    pub fn address(&self) -> SocketAddr {
-        self.member.address()
-    }
-
-    /// The member's live side, for its counters.
-    pub fn member(&self) -> &MemberState {
-        &self.member
-    }
-
-    /// The member was reached: it is no longer asked last, and the connection counts.
-    pub fn connected(&self) {
-        self.member.trust(Instant::now);
-        self.member.counters().mine().connected();
-    }
-
-    /// The member could not be reached: it is asked last for a while. What failed on this side is
-    /// not held against it.
-    pub fn failed(&self, error: &io::Error) {
-        if Shortage::of(error).is_some() {
-            return;
-        }
-        let now = Instant::now();
-        self.member.suspect(now, error);
-        self.member.note_outlier(now, || member::describe(error));
-        self.member.counters().mine().connect_failed();
-    }
-
-    /// The member did what was asked of it, as far as can be told.
-    pub fn succeeded(&self) {
-        self.member.note_success();
-    }
-
-    /// The member answered a request with this status.
-    pub fn answered(&self, status: u16) {
-        if status < 500 {
-            self.member.note_success();
-        } else if self.member.counts_outliers() {
-            let why = || format!("it answers with status {status}");
-            self.member.note_outlier(Instant::now(), why);
-        }
-    }
-
-    /// The member took a request and gave no answer.
-    pub fn unanswered(&self) {
-        if self.member.counts_outliers() {
-            let why = || "it does not answer".to_owned();
-            self.member.note_outlier(Instant::now(), why);
-        }
-    }
-
-    /// Whether the connection must end because the member's drain time is over.
-    pub fn is_cut(&self) -> bool {
-        self.member.cuts() != self.cuts
-    }
-
-    /// Completes when the connection must end because the member's drain time is over.
-    pub async fn cut(&self) {
-        self.member.cut_after(self.cuts).await;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.member.exit();
-        if self.retry {
-            self.member.end_retry();
-        }
-        if let Some(remembering) = self.remembered.take() {
-            let Remembering {
-                client,
-                timeout,
-                table,
-            } = *remembering;
-            // Idle time counts from the end of the last connection.
-            let mut table = lock(&table);
-            if let Some(known) = table.touch(&client)
-                && Arc::ptr_eq(&known.member, &self.member)
-            {
-                known.until = Instant::now() + timeout;
-            }
-        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! what goes on. Changes of one listener never touch another; changes of a listener that is open
 //! never close its socket nor its connections.
 
+mod closing;
+mod turns;
+
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
@@ -11,32 +13,30 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handover::Adopted;
-pub use handover::Sockets;
-pub(crate) use handover::copy;
 use landfall_model::listener::Listener;
 use landfall_model::{Protocol, Uid};
 use landfall_sys::{limits, listen, local_port};
 use tokio::runtime::Handle;
-use tokio::sync::{
-    Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    oneshot,
-};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::changes::Changes;
 use crate::access_log::AccessLog;
 use crate::budget::{Budget, Pressure};
-use crate::changes::Changes;
 use crate::counters::ListenerTotals;
 use crate::engine::{Command, Room};
 use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
-use crate::memory;
 use crate::monitor::{Counts, Monitors};
-use crate::overload;
 use crate::pool::{HashKey, Leaving, MemberStatus};
-use crate::pulse;
 use crate::worker::Worker;
+use crate::{memory, overload, pulse};
+
+use closing::sweep;
+use handover::Adopted;
+pub use handover::Sockets;
+pub(crate) use handover::copy;
+use turns::Turns;
 
 mod handover;
 
@@ -263,52 +263,6 @@ impl Proxy {
         }
     }
 
-    async fn shut_down(&self, grace: Duration) {
-        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
-        for id in ids {
-            let _one_at_a_time = self.turns.of(id).await;
-            self.close_now(id).await;
-        }
-        self.end(grace).await;
-    }
-
-    /// Gives connections of listeners that are closed `grace` to end, and ends the workers.
-    async fn end(&self, grace: Duration) {
-        let draining = lock(&self.draining).clone();
-        let drained = async {
-            for state in &draining {
-                state.gate().drained().await;
-            }
-        };
-        let in_time = tokio::time::timeout(grace, drained).await.is_ok();
-        self.stop.cancel();
-        for state in &draining {
-            state.cut().cancel();
-        }
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.monitors.stopped().await;
-        tracing::info!(in_time, "data plane stopped");
-        for worker in self.workers.iter() {
-            // Gone already is as good.
-            let _ = worker.tell(Command::Stop).await;
-        }
-        let threads: Vec<_> = self
-            .workers
-            .iter()
-            .filter_map(Worker::take_thread)
-            .collect();
-        let joined = tokio::task::spawn_blocking(move || {
-            threads
-                .into_iter()
-                .map(std::thread::JoinHandle::join)
-                .all(|joined| joined.is_ok())
-        });
-        if !joined.await.unwrap_or(false) {
-            tracing::error!("a worker panicked");
-        }
-    }
-
     /// How scarce descriptors and ports are.
     pub fn pressure(&self) -> Pressure {
         self.budget.pressure()
@@ -449,51 +403,6 @@ impl Proxy {
         self.tasks.spawn_on(task, &self.runtime);
     }
 
-    async fn close_now(&self, id: ListenerId) -> bool {
-        self.close_by(id, Command::Close).await
-    }
-
-    async fn close_by(&self, id: ListenerId, command: Closing) -> bool {
-        let Some(state) = self.listeners().remove(&id) else {
-            return false;
-        };
-        self.tell_all(id, command).await;
-        state.hold_sockets(None);
-        state.closing().cancel();
-        tracing::info!(listener = %id, service = %state.owner(), "listener closed");
-        lock(&self.draining).push(state.clone());
-        self.changes.note(&state.owner().uid);
-        let drain = state.config().listener.drain;
-        let (workers, stop) = (self.workers.clone(), self.stop.clone());
-        let (draining, changes) = (self.draining.clone(), self.changes.clone());
-        let task = async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = state.gate().drained() => {}
-                () = tokio::time::sleep(drain) => {}
-            }
-            state.cut().cancel();
-            sweep(&workers, &state).await;
-            lock(&draining).retain(|other| !Arc::ptr_eq(other, &state));
-            changes.note(&state.owner().uid);
-        };
-        self.tasks.spawn_on(task, &self.runtime);
-        true
-    }
-
-    async fn tell_all(&self, id: ListenerId, command: Closing) {
-        let mut answers = Vec::with_capacity(self.workers.len());
-        for worker in self.workers.iter() {
-            let (done, answer) = oneshot::channel();
-            let _ = worker.tell(command(id, done)).await;
-            answers.push(answer);
-        }
-        for answer in answers {
-            // A worker that is gone holds no sockets.
-            let _ = answer.await;
-        }
-    }
-
     /// Returns the listeners that are open, and whose each is.
     pub fn owners(&self) -> Vec<(ListenerId, Owner)> {
         let listeners = self.listeners();
@@ -514,53 +423,7 @@ impl Drop for Proxy {
     }
 }
 
-/// So many listeners are changed at the same time at most.
-const TURNS: usize = 64;
-
-/// Whose turn it is: changes of one listener follow each other, and those of several need not.
-#[derive(Debug)]
-struct Turns {
-    /// By a hash of the listener.
-    places: [AsyncMutex<()>; TURNS],
-    /// Held for all of them.
-    all: RwLock<()>,
-}
-
-/// A turn, until it is dropped.
-#[expect(dead_code, reason = "they end with it")]
-struct Turn<'a>(RwLockReadGuard<'a, ()>, AsyncMutexGuard<'a, ()>);
-
 // === impl Turns ===
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self {
-            places: std::array::from_fn(|_| AsyncMutex::default()),
-            all: RwLock::default(),
-        }
-    }
-}
-
-impl Turns {
-    /// Waits until nothing else changes this listener.
-    async fn of(&self, id: ListenerId) -> Turn<'_> {
-        let all = self.all.read().await;
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        let [first, ..] = &self.places;
-        let number = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
-        let place = self.places.get(number).unwrap_or(first);
-        Turn(all, place.lock().await)
-    }
-
-    /// Waits until no listener is being changed, and keeps it so.
-    async fn all(&self) -> RwLockWriteGuard<'_, ()> {
-        self.all.write().await
-    }
-}
-
-/// The command that takes a listener's sockets from a worker.
-type Closing = fn(ListenerId, oneshot::Sender<()>) -> Command;
 
 /// A socket on its way to a worker.
 enum Opening {
@@ -587,62 +450,7 @@ impl ListenerStatus {
     }
 }
 
-async fn sweep(workers: &[Worker], state: &Arc<ListenerState>) {
-    for worker in workers {
-        // A worker that is gone has nothing left to cut.
-        let _ = worker.tell(Command::Sweep(state.clone())).await;
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // A panic elsewhere leaves these lists valid at every step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use landfall_model::listener::ListenerKey;
-
-    use super::*;
-
-    fn id(port: u16) -> ListenerId {
-        ListenerId {
-            address: [127, 0, 0, 1].into(),
-            key: ListenerKey {
-                protocol: Protocol::Tcp,
-                port: port.try_into().unwrap(),
-            },
-        }
-    }
-
-    /// What comes without waiting.
-    async fn at_once<T>(turn: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout(Duration::ZERO, turn).await.ok()
-    }
-
-    #[tokio::test]
-    async fn changes_of_one_listener_follow_each_other_and_those_of_several_need_not() {
-        let turns = Turns::default();
-        let first = turns.of(id(80)).await;
-        assert!(at_once(turns.of(id(80))).await.is_none());
-        let mut others = 0;
-        for port in 81..90 {
-            others += usize::from(at_once(turns.of(id(port))).await.is_some());
-        }
-        assert!(others > 0);
-        drop(first);
-        assert!(at_once(turns.of(id(80))).await.is_some());
-    }
-
-    #[tokio::test]
-    async fn who_needs_all_listeners_as_they_are_waits_for_every_change() {
-        let turns = Turns::default();
-        let change = turns.of(id(80)).await;
-        assert!(at_once(turns.all()).await.is_none());
-        drop(change);
-        let all = turns.all().await;
-        assert!(at_once(turns.of(id(81))).await.is_none());
-        drop(all);
-        assert!(at_once(turns.of(id(81))).await.is_some());
-    }
 }

@@ -10,6 +10,8 @@
 
 mod configs;
 mod contestant;
+mod figure;
+pub(super) mod hyper;
 mod link;
 mod load;
 pub(super) mod machine;
@@ -17,6 +19,8 @@ mod members;
 pub(super) mod process;
 mod report;
 mod scenario;
+mod sizes;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,11 +31,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::place::Place;
 use crate::stage::Interrupted;
+
 use contestant::{Contestant, Instance, Programs};
+use figure::Figures;
 use link::Far;
 use machine::Machine;
 use report::Report;
-use scenario::{Figures, Scenario, Sizes};
+use scenario::Scenario;
+use sizes::Sizes;
 
 /// Help of `bench proxy`.
 pub const HELP: &str = "\

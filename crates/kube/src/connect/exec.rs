@@ -22,16 +22,16 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 /// What a command answered.
 #[derive(Deserialize)]
 struct ExecCredential {
-    status: Option<Status>,
+    pub(super) status: Option<Status>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
     expiration_timestamp: Option<Timestamp>,
-    token: Option<String>,
-    client_certificate_data: Option<String>,
-    client_key_data: Option<String>,
+    pub(super) token: Option<String>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key_data: Option<String>,
 }
 
 /// Puts what the credential command says in its place, where there is one. Returns how long it

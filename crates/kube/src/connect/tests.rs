@@ -1,3 +1,6 @@
+use std::path::Path;
+
+use super::described::COMMAND_LIMIT;
 use super::*;
 
 const CONFIG: &str = r#"{

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use landfall_model::limits::Limits;
+use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::wire;
 use landfall_testkit::svc;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What is watched, and how an object of each kind becomes a fact: pure.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -57,6 +57,15 @@ pub(crate) enum Outcome {
 }
 
 // === impl Kind ===
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Secret(key) => write!(f, "Secret {key}"),
+            other => f.write_str(&other.resource()),
+        }
+    }
+}
 
 impl Kind {
     /// Returns the row of the table of kinds.

@@ -16,28 +16,26 @@
 //! download does not end because the client has nothing to say, and it does end when the client
 //! takes nothing.
 
+mod connect;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use landfall_model::Protocol;
 use landfall_sys::epoll::{Event, Watch};
 use landfall_sys::stream::Stream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::outlet::Outlet;
-use super::pump::{Rest, Way, would_block};
+use super::pump::{Rest, Way};
 use super::slab::Key;
-use super::{Tools, client_token, member_token, millis};
+use super::{Tools, client_token, millis};
 use crate::access_log::{self, Note};
 use crate::counters::{Refusal, Span};
-use crate::dial::MAX_TRIES;
 use crate::inbound::Inbound;
 use crate::listener::{ListenerState, Place};
 use crate::pool::{Lease, Unavailable};
-use crate::proxy_protocol::Header;
-use crate::shortage::Shortage;
 
 /// A connection on a worker.
 #[derive(Debug)]
@@ -262,54 +260,6 @@ impl Connection {
         }
     }
 
-    /// Chooses a member and begins to connect.
-    fn connect(&mut self, tools: &mut Tools) -> Step {
-        let mut refusal = Refusal::NoMember;
-        while self.tried.len() < MAX_TRIES {
-            match self.listener.pool().try_pick(self.address, &self.tried) {
-                Ok(lease) => {
-                    if let Some(why) = self.connect_to(lease, tools) {
-                        refusal = why;
-                    } else {
-                        return Step::Wait;
-                    }
-                }
-                Err(Unavailable::Full) if self.tried.is_empty() => {
-                    self.phase = Phase::Waiting;
-                    return Step::LineUp;
-                }
-                Err(why) => {
-                    if self.tried.is_empty() {
-                        refusal = why.into();
-                    }
-                    break;
-                }
-            }
-        }
-        self.refuse(refusal)
-    }
-
-    /// Begins to connect to a member, or tells what it means for the client that it can't.
-    fn connect_to(&mut self, lease: Lease, tools: &mut Tools) -> Option<Refusal> {
-        self.chosen = Instant::now();
-        match self.try_member(&lease, tools) {
-            Ok(outlet) => {
-                let within = self.listener.config().listener.timeouts.member_connect;
-                let until = tools.now + u64::from(millis(within).max(1));
-                self.phase = Phase::Connecting { until };
-                self.member = Some((lease, outlet));
-                None
-            }
-            Err(error) => {
-                self.note_failure(&lease, &error);
-                Some(match Shortage::of(&error) {
-                    Some(_) => Refusal::Local,
-                    None => Refusal::NoMember,
-                })
-            }
-        }
-    }
-
     /// The listener at which it waits in line, and for which client.
     pub(super) fn line(&self) -> (Arc<ListenerState>, SocketAddr) {
         (self.listener.clone(), self.address)
@@ -388,73 +338,6 @@ impl Connection {
                 End::Closed => access_log::TIMEOUT,
             };
         }
-    }
-
-    fn try_member(&self, lease: &Lease, tools: &mut Tools) -> io::Result<Outlet> {
-        let address = lease.member().raw_address();
-        let (user, member) = (self.key.index, lease.address());
-        tools
-            .outlets
-            .connect(&tools.epoll, member, address, user, member_token)
-    }
-
-    /// Looks whether the member's handshake is over.
-    fn confirm(&mut self, event: Event, tools: &mut Tools) -> Step {
-        let Some((_, outlet)) = &self.member else {
-            return Step::End(End::Closed);
-        };
-        // Before the handshake is over, a socket is not writable. Where the event says more than
-        // that, or was about an earlier use of the socket, writing nothing tells what is true.
-        if !event.is_writable() || event.is_read_closed() {
-            match outlet.stream.send(&[]) {
-                Ok(_) => {}
-                Err(error) if would_block(&error) => return Step::Wait,
-                Err(error) => {
-                    self.fail_member(tools, &error);
-                    return self.connect(tools);
-                }
-            }
-        }
-        self.opened(tools);
-        self.advance(tools)
-    }
-
-    fn opened(&mut self, tools: &mut Tools) {
-        self.phase = Phase::Open;
-        self.member_heard = tools.now;
-        self.tried = Vec::new();
-        self.inward.writable = true;
-        let counters = self.listener.counters().mine();
-        counters.connected();
-        counters.took(Span::Connect, self.chosen.elapsed());
-        if let Some((lease, _)) = &self.member {
-            lease.connected();
-            lease.succeeded();
-        }
-        if let Some(version) = self.listener.config().listener.pool.proxy_protocol {
-            let own = self.listener.id().socket_address();
-            let local = self.local.as_deref().copied().unwrap_or(own);
-            let header = Header::new(version, Protocol::Tcp, self.address, local);
-            self.inward.hold(header.as_bytes());
-        }
-    }
-
-    fn fail_member(&mut self, tools: &mut Tools, error: &io::Error) {
-        let Some((lease, outlet)) = self.member.take() else {
-            return;
-        };
-        tools.outlets.close(outlet, false);
-        self.note_failure(&lease, error);
-        self.outward.readable = false;
-        self.outward.hangup = false;
-    }
-
-    fn note_failure(&mut self, lease: &Lease, error: &io::Error) {
-        lease.failed(error);
-        self.tried.push(lease.address());
-        self.listener.counters().mine().connect_failed(error);
-        let (listener, member) = (self.listener.id(), lease.address());
-        tracing::debug!(%listener, %member, %error, "member could not be reached");
     }
 
     /// Moves bytes both ways as far as they go.

@@ -12,33 +12,29 @@
 //! and others do not. From trusted peers, the first datagram of a flow must carry one, which names
 //! the client; others may, and one that names another client begins another flow.
 
+mod begin;
+mod flow;
 mod room;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use landfall_model::Protocol;
-use landfall_sys::address::RawAddress;
 use landfall_sys::datagram::{self, Batch};
 use landfall_sys::epoll::Watch;
 
 use super::pump::would_block;
 use super::slab::{Key, Slab};
 use super::wheel::Wheel;
-use super::{Copies, Subject, Tools, millis};
-use crate::access_log::{self, Note};
-use crate::budget::{Cost, Source};
-use crate::counters::{Refusal, Span};
-use crate::listener::{ListenerConfig, ListenerId, ListenerState, Place};
-use crate::pool::Lease;
+use super::{Copies, Subject, Tools};
+use crate::listener::{ListenerId, ListenerState};
 use crate::proxy::copy;
-use crate::proxy_protocol::{Header, Origin, Parsed};
+use crate::proxy_protocol::{Origin, Parsed};
 use crate::recency::Recency;
-use crate::shortage::Shortage;
+
+use flow::Flow;
 
 /// How many batches one socket may deliver before others have their turn.
 const ROUNDS: usize = 8;
@@ -71,25 +67,6 @@ struct Port {
     known: Recency<SocketAddr, Key>,
     /// How many of them are of the common part.
     common: u32,
-}
-
-/// A client and its member.
-#[derive(Debug)]
-struct Flow {
-    port: Key,
-    peer: SocketAddr,
-    raw_peer: RawAddress,
-    socket: OwnedFd,
-    listener: Arc<ListenerState>,
-    lease: Lease,
-    idle: u32,
-    heard: u64,
-    source: Option<Source>,
-    /// Whom the ranges are about: the peer, or whom its PROXY header names.
-    client: SocketAddr,
-    began: u64,
-    note: Option<Box<Note>>,
-    place: Place,
 }
 
 // === impl Flows ===
@@ -399,124 +376,6 @@ impl Flows {
         }
     }
 
-    /// The first datagram of a flow.
-    fn begin(
-        &mut self,
-        (port, peer, place): (Key, SocketAddr, usize),
-        trusted: bool,
-        config: &ListenerConfig,
-        listener: Arc<ListenerState>,
-        tools: &Tools,
-    ) {
-        let mut bytes = self.batch.bytes(place);
-        let mut inbound = listener.inbound(peer);
-        // Replies to one of our own listeners, or to a member, would go round for ever. There are
-        // none to port 0.
-        if self.own.contains(&peer) || config.would_go_round(peer) || peer.port() == 0 {
-            return listener.refuse(inbound.client, Refusal::Source);
-        }
-        if trusted {
-            let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
-                return listener.refuse(inbound.client, Refusal::ProxyHeader);
-            };
-            if let Origin::Client {
-                source,
-                destination,
-            } = origin
-            {
-                inbound.client = source;
-                inbound.local = destination;
-            }
-            bytes = bytes.get(length..).unwrap_or_default();
-        }
-        if !config.allows(inbound.client.ip()) {
-            return listener.refuse(inbound.client, Refusal::Source);
-        }
-        let Some(mut place_in_gate) = listener.gate().enter() else {
-            return listener.refuse(inbound.client, Refusal::Limit);
-        };
-        if let Err(refusal) = place_in_gate.judge(&listener, inbound.client.ip()) {
-            return listener.refuse(inbound.client, refusal);
-        }
-        // Trusted peers bring the clients of many.
-        let source = (!trusted).then(|| listener.account().flow_source(inbound.client.ip()));
-        self.room.clear();
-        if let Some(version) = config.listener.pool.proxy_protocol {
-            let header = Header::new(version, Protocol::Udp, inbound.client, inbound.local);
-            self.room.extend_from_slice(header.as_bytes());
-        }
-        self.room.extend_from_slice(bytes);
-        let received = bytes.len() as u64;
-        let excess = place_in_gate.take(Cost::Flow, source).err();
-        if excess.is_some_and(|excess| !self.can_make_room(port, source, excess)) {
-            return listener.refuse(inbound.client, Refusal::Share);
-        }
-        let mut reached = reach(&listener, inbound.client, &self.room);
-        if matches!(reached, Err(Unreached::Here(Shortage::Ports))) && self.end_oldest_of(port) {
-            // Others on this machine have the ports: with one of its own back it may do.
-            reached = reach(&listener, inbound.client, &self.room);
-        }
-        let (lease, socket) = match reached {
-            Ok(reached) => reached,
-            Err(Unreached::Members(refusal)) => return listener.refuse(inbound.client, refusal),
-            Err(Unreached::Here(shortage)) => {
-                // What a client can bring about with one datagram says nothing of the process.
-                if !matches!(shortage, Shortage::Size | Shortage::Denied) {
-                    listener.account().budget().fell_short();
-                }
-                return listener.refuse(inbound.client, Refusal::Local);
-            }
-        };
-        // Only now: a datagram that no member takes must end no flow.
-        if let Some(excess) = excess
-            && !self.make_room((port, source), excess, &mut place_in_gate)
-        {
-            return listener.refuse(inbound.client, Refusal::Share);
-        }
-        let idle = millis(config.listener.timeouts.client_data).max(1);
-        let raw_peer = RawAddress::new(peer);
-        let heard = tools.now;
-        let mut note = listener.note(inbound.client);
-        if let Some(note) = &mut note {
-            note.facts().member = Some(lease.address());
-        }
-        let mut flow = Flow {
-            port,
-            peer,
-            raw_peer,
-            socket,
-            listener,
-            lease,
-            idle,
-            heard,
-            source,
-            client: inbound.client,
-            began: heard,
-            note,
-            place: place_in_gate,
-        };
-        flow.listener.counters().mine().connected();
-        flow.count(received, 0);
-        let key = self.table.insert_with(|_| flow);
-        let Some(flow) = self.table.get_mut(key) else {
-            return;
-        };
-        let token = Subject::Flow(key).token();
-        if let Err(error) = tools.epoll.add(&flow.socket, token, Watch::Reading) {
-            tracing::warn!(%error, "a flow cannot be polled");
-            self.table.remove(key);
-            return;
-        }
-        let is_common = flow.place.is_common();
-        if let Some(port) = self.ports.get_mut(port) {
-            port.known.insert(peer, key);
-        }
-        if is_common {
-            self.count_common(port, |count| count + 1);
-        }
-        self.times.set(key.index, heard + u64::from(idle));
-    }
-
     fn end(&mut self, key: Key) {
         let Some(mut flow) = self.table.remove(key) else {
             return;
@@ -530,106 +389,6 @@ impl Flows {
             self.count_common(flow.port, |count| count.saturating_sub(1));
         }
     }
-}
-
-// === impl Flow ===
-
-impl Flow {
-    /// Whether it must end: it is cut, or no range allows its client any more, or that is a member
-    /// now.
-    fn is_over(&self) -> bool {
-        let config = self.listener.config();
-        self.lease.is_cut() || !config.allows(self.client.ip()) || config.would_go_round(self.peer)
-    }
-
-    /// Measures from the first datagram to the last one.
-    fn note_end(&mut self) {
-        let lasted = Duration::from_millis(self.heard.saturating_sub(self.began));
-        self.listener
-            .counters()
-            .mine()
-            .took(Span::Connection, lasted);
-        let is_over = self.note.is_some() && self.is_over();
-        if let Some(mut note) = self.note.take()
-            && note.facts().end == access_log::CUT
-            && !is_over
-        {
-            note.facts().end = access_log::OK;
-        }
-    }
-
-    fn count(&mut self, bytes_in: u64, bytes_out: u64) {
-        if let Some(note) = &mut self.note {
-            note.facts().bytes_in += bytes_in;
-            note.facts().bytes_out += bytes_out;
-        }
-        self.listener.counters().mine().passed(bytes_in, bytes_out);
-        self.lease
-            .member()
-            .counters()
-            .mine()
-            .passed(bytes_in, bytes_out);
-    }
-
-    /// Notes that a datagram could not be sent. Tells whether that was this side's doing: the flow
-    /// goes on then.
-    fn fail(&mut self, error: &io::Error) -> bool {
-        self.lease.failed(error);
-        self.listener.counters().mine().connect_failed(error);
-        let (listener, member) = (self.listener.id(), self.lease.address());
-        tracing::debug!(%listener, %member, %error, "member accepts no datagrams");
-        let is_ours = Shortage::of(error).is_some();
-        if let Some(note) = self.note.as_mut().filter(|_| !is_ours) {
-            note.facts().end = access_log::MEMBER_FAILED;
-        }
-        is_ours
-    }
-}
-
-/// Why no member got the first datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unreached {
-    /// None could be reached, or may have more.
-    Members(Refusal),
-    /// This side could not send.
-    Here(Shortage),
-}
-
-/// Chooses a member and sends it the first datagram.
-fn reach(
-    listener: &ListenerState,
-    client: SocketAddr,
-    bytes: &[u8],
-) -> Result<(Lease, OwnedFd), Unreached> {
-    let mut tried = Vec::new();
-    while tried.len() < crate::dial::MAX_TRIES {
-        let picked = listener.pool().try_pick(client, &tried);
-        let lease = picked.map_err(|why| Unreached::Members(why.into()))?;
-        let sent = datagram::connected(lease.member().raw_address()).and_then(|socket| {
-            match datagram::send(&socket, bytes) {
-                // Lost, as on any full link.
-                Err(error) if !would_block(&error) => Err(error),
-                _ => Ok(socket),
-            }
-        });
-        match sent {
-            Ok(socket) => {
-                lease.connected();
-                return Ok((lease, socket));
-            }
-            Err(error) => {
-                lease.failed(&error);
-                listener.counters().mine().connect_failed(&error);
-                if let Some(shortage) = Shortage::of(&error) {
-                    // It would be the same with every other member.
-                    return Err(Unreached::Here(shortage));
-                }
-                tracing::debug!(member = %lease.address(), %error, "member accepts no datagrams");
-                tried.push(lease.address());
-            }
-        }
-    }
-    Err(Unreached::Members(Refusal::NoMember))
 }
 
 #[cfg(test)]

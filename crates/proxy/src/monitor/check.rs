@@ -2,39 +2,26 @@
 //! connected UDP socket. Says what was found in plain words; what that means for the member is the
 //! state machine's business. Never reads more of an answer than its head, and bounds that.
 
-use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use std::sync::{Arc, OnceLock};
-
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::{http1, http2};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use landfall_model::listener::{Check, HttpMethod, ProxyProtocol, StatusCodes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio_util::task::TaskTracker;
 
-use super::fsm::Verdict;
+pub(super) use super::failure::{Failure, MAX_HEAD, Sign};
 use super::grpc;
+pub(super) use super::over_http2::{AGENT, MAX_BODY, beginning, over_http2};
 use crate::dial;
-use crate::http::spawner::Spawner;
-use crate::shortage::Shortage;
 use crate::tls::{Inside, MemberStream, TowardMembers};
-
-/// A response whose head is longer is not waited for: the monitor reads status codes, not pages.
-const MAX_HEAD: usize = 16 * 1024;
-
-/// The text that a good body contains is looked for in so many bytes.
-const MAX_BODY: usize = 64 * 1024;
-
-/// What members see as the sender of checks.
-pub(super) const AGENT: &str = "landfall-monitor";
 
 /// What members are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,72 +50,6 @@ pub enum Tls {
     /// Not at all: clients speak TLS to members through the listener, and verify them.
     Unverified,
 }
-
-/// A good check, in words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// The TCP handshake completed.
-    Connected,
-    /// An HTTP response with an accepted code.
-    Status(u16),
-    /// gRPC's health service says so.
-    Serving,
-    /// A datagram came back.
-    Answered,
-    /// Nothing said that the UDP port is closed.
-    NotRefused,
-}
-
-/// What was wrong, in words for the status page.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The port is closed.
-    #[error("connection refused")]
-    Refused,
-    /// No complete answer in the time allowed.
-    #[error("no answer in {}", Seconds(*.0))]
-    TimedOut(Duration),
-    /// Another code than the accepted ones.
-    #[error("HTTP {got}, expected {wanted}")]
-    Status {
-        /// The response's code.
-        got: u16,
-        /// The accepted codes.
-        wanted: StatusCodes,
-    },
-    /// Accepted by its code, but not by its body.
-    #[error("the body does not contain {wanted:?}")]
-    Body {
-        /// What should be in it.
-        wanted: String,
-    },
-    /// gRPC's health service says otherwise, or there is none.
-    #[error("gRPC health: {0}")]
-    Grpc(String),
-    /// There is no TLS with this member; the text says so.
-    #[error("{0}")]
-    Tls(String),
-    /// The answer is no HTTP/1 response.
-    #[error("the answer is not HTTP/1")]
-    NotHttp,
-    /// The answer is no HTTP/2 response.
-    #[error("the answer is not HTTP/2")]
-    NotHttp2,
-    /// The response's head does not end.
-    #[error("the head of the response is longer than {MAX_HEAD} bytes")]
-    HeadTooLong,
-    /// The connection ended before the answer did.
-    #[error("closed before answering")]
-    Closed,
-    /// Another failure of the network.
-    #[error("{0}")]
-    Network(String),
-    /// The check could not be carried out on this side; says nothing about the member.
-    #[error("could not be checked: {0}")]
-    Here(String),
-}
-
-struct Seconds(Duration);
 
 // === impl Tls ===
 
@@ -162,69 +83,7 @@ fn unverified() -> Result<Arc<TowardMembers>, Failure> {
     Ok(UNVERIFIED.get_or_init(|| made).clone())
 }
 
-// === impl Sign ===
-
-impl fmt::Display for Sign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected => f.write_str("connected"),
-            Self::Status(code) => write!(f, "HTTP {code}"),
-            Self::Serving => f.write_str("gRPC SERVING"),
-            Self::Answered => f.write_str("answered"),
-            Self::NotRefused => f.write_str("not refused"),
-        }
-    }
-}
-
 // === impl Failure ===
-
-impl Failure {
-    /// What the failure says about the member.
-    pub fn verdict(&self) -> Verdict {
-        match self {
-            Self::Here(_) => Verdict::Unclear,
-            Self::Refused
-            | Self::TimedOut(_)
-            | Self::Status { .. }
-            | Self::Body { .. }
-            | Self::Grpc(_)
-            | Self::Tls(_)
-            | Self::NotHttp
-            | Self::NotHttp2
-            | Self::HeadTooLong
-            | Self::Closed
-            | Self::Network(_) => Verdict::Bad,
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => Self::Refused,
-            io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => Self::Closed,
-            io::ErrorKind::AddrNotAvailable
-            | io::ErrorKind::AddrInUse
-            | io::ErrorKind::OutOfMemory
-            | io::ErrorKind::PermissionDenied => Self::Here(plain(&error)),
-            _ if Shortage::of(&error).is_some() => Self::Here(plain(&error)),
-            _ => Self::Network(plain(&error)),
-        }
-    }
-}
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.subsec_nanos() == 0 {
-            write!(f, "{} s", self.0.as_secs())
-        } else {
-            write!(f, "{} ms", self.0.as_millis())
-        }
-    }
-}
 
 /// Checks one member. Takes at most `limit`.
 pub async fn check(
@@ -310,7 +169,7 @@ fn introduction(version: ProxyProtocol) -> &'static [u8] {
     }
 }
 
-async fn ask(
+pub(super) async fn ask(
     stream: &mut MemberStream,
     request: &str,
     codes: &StatusCodes,
@@ -343,13 +202,13 @@ async fn ask(
 struct Page<'a> {
     method: HttpMethod,
     path: &'a str,
-    host: &'a str,
+    pub(super) host: &'a str,
     secure: bool,
 }
 
 impl Page<'_> {
     /// The code of the answer, and its body if that is `wanted`, as far as it is looked at.
-    async fn ask(
+    pub(super) async fn ask(
         self,
         stream: MemberStream,
         http2: bool,
@@ -404,51 +263,11 @@ impl Page<'_> {
     }
 }
 
-/// Makes a request over HTTP/2, and takes the answer while its connection is open.
-pub(super) async fn over_http2<B, T>(
-    stream: MemberStream,
-    request: http::Request<B>,
-    take: impl AsyncFnOnce(http::Response<Incoming>) -> Result<T, Failure>,
-) -> Result<T, Failure>
-where
-    B: Body<Data = Bytes, Error = std::convert::Infallible> + Send + Unpin + 'static,
-{
-    let spawner = Spawner::new(TaskTracker::new());
-    let (mut sender, connection) = http2::handshake(spawner, TokioIo::new(stream))
-        .await
-        .map_err(|_| Failure::NotHttp2)?;
-    let asked = async {
-        let response = sender.send_request(request).await;
-        take(response.map_err(|_| Failure::NotHttp2)?).await
-    };
-    let mut asked = std::pin::pin!(asked);
-    tokio::select! {
-        // An answer that came counts, even if the connection ends right behind it.
-        biased;
-        done = &mut asked => done,
-        _ = connection => asked.await,
-    }
-}
-
-/// The beginning of a body. One that breaks off is as long as it came.
-async fn beginning(mut body: Incoming, most: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < most
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        if let Some(data) = frame.data_ref() {
-            let room = most - bytes.len();
-            bytes.extend_from_slice(data.get(..room).unwrap_or(data));
-        }
-    }
-    bytes
-}
-
 fn contains(body: &[u8], wanted: &[u8]) -> bool {
     body.windows(wanted.len().max(1)).any(|part| part == wanted)
 }
 
-fn request(method: HttpMethod, path: &str, host: &str) -> String {
+pub(super) fn request(method: HttpMethod, path: &str, host: &str) -> String {
     let length = match method {
         HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch => "Content-Length: 0\r\n",
         HttpMethod::Get
@@ -472,7 +291,7 @@ fn clean(path: &str) -> String {
 }
 
 /// The code and length of a response head; `None` while it is incomplete.
-fn response(bytes: &[u8]) -> Result<Option<(u16, usize)>, Failure> {
+pub(super) fn response(bytes: &[u8]) -> Result<Option<(u16, usize)>, Failure> {
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(bytes) {
@@ -499,18 +318,10 @@ async fn check_udp(member: SocketAddr, limit: Duration) -> Result<Sign, Failure>
     }
 }
 
-/// The system's words without Rust's `(os error 113)`.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string().to_lowercase();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::fsm::Verdict;
 
     #[test]
     fn a_request_names_its_host_and_closes() {

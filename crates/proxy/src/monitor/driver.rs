@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::check::{Failure, Question, Sign, check};
+use super::check::{Question, check};
+use super::failure::{Failure, Sign};
 use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
 use super::turns::{Counts, Turns};
 use crate::listener::{ListenerConfig, ListenerState};

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 
-use super::check::{AGENT, Failure, Sign, over_http2};
+use super::failure::{Failure, Sign};
+use super::over_http2::{AGENT, over_http2};
 use crate::tls::MemberStream;
 
 /// An answer has a few bytes.

@@ -10,8 +10,10 @@
 
 pub mod check;
 mod driver;
+pub mod failure;
 pub mod fsm;
 mod grpc;
+mod over_http2;
 mod turns;
 
 pub use driver::Monitors;

@@ -7,6 +7,7 @@ use landfall_model::listener::{Check, Monitor};
 
 use super::*;
 use crate::changes::Changes;
+use std::io;
 
 mod spared;
 

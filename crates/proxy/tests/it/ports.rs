@@ -7,7 +7,8 @@ use std::process::Command;
 
 use landfall_model::listener::Check;
 use landfall_proxy::dial;
-use landfall_proxy::monitor::check::{Question, Sign, check};
+use landfall_proxy::monitor::check::{Question, check};
+use landfall_proxy::monitor::failure::Sign;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 

@@ -11,11 +11,12 @@ use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::configs::{self, Addresses, Passing};
+use super::configs::{self, Passing};
 use super::load::{self, Talk};
 use super::machine::Machine;
 use super::process;
-use super::scenario::Sizes;
+use super::sizes::Sizes;
+use super::work::{Addresses, Work};
 use crate::debian;
 
 /// A proxy, in one configuration.
@@ -42,6 +43,8 @@ pub enum Contestant {
     #[value(name = "nginx-64k")]
     #[serde(rename = "nginx-64k")]
     Nginx64k,
+    /// A minimal proxy on hyper, for HTTP only
+    Hyper,
 }
 
 /// How long a proxy may take to answer its first request.
@@ -74,7 +77,7 @@ pub struct Instance {
 // === impl Contestant ===
 
 impl Contestant {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Landfall,
         Self::Haproxy,
         Self::Haproxy64k,
@@ -82,6 +85,7 @@ impl Contestant {
         Self::HaproxySplice1m,
         Self::Nginx,
         Self::Nginx64k,
+        Self::Hyper,
     ];
 
     pub fn key(self) -> &'static str {
@@ -93,6 +97,7 @@ impl Contestant {
             Self::HaproxySplice1m => "haproxy-splice-1m",
             Self::Nginx => "nginx",
             Self::Nginx64k => "nginx-64k",
+            Self::Hyper => "hyper",
         }
     }
 
@@ -104,6 +109,11 @@ impl Contestant {
         )
     }
 
+    /// Returns whether it serves this.
+    pub fn serves(self, work: Work) -> bool {
+        self != Self::Hyper || work == Work::Http
+    }
+
     pub fn addresses(self) -> Addresses {
         Addresses(match self {
             Self::Landfall => 1,
@@ -113,6 +123,7 @@ impl Contestant {
             Self::HaproxySplice1m => 5,
             Self::Nginx => 6,
             Self::Nginx64k => 7,
+            Self::Hyper => 8,
         })
     }
 
@@ -180,6 +191,17 @@ impl Contestant {
             Self::HaproxySplice1m => haproxy(Passing::SpliceThrough(1 << 20)),
             Self::Nginx => nginx(None),
             Self::Nginx64k => nginx(Some("64k")),
+            Self::Hyper => {
+                let members: Vec<_> = addresses
+                    .members(Work::Http)
+                    .map(|member| member.to_string())
+                    .collect();
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["bench", "hyper", "--listen"]);
+                command.arg(addresses.listener(Work::Http).to_string());
+                command.args(["--members", &members.join(",")]);
+                Ok(command)
+            }
             Self::Landfall => {
                 let state = folder.join("state");
                 let mut command = Command::new(&programs.landfall);
@@ -288,7 +310,8 @@ impl Instance {
 
     async fn wait_until_ready(&mut self, sizes: &Sizes) -> anyhow::Result<()> {
         let begun = Instant::now();
-        for work in sizes.works() {
+        let contestant = self.contestant;
+        for work in sizes.works().filter(|work| contestant.serves(*work)) {
             let target = self.addresses.listener(work);
             while let Err(error) = load::once(target, Talk::about(work)).await {
                 if let Some(status) = self.child.try_wait()? {

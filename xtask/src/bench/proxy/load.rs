@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::configs::Work;
+use super::work::Work;
 
 /// A message toward a member over TCP.
 pub const REQUEST: [u8; 64] = [b'r'; 64];

@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use super::configs::Work;
 use super::contestant::Contestant;
 use super::link::Far;
 use super::load::{REPLY, REQUEST};
-use super::scenario::Sizes;
+use super::sizes::Sizes;
+use super::work::Work;
 
 /// Larger than the caches near a core, so that bytes come from memory as they would from a network
 /// card.

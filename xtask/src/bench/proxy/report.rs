@@ -7,8 +7,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::contestant::{Contestant, Programs};
+use super::figure::{Better, Figure};
 use super::machine::{self, Facts, Machine};
-use super::scenario::{Better, Figure, Scenario, Sizes};
+use super::scenario::Scenario;
+use super::sizes::Sizes;
 
 /// Everything that one run has measured.
 #[derive(Debug, Serialize)]

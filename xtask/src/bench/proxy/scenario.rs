@@ -7,10 +7,11 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::configs::Work;
 use super::contestant::{Contestant, Instance};
+use super::figure::{Figure, Figures};
 use super::load::{self, Talk};
-use super::machine::Machine;
+use super::sizes::Sizes;
+use super::work::Work;
 
 /// One kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -36,130 +37,12 @@ pub enum Scenario {
     Link,
 }
 
-/// One number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Figure {
-    GbitPerCpuSecond,
-    GbitPerSecond,
-    CpuPerConnection,
-    ConnectionsPerSecond,
-    ConnectionsDone,
-    ConnectionsFailed,
-    Slowest,
-    CpuPerRequest,
-    RequestsPerSecond,
-    LatencyP50,
-    LatencyP99,
-    MemoryAtRest,
-    MemoryIdle,
-    MemoryPerConnection,
-    CpuShare,
-}
-
-/// Which way is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    Higher,
-    Lower,
-    /// It only helps to read the others.
-    Neither,
-}
-
-/// What one measurement came to.
-pub type Figures = Vec<(Figure, f64)>;
-
-/// How much work is done.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Sizes {
-    /// How long a scenario that is bound by time lasts, in milliseconds.
-    pub time_ms: u64,
-    /// Connections that carry bulk at once.
-    pub bulk_streams: usize,
-    /// New connections in one measurement.
-    pub connections: u64,
-    /// Clients that open them.
-    pub clients: usize,
-    /// Kept connections.
-    pub kept: u32,
-    /// Exchanges per second at the fixed rate, over TCP and over HTTP.
-    pub rate: u32,
-    /// Idle connections.
-    pub idle: usize,
-    /// How often memory is measured; it hardly varies.
-    pub fresh_rounds: u16,
-    /// New connections to the member behind the link: more than there are ports.
-    pub link_connections: u64,
-    /// Whether there is a link.
-    pub link: bool,
-}
-
 /// How long a proxy gets to close what its clients have closed, before its CPU time is read.
 const SETTLE: Duration = Duration::from_millis(200);
 /// How long idle connections idle before memory is read: longer than buffers of any proxy are kept.
 const IDLE: Duration = Duration::from_secs(2);
 /// How long the connections over the link may take. The kernel keeps ports for a minute.
 const LINK: Duration = Duration::from_secs(40);
-
-impl Sizes {
-    pub const FULL: Self = Self {
-        time_ms: 3_000,
-        bulk_streams: 4,
-        connections: 20_000,
-        clients: 64,
-        kept: 64,
-        rate: 2_000,
-        idle: 10_000,
-        fresh_rounds: 3,
-        link_connections: 34_000,
-        link: false,
-    };
-
-    pub const QUICK: Self = Self {
-        time_ms: 200,
-        bulk_streams: 4,
-        connections: 500,
-        clients: 16,
-        kept: 16,
-        rate: 500,
-        idle: 200,
-        fresh_rounds: 1,
-        link_connections: 500,
-        link: false,
-    };
-
-    /// What of this the machine's limit on open files allows; says so if it is less.
-    pub fn within(mut self, machine: &Machine) -> Self {
-        if self.idle > machine.idle_limit {
-            eprintln!(
-                "warning: {} idle connections instead of {}: more files can't be opened; raise the \
-                hard limit (ulimit -Hn) and repeat",
-                machine.idle_limit, self.idle
-            );
-            self.idle = machine.idle_limit;
-        }
-        self
-    }
-
-    /// What is served.
-    pub fn works(&self) -> impl Iterator<Item = Work> {
-        let link = self.link;
-        Work::ALL
-            .into_iter()
-            .filter(move |work| link || *work != Work::Link)
-    }
-
-    fn time(&self) -> Duration {
-        Duration::from_millis(self.time_ms)
-    }
-
-    /// A fifth of the work, to warm up with.
-    fn small(mut self) -> Self {
-        self.time_ms /= 5;
-        self.connections /= 5;
-        self
-    }
-}
 
 impl Scenario {
     pub const ALL: [Self; 9] = [
@@ -176,7 +59,14 @@ impl Scenario {
 
     /// Whether a proxy in this configuration takes part.
     pub fn suits(self, contestant: Contestant) -> bool {
-        self == Self::Bulk || !contestant.is_for_bulk()
+        let is_http = matches!(
+            self,
+            Self::HttpConnect | Self::HttpKeepAlive | Self::HttpPaced
+        );
+        match contestant {
+            Contestant::Hyper => is_http,
+            _ => self == Self::Bulk || !contestant.is_for_bulk(),
+        }
     }
 
     /// Whether every measurement wants a proxy that has done nothing yet.
@@ -390,48 +280,5 @@ fn at_least_a_tick(cpu: f64) -> f64 {
 impl fmt::Display for Scenario {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.key())
-    }
-}
-
-impl Figure {
-    pub fn better(self) -> Better {
-        match self {
-            Self::GbitPerCpuSecond
-            | Self::GbitPerSecond
-            | Self::ConnectionsPerSecond
-            | Self::ConnectionsDone
-            | Self::RequestsPerSecond => Better::Higher,
-            Self::CpuPerConnection
-            | Self::CpuPerRequest
-            | Self::Slowest
-            | Self::LatencyP50
-            | Self::LatencyP99
-            | Self::MemoryAtRest
-            | Self::MemoryIdle
-            | Self::MemoryPerConnection => Better::Lower,
-            Self::CpuShare | Self::ConnectionsFailed => Better::Neither,
-        }
-    }
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::GbitPerCpuSecond => "Gbit per CPU-second",
-            Self::GbitPerSecond => "Gbit/s",
-            Self::CpuPerConnection => "CPU per connection, µs",
-            Self::ConnectionsPerSecond => "connections/s",
-            Self::ConnectionsDone => "connections done",
-            Self::ConnectionsFailed => "connections failed",
-            Self::Slowest => "slowest, ms",
-            Self::CpuPerRequest => "CPU per exchange, µs",
-            Self::RequestsPerSecond => "exchanges/s",
-            Self::LatencyP50 => "latency p50, µs",
-            Self::LatencyP99 => "latency p99, µs",
-            Self::MemoryAtRest => "at rest, MiB",
-            Self::MemoryIdle => "with idle ones, MiB",
-            Self::MemoryPerConnection => "per connection, KiB",
-            Self::CpuShare => "the proxy's CPU was busy, %",
-        })
     }
 }

@@ -106,26 +106,8 @@ impl<S: ClientStream> Connection<S> {
             self.front.linked();
             lease.connected();
             let request = head.clone().map(|()| content);
-            let sent = {
-                let mut sending = pin!(over_http2::send(link, lease, request, settings.timeouts));
-                poll_fn(|context| {
-                    let uploaded = upload.poll(&mut self.client, &mut self.input, context);
-                    match uploaded {
-                        Poll::Ready(Err(failed)) => return Poll::Ready(Err(failed)),
-                        Poll::Ready(Ok(())) | Poll::Pending => {}
-                    }
-                    if let ready @ Poll::Ready(_) = sending.as_mut().poll(context) {
-                        return ready.map(Ok);
-                    }
-                    if !upload.is_done() {
-                        return Poll::Pending;
-                    }
-                    poll_gone(&self.front, &mut self.client, &mut self.input, context)
-                        .map(|()| Err(BodyFailed::Client))
-                })
-                .await
-            };
-            match sent {
+            let sending = over_http2::send(link, lease, request, settings.timeouts);
+            match self.send(sending, &mut upload).await {
                 Ok(Sent::Response(response)) => {
                     let then = self.pass_on(response, upload, facts, settings).await;
                     self.record.passed(progress.bytes(), 0);
@@ -157,6 +139,31 @@ impl<S: ClientStream> Connection<S> {
             }
         }
         self.refuse(refusal, Some(facts), settings).await
+    }
+
+    /// Sends a request while its body is read from the client.
+    async fn send(
+        &mut self,
+        sending: impl Future<Output = Sent>,
+        upload: &mut Upload,
+    ) -> Result<Sent, BodyFailed> {
+        let mut sending = pin!(sending);
+        poll_fn(|context| {
+            let uploaded = upload.poll(&mut self.client, &mut self.input, context);
+            match uploaded {
+                Poll::Ready(Err(failed)) => return Poll::Ready(Err(failed)),
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            if let ready @ Poll::Ready(_) = sending.as_mut().poll(context) {
+                return ready.map(Ok);
+            }
+            if !upload.is_done() {
+                return Poll::Pending;
+            }
+            poll_gone(&self.front, &mut self.client, &mut self.input, context)
+                .map(|()| Err(BodyFailed::Client))
+        })
+        .await
     }
 
     async fn pass_on(

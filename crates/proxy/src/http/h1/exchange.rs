@@ -1,8 +1,10 @@
 //! One request and its response over one connection to a member. Both directions move at the same
 //! time, in the task of the client. Decides nothing about other members or about the next request.
 
+mod head;
+mod tally;
+
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,20 +13,20 @@ use landfall_model::listener::Timeouts;
 use tokio::time::Instant;
 
 use super::Then;
-use super::body::Framing;
-use super::head::{Room, Version};
 use super::request::RequestFacts;
-use super::response::{Interims, ResponseFacts, ResponseHead, ResponseStyle};
+use super::response::{Interims, ResponseFacts};
 use super::transfer::{Broken, End, Recode, Transfer};
 use crate::access_log;
+use crate::http::KEPT_WAITING;
 use crate::http::buffer::Buffer;
 use crate::http::front::{ClientStream, Front};
 use crate::http::record::Record;
 use crate::http::refusal::Refusal;
 use crate::http::watchdog::{Side, Watchdog};
-use crate::http::{KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
+
+use tally::Tally;
 
 /// An exchange that takes longer listens for the end of its member's drain time. Most are over
 /// before and need not enter themselves in a list that all workers share.
@@ -123,15 +125,6 @@ enum Down {
 pub(super) enum Finish {
     Whole { reuse: bool, then: Then },
     Switched,
-}
-
-/// Bytes that have moved: from and to the client, to and from the member.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    from_client: u64,
-    to_client: u64,
-    to_member: u64,
-    from_member: u64,
 }
 
 // === impl Failure ===
@@ -316,106 +309,10 @@ impl Exchange {
         poll_gone(scene.front, scene.client, scene.input, context)
     }
 
-    fn poll_head(
-        &mut self,
-        front: &Front,
-        record: &mut Record,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Failure>> {
-        loop {
-            if self.read_head(front, record)? {
-                return Poll::Ready(Ok(()));
-            }
-            match ready!(self.from_member.poll_fill(&mut self.member, context)) {
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                    return Poll::Ready(Err(Failure::Refused(Refusal::Share)));
-                }
-                Ok(0) | Err(_) => return Poll::Ready(Err(self.no_head())),
-                Ok(count) => self.heads_read += count as u64,
-            }
-        }
-    }
-
-    /// Reads the head of a response from what arrived, if it is all there, and begins to pass it
-    /// on.
-    fn read_head(&mut self, front: &Front, record: &mut Record) -> Result<bool, Failure> {
-        let bytes = self.from_member.bytes();
-        if bytes.is_empty() {
-            return Ok(false);
-        }
-        let mut room = Room::new();
-        let head = match ResponseHead::read(bytes, &mut room, self.request) {
-            Ok(Some(head)) => head,
-            Ok(None) if bytes.len() < MAX_HEAD => return Ok(false),
-            Ok(None) | Err(_) => return Err(Failure::Refused(Refusal::MemberFailed)),
-        };
-        let response = head.facts();
-        let version = self.request.version;
-        let mut out = std::mem::take(&mut self.spare);
-        out.clear();
-        if matches!(response.status, 100 | 102..=199) {
-            if !self.interims.allow(response.length) {
-                return Err(Failure::Refused(Refusal::MemberFailed));
-            }
-            let style = ResponseStyle {
-                version,
-                keep_alive: true,
-                enchunk: false,
-            };
-            // HTTP/1.0 knows no interim responses.
-            if version == Version::Http11 {
-                head.write(style, &mut out);
-            }
-            self.from_member.consume(response.length);
-            self.down = Down::Interim(Transfer::new(out, Framing::Empty, Recode::Raw));
-            return Ok(true);
-        }
-        record.responded(front, response.status);
-        let (recode, known_end) = match (response.framing, version) {
-            (Framing::UntilClose, Version::Http11) => (Recode::Enchunk, true),
-            (Framing::UntilClose, Version::Http10) => (Recode::Raw, false),
-            (Framing::Chunked, Version::Http10) => (Recode::Dechunk, false),
-            (Framing::Empty | Framing::Length(_) | Framing::Chunked, _) => (Recode::Raw, true),
-        };
-        // A client that is still sending may never come to its end: what it sends after this
-        // response could not be told from the next request.
-        let keep_client =
-            known_end && self.request.keep_alive && self.up.is_done() && !front.is_draining();
-        let enchunk = recode == Recode::Enchunk;
-        head.write(
-            ResponseStyle {
-                version,
-                keep_alive: keep_client,
-                enchunk,
-            },
-            &mut out,
-        );
-        self.from_member.consume(response.length);
-        let transfer = Transfer::new(out, response.framing, recode).merging();
-        self.down = Down::Body {
-            transfer,
-            response,
-            keep_client,
-        };
-        Ok(true)
-    }
-
     /// Whether the client keeps the member waiting for the rest of the request.
     fn waits_for_client(&self) -> bool {
         let sends = !self.up.is_done() && !self.up_failed;
         sends && self.up.waits_for() == End::Source && self.started.elapsed() >= KEPT_WAITING
-    }
-
-    /// The member ended the connection where a response should have begun.
-    fn no_head(&self) -> Failure {
-        if self.heads_read > 0 {
-            return Failure::Refused(Refusal::MemberFailed);
-        }
-        Failure::Unanswered {
-            refusal: Refusal::MemberFailed,
-            was_asked: !self.waits_for_client(),
-            may_retry: self.request.may_be_repeated() || self.up.written() == 0,
-        }
     }
 
     /// Whether the client has, or may have, a part of the final response or of another head.
@@ -474,44 +371,6 @@ impl Exchange {
             Failure::Broken(refusal.as_str())
         } else {
             Failure::Refused(refusal)
-        }
-    }
-
-    fn tally(&self) -> Tally {
-        let (read, written) = match &self.down {
-            Down::Head => (0, 0),
-            Down::Interim(transfer) | Down::Body { transfer, .. } => {
-                (transfer.read(), transfer.written())
-            }
-        };
-        Tally {
-            from_client: self.up.read(),
-            to_client: self.interim_written + written,
-            to_member: self.up.written(),
-            from_member: self.heads_read + read,
-        }
-    }
-
-    fn count<S>(&mut self, scene: &mut Scene<'_, S>, last: bool) {
-        let (now, before) = (self.tally(), self.counted);
-        let upward = (now.from_client - before.from_client).max(now.to_member - before.to_member);
-        let downward = (now.to_client - before.to_client).max(now.from_member - before.from_member);
-        if !last && upward + downward < COUNT_EVERY {
-            return;
-        }
-        scene.front.listener().counters().mine().passed(
-            now.from_client - before.from_client,
-            now.to_client - before.to_client,
-        );
-        scene.lease.member().counters().mine().passed(
-            now.to_member - before.to_member,
-            now.from_member - before.from_member,
-        );
-        self.counted = now;
-        if last {
-            // Of the request's body, some came with its head.
-            let body = now.to_member.saturating_sub(self.head_length);
-            scene.record.passed(body, now.to_client);
         }
     }
 }

@@ -4,32 +4,24 @@ pub(super) mod body;
 mod bridge;
 mod exchange;
 pub(super) mod head;
+mod next;
+mod own;
 pub(super) mod request;
 pub(super) mod response;
 mod transfer;
 mod tunnel;
 
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
-
-use self::exchange::{Answered, Exchange, Failure, Scene, poll_gone};
-use self::head::Room;
-use self::request::{RequestFacts, RequestHead};
-use super::MAX_HEAD;
 use super::buffer::Buffer;
 use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
-use super::redirect::{self, Elsewhere};
 use super::refusal::Refusal;
 use super::upstream::{Idle, Links, Need, Own};
 use super::watchdog::Watchdog;
@@ -39,12 +31,9 @@ use crate::inbound::Inbound;
 use crate::pool::{Lease, Unavailable};
 use crate::tls::{Inside, MemberStream};
 
-/// How long a client that was refused may go on sending before the connection is closed in its
-/// face: closing with unread bytes would be a reset, which can overtake and destroy the answer.
-const LINGER: Duration = Duration::from_secs(2);
-
-/// What clients begin with that know that HTTP/2 is spoken here (RFC 9113 section 3.4).
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use self::exchange::{Answered, Exchange, Failure, Scene, poll_gone};
+use self::request::RequestFacts;
+use next::Next;
 
 /// A client's connection.
 pub(super) struct Connection<S> {
@@ -76,18 +65,6 @@ pub(super) enum Ended {
     Closed,
     /// Not at all: the client turned out to speak HTTP/2.
     SpeaksHttp2,
-}
-
-/// What comes next on a client's connection.
-enum Next {
-    Request(RequestFacts),
-    /// The client is to ask elsewhere.
-    Redirect(RequestFacts, Box<Elsewhere>),
-    Refuse(Refusal),
-    /// Not HTTP/1 at all, but the beginning of HTTP/2.
-    Http2,
-    /// Nothing: the client left, fell silent, or the listener closes.
-    End,
 }
 
 /// What happens to a client's connection after a request.
@@ -180,130 +157,6 @@ impl<S: ClientStream> Connection<S> {
             Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
             None => self.answer_over_http1(facts, settings).await,
         }
-    }
-
-    /// Waits for the head of a request, and writes it into `upward` for the member.
-    async fn next(
-        &mut self,
-        settings: Settings,
-        mut closing: Pin<&mut impl Future<Output = ()>>,
-    ) -> Next {
-        let mut since: Option<Instant> = None;
-        let mut begun = !self.input.is_empty();
-        let mut searched = 0;
-        poll_fn(|context| {
-            loop {
-                if let Some(next) = self.read_head(&mut searched) {
-                    return Poll::Ready(next);
-                }
-                match self.input.poll_fill(&mut self.client, context) {
-                    Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => {
-                        return Poll::Ready(Next::Refuse(Refusal::Share));
-                    }
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
-                    Poll::Ready(Ok(count)) => {
-                        let counters = self.front.listener().counters();
-                        counters.mine().passed(count as u64, 0);
-                        continue;
-                    }
-                    Poll::Pending => {}
-                }
-                let idle = self.input.is_empty();
-                if idle {
-                    // Many connections rest here; they should cost little.
-                    (self.upward, self.downward) = (Vec::new(), Vec::new());
-                }
-                if idle && (self.front.is_draining() || closing.as_mut().poll(context).is_ready()) {
-                    return Poll::Ready(Next::End);
-                }
-                // The time for the whole head counts from its first byte.
-                if since.is_none() || begun == idle {
-                    since = Some(Instant::now());
-                    begun = !idle;
-                }
-                let deadline = since.unwrap_or_else(Instant::now) + settings.timeouts.client_data;
-                return match self.watchdog.poll(deadline, context) {
-                    Poll::Ready(()) if idle => Poll::Ready(Next::End),
-                    Poll::Ready(()) => Poll::Ready(Next::Refuse(Refusal::ClientTimeout)),
-                    Poll::Pending => Poll::Pending,
-                };
-            }
-        })
-        .await
-    }
-
-    /// Reads the head of a request from what arrived, if it is all there.
-    fn read_head(&mut self, searched: &mut usize) -> Option<Next> {
-        let bytes = self.input.bytes();
-        if self.is_first && !bytes.is_empty() {
-            let length = bytes.len().min(HTTP2_PREFACE.len());
-            if bytes.get(..length) == HTTP2_PREFACE.get(..length) {
-                return (length == HTTP2_PREFACE.len()).then_some(Next::Http2);
-            }
-        }
-        // Parsing anew for each part of a head that comes in drops would be a gift to attackers.
-        let complete = !bytes.is_empty()
-            && (*searched == 0
-                || ends_line_twice(bytes.get(searched.saturating_sub(3)..).unwrap_or_default()));
-        *searched = bytes.len();
-        if !complete {
-            return (bytes.len() >= MAX_HEAD).then_some(Next::Refuse(Refusal::HeadTooLarge));
-        }
-        let mut room = Room::new();
-        let facts = match RequestHead::read(bytes, &mut room) {
-            Ok(None) if bytes.len() >= MAX_HEAD => {
-                return Some(Next::Refuse(Refusal::HeadTooLarge));
-            }
-            Ok(None) => return None,
-            Err(refusal) => return Some(Next::Refuse(refusal)),
-            Ok(Some(head)) if head.facts().length > MAX_HEAD => {
-                return Some(Next::Refuse(Refusal::HeadTooLarge));
-            }
-            Ok(Some(head)) => {
-                let mut note = self.front.listener().note(self.inbound.client);
-                if let Some(note) = &mut note {
-                    head.describe(note);
-                }
-                self.record = Record::begin(note);
-                self.record.passed(head.facts().length as u64, 0);
-                let Settings {
-                    http,
-                    request_rate,
-                    redirect,
-                    ..
-                } = self.front.settings();
-                if let Some(redirect) = redirect {
-                    let host = head.host().unwrap_or_default();
-                    let facts = head.facts();
-                    match redirect::elsewhere(redirect, host, head.target()) {
-                        Ok(elsewhere) => {
-                            self.input.consume(facts.length);
-                            return Some(Next::Redirect(facts, Box::new(elsewhere)));
-                        }
-                        Err(refusal) => return Some(Next::Refuse(refusal)),
-                    }
-                }
-                if self.forwarding.options() != http {
-                    self.forwarding = forwarding(&self.front, &self.inbound);
-                }
-                if let Some(rate) = request_rate {
-                    let source = head.source(&self.forwarding);
-                    self.excess = self.front.admit(rate, source).err();
-                }
-                if http.member_http2 {
-                    match head.to_http2(&self.forwarding) {
-                        Ok(request) => self.for_http2 = Some(Box::new(request)),
-                        Err(refusal) => return Some(Next::Refuse(refusal)),
-                    }
-                } else {
-                    self.upward.clear();
-                    head.write(&self.forwarding, &mut self.upward);
-                }
-                head.facts()
-            }
-        };
-        self.input.consume(facts.length);
-        Some(Next::Request(facts))
     }
 
     /// Has a member answer the request whose head is in `upward`.
@@ -506,103 +359,9 @@ impl<S: ClientStream> Connection<S> {
             self.front.idle()
         }
     }
-
-    /// Answers in the member's stead.
-    async fn refuse(
-        &mut self,
-        refusal: Refusal,
-        request: Option<RequestFacts>,
-        settings: Settings,
-    ) -> Then {
-        self.record.refused(&self.front, refusal);
-        let to_head = request.is_some_and(|request| request.is_head);
-        let write = |keep_alive, out: &mut Vec<u8>| refusal.write(to_head, keep_alive, out);
-        self.say(request, write, settings).await
-    }
-
-    /// Sends a client elsewhere with its request.
-    async fn send_away(
-        &mut self,
-        request: RequestFacts,
-        elsewhere: &Elsewhere,
-        settings: Settings,
-    ) -> Then {
-        self.record
-            .responded(&self.front, elsewhere.status.as_u16());
-        self.record.ends(access_log::OK);
-        let write = |keep_alive, out: &mut Vec<u8>| elsewhere.write(keep_alive, out);
-        self.say(Some(request), write, settings).await
-    }
-
-    /// Gives an answer from here.
-    async fn say(
-        &mut self,
-        request: Option<RequestFacts>,
-        write: impl FnOnce(bool, &mut Vec<u8>),
-        settings: Settings,
-    ) -> Then {
-        let intact = request.is_some_and(|request| request.framing.is_empty());
-        let keep_alive = intact
-            && request.is_some_and(|request| request.keep_alive)
-            && !self.front.is_draining();
-        let mut response = std::mem::take(&mut self.downward);
-        response.clear();
-        write(keep_alive, &mut response);
-        let work = async {
-            self.client.write_all(&response).await?;
-            self.client.flush().await
-        };
-        let sent = timeout(settings.timeouts.client_data, work).await;
-        self.front
-            .listener()
-            .counters()
-            .mine()
-            .passed(0, response.len() as u64);
-        self.record.passed(0, response.len() as u64);
-        self.downward = response;
-        match sent {
-            Ok(Ok(())) if keep_alive => Then::Continue,
-            Ok(Ok(())) if intact => Then::Close,
-            Ok(Ok(())) => Then::Linger,
-            Ok(Err(_)) | Err(_) => Then::Abort,
-        }
-    }
-
-    async fn close(&mut self) {
-        let _ = timeout(LINGER, self.client.shutdown()).await;
-    }
-
-    /// Closes, and reads on for a while what nobody wants any more.
-    async fn linger(&mut self) {
-        let read_on = async {
-            if self.client.shutdown().await.is_err() {
-                return;
-            }
-            loop {
-                self.input.consume(usize::MAX);
-                let read = poll_fn(|context| self.input.poll_fill(&mut self.client, context)).await;
-                if matches!(read, Ok(0) | Err(_)) {
-                    return;
-                }
-            }
-        };
-        let _ = timeout(LINGER, read_on).await;
-    }
 }
 
 fn forwarding(front: &Front, inbound: &Inbound) -> Forwarding {
     let port = front.listener().id().key.port.get();
     Forwarding::new(front.settings().http, inbound.client, inbound.secure, port)
-}
-
-/// Whether an empty line is in there, after which a head is complete.
-fn ends_line_twice(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
-        rest = rest.get(at + 1..).unwrap_or_default();
-        if rest.starts_with(b"\r\n") || rest.starts_with(b"\n") {
-            return true;
-        }
-    }
-    false
 }

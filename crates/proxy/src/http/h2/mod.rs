@@ -2,6 +2,7 @@
 //! member.
 
 mod answer;
+mod ending;
 mod over_http1;
 pub(super) mod pace;
 mod response;
@@ -26,7 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use self::pace::{Looks, Seen, Streams};
+use self::ending::{Ending, Turn};
+use self::pace::Streams;
 use self::share::ReadShare;
 use super::MAX_HEAD;
 use super::buffer::Buffer;
@@ -36,7 +38,6 @@ use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
 use super::refusal::Refusal;
 use super::upstream::{Idle, Links, Own};
-use super::watchdog::Watchdog;
 use crate::access_log;
 use crate::budget::Extra;
 use crate::counters;
@@ -180,10 +181,7 @@ pub(super) async fn run<S: ClientStream>(
     {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
         let mut closing = pin!(front.listener().closing().cancelled());
-        let mut watchdog = Watchdog::default();
-        let mut idle = (u64::MAX, Instant::now());
-        let mut ending: Option<Instant> = None;
-        let mut looks = Looks::new(idle.1);
+        let mut ending = Ending::new(Instant::now());
         poll_fn(|context| {
             loop {
                 if let Poll::Ready(ended) = connection.as_mut().poll(context) {
@@ -193,50 +191,16 @@ pub(super) async fn run<S: ClientStream>(
                     }
                     return Poll::Ready(());
                 }
-                let over = ending.is_none()
+                let closes = !ending.has_begun()
                     && (front.is_draining() || closing.as_mut().poll(context).is_ready());
-                let begun = shared.begun.load(Ordering::Relaxed);
-                let busy = shared.busy.load(Ordering::Relaxed) > 0;
-                let now = Instant::now();
-                if busy || idle.0 != begun {
-                    idle = (begun, now);
-                }
-                if over {
-                    // Says goodbye, and goes on with what is under way.
-                    connection.as_mut().graceful_shutdown();
-                    ending = Some(now);
-                    continue;
-                }
-                let timeout = front.settings().timeouts.client_data;
-                let wire = (
-                    shared.written.load(Ordering::Relaxed),
-                    shared.clogged.load(Ordering::Relaxed),
-                );
-                let look = match streams.look(&mut looks, wire, timeout, now) {
-                    Seen::Nothing => None,
-                    Seen::Waiting(next) => Some(next),
-                    Seen::Stuck => {
+                match ready!(ending.poll(closes, &front, &shared, &streams, context)) {
+                    Turn::Again => {}
+                    Turn::SayGoodbye => connection.as_mut().graceful_shutdown(),
+                    Turn::Stuck => {
                         tracing::debug!(client = %inbound.client, "responses are not read");
                         return Poll::Ready(());
                     }
-                };
-                let pause = if ending.is_some() { LINGER } else { timeout };
-                let end = ending.unwrap_or(idle.1).max(idle.1) + pause;
-                if let Some(look) = look.filter(|&look| look < end || busy) {
-                    match watchdog.poll(look, context) {
-                        Poll::Pending => return Poll::Pending,
-                        Poll::Ready(()) => continue,
-                    }
-                }
-                match (watchdog.poll(end, context), ending) {
-                    (Poll::Pending, _) => return Poll::Pending,
-                    // The end of a request need not have woken this task: so it looks now and then.
-                    (Poll::Ready(()), _) if busy => {}
-                    (Poll::Ready(()), Some(_)) => return Poll::Ready(()),
-                    (Poll::Ready(()), None) => {
-                        connection.as_mut().graceful_shutdown();
-                        ending = Some(now);
-                    }
+                    Turn::Over => return Poll::Ready(()),
                 }
             }
         })

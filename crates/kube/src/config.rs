@@ -1,0 +1,45 @@
+//! How the API server is watched.
+
+use std::time::Duration;
+
+use landfall_model::limits::Limits;
+use landfall_model::rows::METALLB_NAMESPACE;
+
+/// How the API server is watched.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Where MetalLB's `IPAddressPools` are; `None`: they are not watched.
+    pub pool_namespace: Option<String>,
+    /// Whether lists may be streamed where the server offers it.
+    pub streaming: bool,
+    /// Objects per page where lists are not streamed.
+    pub page: u32,
+    /// The server ends a watch within this long.
+    pub longest_watch: Duration,
+    /// A watch without a word for this long is broken. Servers send a bookmark every minute or so.
+    pub longest_silence: Duration,
+    /// From one look to the next for a kind that does not exist or may not be read.
+    pub look_again: Duration,
+    /// How long a Service is held back for a Secret that it has only just named.
+    pub secret_patience: Duration,
+    /// After this long of failures what was known of a kind stands in for a list of it.
+    pub stands_in_after: Duration,
+    /// How many Secrets are watched.
+    pub limits: Limits,
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            pool_namespace: Some(METALLB_NAMESPACE.to_owned()),
+            streaming: true,
+            page: 500,
+            longest_watch: Duration::from_secs(600),
+            longest_silence: Duration::from_secs(180),
+            look_again: Duration::from_secs(60),
+            secret_patience: Duration::from_secs(3),
+            stands_in_after: Duration::from_secs(30),
+            limits: Limits::default(),
+        }
+    }
+}

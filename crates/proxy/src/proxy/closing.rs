@@ -1,0 +1,114 @@
+//! How listeners close, one or all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Proxy, lock};
+use crate::engine::Command;
+use crate::listener::{ListenerId, ListenerState};
+use crate::worker::Worker;
+
+impl Proxy {
+    pub(super) async fn shut_down(&self, grace: Duration) {
+        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
+        for id in ids {
+            let _one_at_a_time = self.turns.of(id).await;
+            self.close_now(id).await;
+        }
+        self.end(grace).await;
+    }
+
+    /// Gives connections of listeners that are closed `grace` to end, and ends the workers.
+    pub(super) async fn end(&self, grace: Duration) {
+        let draining = lock(&self.draining).clone();
+        let drained = async {
+            for state in &draining {
+                state.gate().drained().await;
+            }
+        };
+        let in_time = tokio::time::timeout(grace, drained).await.is_ok();
+        self.stop.cancel();
+        for state in &draining {
+            state.cut().cancel();
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.monitors.stopped().await;
+        tracing::info!(in_time, "data plane stopped");
+        for worker in self.workers.iter() {
+            // Gone already is as good.
+            let _ = worker.tell(Command::Stop).await;
+        }
+        let threads: Vec<_> = self
+            .workers
+            .iter()
+            .filter_map(Worker::take_thread)
+            .collect();
+        let joined = tokio::task::spawn_blocking(move || {
+            threads
+                .into_iter()
+                .map(std::thread::JoinHandle::join)
+                .all(|joined| joined.is_ok())
+        });
+        if !joined.await.unwrap_or(false) {
+            tracing::error!("a worker panicked");
+        }
+    }
+
+    pub(super) async fn close_now(&self, id: ListenerId) -> bool {
+        self.close_by(id, Command::Close).await
+    }
+
+    pub(super) async fn close_by(&self, id: ListenerId, command: Closing) -> bool {
+        let Some(state) = self.listeners().remove(&id) else {
+            return false;
+        };
+        self.tell_all(id, command).await;
+        state.hold_sockets(None);
+        state.closing().cancel();
+        tracing::info!(listener = %id, service = %state.owner(), "listener closed");
+        lock(&self.draining).push(state.clone());
+        self.changes.note(&state.owner().uid);
+        let drain = state.config().listener.drain;
+        let (workers, stop) = (self.workers.clone(), self.stop.clone());
+        let (draining, changes) = (self.draining.clone(), self.changes.clone());
+        let task = async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = state.gate().drained() => {}
+                () = tokio::time::sleep(drain) => {}
+            }
+            state.cut().cancel();
+            sweep(&workers, &state).await;
+            lock(&draining).retain(|other| !Arc::ptr_eq(other, &state));
+            changes.note(&state.owner().uid);
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+        true
+    }
+
+    pub(super) async fn tell_all(&self, id: ListenerId, command: Closing) {
+        let mut answers = Vec::with_capacity(self.workers.len());
+        for worker in self.workers.iter() {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.tell(command(id, done)).await;
+            answers.push(answer);
+        }
+        for answer in answers {
+            // A worker that is gone holds no sockets.
+            let _ = answer.await;
+        }
+    }
+}
+
+/// The command that takes a listener's sockets from a worker.
+type Closing = fn(ListenerId, oneshot::Sender<()>) -> Command;
+
+pub(super) async fn sweep(workers: &[Worker], state: &Arc<ListenerState>) {
+    for worker in workers {
+        // A worker that is gone has nothing left to cut.
+        let _ = worker.tell(Command::Sweep(state.clone())).await;
+    }
+}
