@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{AccessLog, Note};
 use crate::budget::{self, Account};
+use crate::changes::Changes;
 use crate::clients::Clients;
 use crate::counters::{ListenerCounters, Refusal, Shards};
-use crate::changes::Changes;
 use crate::inbound::Inbound;
 use crate::pool::{HashKey, Leaving, PoolState};
 use crate::sources::SourceSet;

@@ -21,9 +21,9 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::changes::Changes;
 use crate::access_log::AccessLog;
 use crate::budget::{Budget, Pressure};
+use crate::changes::Changes;
 use crate::counters::ListenerTotals;
 use crate::engine::{Command, Room};
 use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
