@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
-use tokio::sync::watch;
 
 use crate::changes::ChangesOf;
 use crate::counters::MemberTotals;

@@ -17,7 +17,7 @@ use landfall_model::listener::Listener;
 use landfall_model::{Protocol, Uid};
 use landfall_sys::{limits, listen, local_port};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -12,7 +12,8 @@ use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::option::OptionId;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, Scope, Support, Target,
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep, Scope, Support,
+    Target,
 };
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::{IngressAddress, IpMode};
@@ -340,6 +341,17 @@ impl fmt::Display for Step {
             Self::Update { id, .. } => write!(f, "update load balancer {id}"),
             Self::Delete { id, .. } => write!(f, "delete load balancer {id}"),
             Self::Wait { .. } => f.write_str("wait for an operation"),
+        }
+    }
+}
+
+impl ProviderStep for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Update { .. } => "update",
+            Self::Delete { .. } => "delete",
+            Self::Wait { .. } => "wait",
         }
     }
 }
