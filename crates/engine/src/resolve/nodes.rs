@@ -18,7 +18,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 
 /// Every eligible node with the port's NodePort. Whether a node is `Ready` plays no role: monitors
-/// tell, and Kubernetes' own rule is the same.
+/// find out, and Kubernetes' own rule is the same.
 pub(super) fn members(
     scene: &ResolveContext<'_>,
     port: &ServicePort,
