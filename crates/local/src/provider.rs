@@ -17,6 +17,7 @@ use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::PoolRow;
 use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::{ListenerView, PoolView};
+use landfall_proxy::changes::Subscription;
 use landfall_proxy::{ListenerId, Proxy};
 
 use crate::carrier::{Carrier, Listeners};
@@ -33,8 +34,11 @@ use crate::support::support;
 #[derive(Debug)]
 pub struct Local {
     pub(crate) listeners: Listeners,
-    /// The members of each Service as they were checked last; none while steps change them.
+    /// The members of each Service as they were seen last; none since a step changed them. Locked
+    /// while members are read, so that what was read first does not replace what was read last.
     seen: Mutex<HashMap<Uid, Members>>,
+    /// The Services that the data plane changes from the beginning on.
+    changes: Option<Subscription>,
     /// Of which Services clients are refused.
     shortages: Mutex<Shortages>,
     profile: ProviderProfile,
@@ -110,9 +114,12 @@ impl Local {
             marks: &[HELD_ADDRESSES],
             ..ProviderProfile::default()
         };
+        let proxy = listeners.proxy();
+        let changes = proxy.map(|proxy| proxy.changes().subscribe());
         Self {
             listeners,
             seen: Mutex::default(),
+            changes,
             shortages: Mutex::default(),
             profile,
         }
@@ -122,8 +129,21 @@ impl Local {
         self.listeners.state()
     }
 
-    pub(crate) fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the members of a Service, and whether they are not as they were seen last.
+    pub(crate) fn look(&self, service: &Uid) -> (Members, bool) {
+        let mut seen = self.seen();
+        let members = live::members(&self.listeners, service);
+        let turned = note(&mut seen, service, &members);
+        (members, turned)
+    }
+
+    /// The Services that the data plane changes, if there is one.
+    pub(crate) fn changes(&self) -> Option<Subscription> {
+        self.changes.clone()
     }
 
     pub(crate) fn shortages(&self) -> MutexGuard<'_, Shortages> {
@@ -175,8 +195,7 @@ impl Provider for Local {
     }
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
-        let members = live::members(&self.listeners, &want.uid);
-        self.seen().insert(want.uid.clone(), members.clone());
+        let members = self.look(&want.uid).0;
         let state = self.state();
         Ok(Observed {
             addresses: state.addressing.observe(want),
@@ -195,7 +214,8 @@ impl Provider for Local {
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
-        // The reconcile reads the members when all steps are done.
+        // The reconcile reads the members when all steps are done. If it does not get there, the
+        // next change of them is news.
         self.seen().remove(step.service());
         match step {
             Step::Address(step) => self.state().addressing.apply(step),
@@ -296,5 +316,53 @@ impl Provider for Local {
 
     fn pools(&self) -> Vec<PoolView> {
         self.state().addressing.pools()
+    }
+}
+
+/// Notes the members of a Service; returns whether they are not as they were seen last.
+fn note(seen: &mut HashMap<Uid, Members>, service: &Uid, members: &Members) -> bool {
+    if members.is_empty() {
+        seen.remove(service);
+        return false;
+    }
+    let before = seen.insert(service.clone(), members.clone());
+    before.as_ref() != Some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::listener::{ListenerKey, Protocol};
+    use landfall_proxy::pool::Reach;
+
+    use super::*;
+
+    fn members(healthy: usize) -> Members {
+        let key = ListenerKey {
+            protocol: Protocol::Tcp,
+            port: 80.try_into().unwrap(),
+        };
+        let counts = Reach {
+            serving: healthy,
+            total: 3,
+            failure: None,
+        };
+        Members::from([(key, counts)])
+    }
+
+    #[test]
+    fn members_are_news_once() {
+        let (mut seen, web) = (HashMap::new(), Uid::new("web"));
+        assert!(note(&mut seen, &web, &members(3)), "never seen");
+        assert!(!note(&mut seen, &web, &members(3)));
+        assert!(note(&mut seen, &web, &members(2)));
+        assert!(!note(&mut seen, &web, &members(2)));
+    }
+
+    #[test]
+    fn a_service_without_listeners_is_forgotten() {
+        let web = Uid::new("web");
+        let mut seen = HashMap::from([(web.clone(), members(3))]);
+        assert!(!note(&mut seen, &web, &Members::new()));
+        assert!(seen.is_empty());
     }
 }

@@ -1,40 +1,44 @@
 //! Names the Services of which the state of the data plane changed, so that conditions follow the
 //! traffic.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_model::Uid;
-use landfall_proxy::changes::Changes;
 use landfall_proxy::counters::Refusal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::live::{self, Members};
 use crate::provider::Local;
 use crate::shortage::INTERVAL;
 
+/// The time for which changes are collected. A reconcile that makes them has seen them by then.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// The pause after looking at what changed, as a multiple of the time that the look took.
+const REST: u32 = 9;
+
 /// Sends the Service whenever its members are not as its last reconcile saw them: one turned
-/// healthy or unhealthy. Until cancelled.
-pub async fn watch_health(
-    local: Arc<Local>,
-    changes: Changes,
-    wakes: mpsc::Sender<Uid>,
-    cancel: CancellationToken,
-) {
-    let mut version = changes.version();
-    // What changed before this task ran.
-    version.mark_changed();
-    while let Some(Ok(())) = cancel.run_until_cancelled(version.changed()).await {
+/// healthy or unhealthy. Until cancelled; returns at once if nothing carries traffic.
+pub async fn watch_health(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
+    let Some(mut changes) = local.changes() else {
+        return;
+    };
+    let mut pause = DEBOUNCE;
+    while let Some(true) = cancel.run_until_cancelled(changes.changed()).await {
+        let paused = tokio::time::sleep(pause);
+        if cancel.run_until_cancelled(paused).await.is_none() {
+            return;
+        }
+        let began = Instant::now();
         for service in changes.take() {
-            let members = live::members(&local.listeners, &service);
-            if has_turned(&mut local.seen(), &service, members)
-                && wakes.send(service).await.is_err()
-            {
+            if local.look(&service).1 && wakes.send(service).await.is_err() {
                 return;
             }
         }
+        pause = DEBOUNCE.max(began.elapsed() * REST);
     }
 }
 
@@ -69,66 +73,4 @@ fn refused(local: &Local) -> BTreeMap<Uid, u64> {
         *refused.entry(uid.clone()).or_default() += count;
     }
     refused
-}
-
-/// Whether the members of a Service are not as they were seen last. From now on they are. A Service
-/// that a reconcile changes at the moment is seen by the end of it.
-fn has_turned(seen: &mut HashMap<Uid, Members>, service: &Uid, members: Members) -> bool {
-    if members.is_empty() {
-        seen.remove(service);
-        return false;
-    }
-    match seen.get_mut(service) {
-        Some(before) if *before != members => {
-            *before = members;
-            true
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use landfall_model::listener::{ListenerKey, Protocol};
-    use landfall_proxy::pool::Reach;
-
-    use super::*;
-
-    fn members(healthy: usize) -> Members {
-        let key = ListenerKey {
-            protocol: Protocol::Tcp,
-            port: 80.try_into().unwrap(),
-        };
-        let counts = Reach {
-            serving: healthy,
-            total: 3,
-            failure: None,
-        };
-        BTreeMap::from([(key, counts)])
-    }
-
-    #[test]
-    fn a_service_is_sent_once_when_its_members_turn_and_not_when_a_reconcile_saw_them_so() {
-        let web = Uid::new("web");
-        let mut seen = HashMap::from([(web.clone(), members(3))]);
-        assert!(!has_turned(&mut seen, &web, members(3)));
-        assert!(has_turned(&mut seen, &web, members(2)));
-        assert!(!has_turned(&mut seen, &web, members(2)));
-    }
-
-    #[test]
-    fn a_service_that_a_reconcile_changes_at_the_moment_is_not_sent() {
-        let web = Uid::new("web");
-        let mut seen = HashMap::new();
-        assert!(!has_turned(&mut seen, &web, members(2)));
-        assert!(seen.is_empty());
-    }
-
-    #[test]
-    fn a_service_without_listeners_is_forgotten() {
-        let web = Uid::new("web");
-        let mut seen = HashMap::from([(web.clone(), members(3))]);
-        assert!(!has_turned(&mut seen, &web, Members::new()));
-        assert!(seen.is_empty());
-    }
 }

@@ -1,14 +1,15 @@
-//! What the data plane changed, and whose: a reader reads those Services and at no others.
+//! What the data plane changed, and whose: a reader looks at those Services and at no others.
 
 use std::collections::HashSet;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use landfall_model::Uid;
 use tokio::sync::watch;
 
-/// Services whose listeners, pools or members changed since they were taken last. Clones share
-/// them.
+type Services = Mutex<HashSet<Uid>>;
+
+/// The place where changes of listeners, pools and members are noted. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     inner: Arc<Inner>,
@@ -17,7 +18,14 @@ pub struct Changes {
 #[derive(Debug, Default)]
 struct Inner {
     version: watch::Sender<u64>,
-    services: Mutex<HashSet<Uid>>,
+    subscriptions: Mutex<Vec<Weak<Services>>>,
+}
+
+/// The Services that changed, for one reader. Clones share what is to be taken.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    version: watch::Receiver<u64>,
+    services: Arc<Services>,
 }
 
 /// The changes of one Service.
@@ -35,9 +43,14 @@ impl Changes {
         self.inner.version.subscribe()
     }
 
-    /// Takes the Services that changed.
-    pub fn take(&self) -> HashSet<Uid> {
-        mem::take(&mut *self.services())
+    /// Returns what takes the Services that change from now on.
+    pub fn subscribe(&self) -> Subscription {
+        let services = Arc::<Services>::default();
+        lock(&self.inner.subscriptions).push(Arc::downgrade(&services));
+        Subscription {
+            version: self.version(),
+            services,
+        }
     }
 
     /// Notes a change of the process that is of no single Service.
@@ -47,7 +60,13 @@ impl Changes {
 
     /// Notes a change of a Service.
     pub(crate) fn note(&self, service: &Uid) {
-        self.services().insert(service.clone());
+        lock(&self.inner.subscriptions).retain(|subscription| {
+            let services = subscription.upgrade();
+            if let Some(services) = &services {
+                lock(services).insert(service.clone());
+            }
+            services.is_some()
+        });
         self.raise();
     }
 
@@ -58,10 +77,19 @@ impl Changes {
             service: service.clone(),
         }
     }
+}
 
-    fn services(&self) -> MutexGuard<'_, HashSet<Uid>> {
-        let services = self.inner.services.lock();
-        services.unwrap_or_else(PoisonError::into_inner)
+// === impl Subscription ===
+
+impl Subscription {
+    /// Waits until something changes; returns false once nothing can change any more.
+    pub async fn changed(&mut self) -> bool {
+        self.version.changed().await.is_ok()
+    }
+
+    /// Takes the Services that changed since they were taken last.
+    pub fn take(&self) -> HashSet<Uid> {
+        mem::take(&mut *lock(&self.services))
     }
 }
 
@@ -74,6 +102,10 @@ impl ChangesOf {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,16 +113,30 @@ mod tests {
     #[test]
     fn a_service_that_changed_often_is_taken_once() {
         let changes = Changes::default();
-        let version = changes.version();
+        let reader = changes.subscribe();
         let (web, api) = (Uid::new("web"), Uid::new("api"));
         changes.of(&web).note();
         changes.note(&web);
         changes.note(&api);
         changes.raise();
-        assert_eq!(*version.borrow(), 4);
-        assert_eq!(changes.take(), HashSet::from([web.clone(), api]));
-        assert!(changes.take().is_empty());
+        assert_eq!(*changes.version().borrow(), 4);
+        assert_eq!(reader.take(), HashSet::from([web.clone(), api]));
+        assert!(reader.take().is_empty());
         changes.note(&web);
-        assert_eq!(changes.take(), HashSet::from([web]));
+        assert_eq!(reader.take(), HashSet::from([web]));
+    }
+
+    #[test]
+    fn each_reader_takes_all_changes() {
+        let changes = Changes::default();
+        let (one, other) = (changes.subscribe(), changes.subscribe());
+        let web = HashSet::from([Uid::new("web")]);
+        changes.note(&Uid::new("web"));
+        assert_eq!(one.take(), web);
+        drop(one);
+        assert_eq!(other.take(), web);
+        changes.note(&Uid::new("web"));
+        assert_eq!(other.take(), web);
+        assert_eq!(lock(&changes.inner.subscriptions).len(), 1);
     }
 }

@@ -54,17 +54,12 @@ impl Kind for Local {
     }
 
     fn start(provider: &Arc<LocalProvider>, wakes: &mpsc::Sender<Uid>, lifetime: &Lifetime) {
-        let Some(proxy) = provider.proxy() else {
-            return;
-        };
         let Lifetime { tasks, cancel } = lifetime;
         let shares = watch_shares(provider.clone(), wakes.clone(), cancel.clone());
         tasks.spawn(shares);
-        let (changes, wakes) = (proxy.changes(), wakes.clone());
         tasks.spawn(watch_health(
             provider.clone(),
-            changes,
-            wakes,
+            wakes.clone(),
             cancel.clone(),
         ));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_engine::{World, resolve};
-use landfall_local::Local;
+use landfall_local::{Local, watch_health};
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
 use landfall_model::listener::ListenerKey;
@@ -18,6 +18,8 @@ use landfall_model::{Protocol, Uid};
 use landfall_proxy::{ListenerId, Proxy, ProxyConfig};
 use landfall_testkit::svc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// A provider with a data plane, and a pool of one loopback address that no other test uses.
 pub struct Machine {
@@ -256,6 +258,41 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
         waiting[0].message.contains("connection refused"),
         "{waiting:?}"
     );
+}
+
+#[tokio::test]
+async fn a_service_is_sent_when_its_member_turns_also_beside_another_instance() {
+    let machine = Machine::start("127.78.1.9");
+    let other = Arc::new(Local::new(machine.proxy.clone()));
+    let dead = {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.local_addr().unwrap()
+    };
+    let row = svc("web")
+        .port(8081)
+        .annotated("landfall.dev/endpoints", &dead.to_string())
+        .row();
+    let web = machine.spec(&row);
+    machine.settle(&web).await;
+    let cancel = CancellationToken::new();
+    let (sent_by_other, mut none) = mpsc::channel(1);
+    let (wakes, mut woken) = mpsc::channel(1);
+    tokio::spawn(watch_health(other, sent_by_other, cancel.clone()));
+    tokio::spawn(watch_health(machine.local.clone(), wakes, cancel.clone()));
+    let failing = async {
+        loop {
+            let socket = machine.id(8081).socket_address();
+            let mut client = tokio::net::TcpStream::connect(socket).await.unwrap();
+            let _ = client.read(&mut [0]).await;
+            if machine.local.live(&web.uid)[0].members[0].health == Health::Failing {
+                return woken.recv().await;
+            }
+        }
+    };
+    let sent = tokio::time::timeout(Duration::from_secs(30), failing).await;
+    assert_eq!(sent, Ok(Some(web.uid)));
+    assert!(none.try_recv().is_err(), "it is not that instance's");
+    cancel.cancel();
 }
 
 #[tokio::test]
