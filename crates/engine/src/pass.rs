@@ -5,10 +5,8 @@
 //! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
 //! a crash between any two steps harmless.
 
-mod events;
 mod machine;
 mod persisted;
-mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +24,8 @@ use landfall_model::status::ServiceStatus;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::report::Report;
-pub use events::{Announced, EventState};
 use machine::{Action, Input, Machine};
+pub use machine::{Announced, EventState};
 pub use persisted::Persisted;
 
 /// What one pass is about.

@@ -3,6 +3,9 @@
 //! Pure but for log lines. It asks the provider only for its answers without I/O: profile, plan
 //! and status.
 
+mod events;
+mod writes;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,11 +19,13 @@ use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
-use super::events::{announce, was_reported};
-use super::writes::{progress, unknown_status};
-use super::{EventState, Job, Outcome, PassEnd, Writing, outcome_of};
+use super::{Job, Outcome, PassEnd, Writing, outcome_of};
 use crate::progress::Progress;
 use crate::report::{Event, ReportError};
+pub use events::{Announced, EventState};
+use events::{announce, was_reported};
+use writes::progress;
+pub(super) use writes::unknown_status;
 
 /// How often one pass may observe again after carrying out a plan. Two suffice for a provider whose
 /// plans do what they say; the third is for one lost race.

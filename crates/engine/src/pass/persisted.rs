@@ -8,7 +8,7 @@ use landfall_model::status::{
     ACCEPTED_VERSION, ENGINE_MARKS, HELD_ADDRESSES, INSTANCE, IngressAddress, ServiceStatus,
 };
 
-use super::writes::unknown_status;
+use super::machine::unknown_status;
 use crate::held;
 
 /// What is kept on a Service for the process that comes next, whichever provider serves it.

@@ -1,5 +1,7 @@
 //! Who serves the traffic of a port, and who does not and why.
 
+mod node_ports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
@@ -13,9 +15,9 @@ use landfall_model::reason::Origin;
 use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
 use landfall_model::{Code, Listener, Member, Reason, Severity};
 
+use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Layers;
-use super::{ResolveContext, nodes};
 
 /// What is known of members while the ports of a Service are resolved one after the other.
 pub(super) struct MemberResolver {
@@ -84,7 +86,7 @@ impl MemberResolver {
                 self.literal(scene, named, check, findings)
             }
             (None, Target::Pod) => self.pods(scene, port, check),
-            (None, Target::Node) => nodes::members(scene, port, self),
+            (None, Target::Node) => self.node_ports(scene, port),
         };
         let weights = layers.get(findings, |port| &port.member_weights);
         let weights = weights.map(|choice| {

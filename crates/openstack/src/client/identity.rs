@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::auth::{Auth, body, ready_token, renews};
 use super::catalog::{Endpoints, Entry, versioned, without_version};
-use super::session::Token;
 use super::settings::{CloudConfig, Interface};
 use crate::objects::Id;
 
@@ -27,6 +26,14 @@ pub(super) struct Identity {
     timeout: Duration,
     interface: Interface,
     region: Option<String>,
+}
+
+/// A token and what came with it.
+#[derive(Debug)]
+pub(super) struct Token {
+    pub header: HeaderToken,
+    pub project_id: Option<Id>,
+    pub endpoints: Endpoints,
 }
 
 /// A token that is the credential and the subject of a request.
@@ -53,6 +60,18 @@ struct Project {
 }
 
 const SUBJECT_TOKEN: &str = "x-subject-token";
+
+// === impl Token ===
+
+impl Authorize for Token {
+    fn authorize(&self, request: &mut Request<Bytes>) -> Result<(), String> {
+        self.header.authorize(request)
+    }
+
+    fn secret(&self) -> Option<&SecretString> {
+        self.header.secret()
+    }
+}
 
 // === impl OwnToken ===
 

@@ -6,8 +6,8 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Severity};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::machine::Machine;
-use super::{PassEnd, Writing};
+use super::super::{PassEnd, Writing};
+use super::Machine;
 use crate::report::Event;
 use crate::status::addresses;
 

@@ -5,9 +5,9 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::Writing;
+use super::super::Writing;
 use super::events::Announced;
-use super::machine::{Machine, Todo};
+use super::{Machine, Todo};
 use crate::report::{Event, ReportError};
 use crate::status::{Facts, compose};
 
@@ -151,7 +151,7 @@ fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&
 }
 
 /// Where the provider can't be asked, what was last published still stands.
-pub(super) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
+pub(in crate::pass) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
     ProviderStatus {
         ingress: status.ingress.clone(),
         marks: status.marks.clone(),
