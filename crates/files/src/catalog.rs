@@ -5,7 +5,7 @@
 //! two documents describe one object, the first one wins: in the order of the paths given, of file
 //! names, and of lines.
 //!
-//! Pure: it is told what files say and never opens one.
+//! Pure: it gets the content of files and never opens one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use landfall_model::rows::{ServiceRow, SourceMap};
 
 use crate::manifest::{Content, Found, Object, ObjectKey};
 
-/// What the last look at the file system found.
+/// What the last check of the file system found.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Every file, in the order in which their objects count.
@@ -43,7 +43,7 @@ pub(crate) enum Finding {
     Same,
     /// It was read.
     Read(Content),
-    /// There was not a single character in it: somebody is about to write it.
+    /// It was empty: an editor may be about to write it.
     Empty,
     /// It could not be read.
     Unreadable(Reason),
@@ -103,19 +103,19 @@ struct Part {
     reasons: Vec<Reason>,
     /// Objects that stand in it and can't be used.
     spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Whether anything could stand in it that was not told apart.
+    /// Whether anything could be in it that could not be parsed.
     unclear: bool,
     /// Whether there is not a single character in it.
     is_empty: bool,
 }
 
-/// So many names of kept objects are told.
+/// The largest number of kept objects that are listed.
 const NAMED: usize = 3;
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// Takes in a survey. Returns whether it tells anything else than the last one.
+    /// Takes in a survey. Returns whether it differs from the last one.
     pub(crate) fn update(&mut self, survey: Survey) -> bool {
         if self.repeats(&survey) {
             return false;
@@ -186,7 +186,8 @@ impl Catalog {
         }
     }
 
-    /// Notes who may have another first place because files that stayed are in another order now.
+    /// Notes which objects may have another first place because files that stayed are in another
+    /// order now.
     fn note_order(&mut self, before: &[Arc<str>]) {
         let now: HashSet<&Arc<str>> = self.names().collect();
         let known: HashSet<&Arc<str>> = before.iter().collect();

@@ -1,4 +1,4 @@
-//! The source: looks when something stirs, and tells what changed.
+//! The source: reads files when something changes, and sends facts about what differs.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ use crate::store::ManifestStore;
 use crate::told::{FactDiff, Problems};
 use crate::watch::{self, Hint, Hints, Watcher};
 
-/// How often everything is looked at although nothing stirred: file systems whose changes come from
-/// elsewhere (NFS) tell the kernel nothing.
+/// How often everything is read without a notification: file systems whose changes come from
+/// elsewhere (NFS) notify the kernel of nothing.
 const ROUTINE: Duration = Duration::from_secs(10);
 
-/// The same where changes are not told at all.
+/// The same where the kernel notifies of no changes.
 const ROUTINE_UNWATCHED: Duration = Duration::from_secs(2);
 
 /// With very many files a look takes long, and comes once in so many times that long at most.
@@ -38,20 +38,20 @@ const ROUTINE_SHARE: u32 = 2000;
 /// It comes in the end.
 const ROUTINE_LONGEST: Duration = Duration::from_secs(60);
 
-/// The same two where changes are not told at all.
+/// The same two where the kernel notifies of no changes.
 const ROUTINE_SHARE_UNWATCHED: u32 = 50;
 const ROUTINE_LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether the state directory is still the one that is held.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// How often folders that came to be watched are looked at again at once.
+/// How often folders that came to be watched are checked again at once.
 const LOOKS: usize = 3;
 
-/// The name under which trouble with watching is told.
+/// The name under which problems of watching are reported.
 const WATCHING: &str = "file watching";
 
-/// So many Services that are kept in doubt are named.
+/// The largest number of kept Services that are listed.
 const NAMED: usize = 5;
 
 /// What to serve, and where to remember it.
@@ -92,19 +92,19 @@ pub struct Manifests {
     /// The pools of the files that can be read.
     pools: Pools,
     told: FactDiff,
-    /// What vanished and is still to be told, after the Services.
+    /// What vanished and is still to be sent, after the Services.
     vanished: Vec<Fact>,
     /// What is wrong with the files, as of the last look.
     file_problems: Problems,
     /// What is wrong with what is remembered.
     state_problems: Vec<Reason>,
-    /// Pools that are told as remembered, because they are in no readable file.
+    /// Pools that are sent as remembered, because they are in no readable file.
     doubtful_pools: Vec<String>,
     settle: Settle,
     asked: Arc<Notify>,
     /// Whether the last look came so soon that what is missing may be on its way to another file.
     is_brisk: bool,
-    /// Whether something was found and not told for that reason.
+    /// Whether something was found and not sent for that reason.
     is_untold: bool,
     routine: Instant,
     unwatched: Option<Reason>,
@@ -121,7 +121,7 @@ struct Eyes {
     watcher: Option<Watcher>,
 }
 
-/// What is looked at.
+/// What is checked.
 #[derive(Debug)]
 enum Sight {
     Disk(Disk),
@@ -137,7 +137,7 @@ struct Seen {
     took: Duration,
 }
 
-/// Nobody listens any more.
+/// The receiver of the facts is gone.
 struct Silenced;
 
 /// Where facts go.
@@ -154,7 +154,7 @@ impl Manifests {
     ///
     /// # Errors
     /// A path is not there, or the state directory can't be used. Manifests with errors are no
-    /// error here: they are told as facts.
+    /// error here: they are reported as facts.
     pub fn open(options: Options) -> Result<(Self, ManifestStore), OpenError> {
         Self::open_with(options, &mut io::stdin())
     }
@@ -196,7 +196,7 @@ impl Manifests {
         Ok((manifests, store))
     }
 
-    /// Looks at files in memory for the first time, and remembers in a journal there.
+    /// Reads files in memory for the first time, and remembers in a journal there.
     #[cfg(feature = "memory")]
     pub(crate) fn open_in_memory(sight: crate::memory::Sight, store: ManifestStore) -> Self {
         let sight = Sight::Memory(sight);
@@ -237,8 +237,8 @@ impl Manifests {
         self
     }
 
-    /// Tells everything that is there, then [`Fact::Synced`], then every change, until cancelled or
-    /// until nobody listens.
+    /// Sends everything that is there, then [`Fact::Synced`], then every change, until cancelled or
+    /// until the receiver is gone.
     pub async fn run(mut self, facts: mpsc::Sender<Fact>, cancel: CancellationToken) {
         let teller = Teller { facts, cancel };
         if self.serve(&teller).await.is_err() {
@@ -307,7 +307,7 @@ impl Manifests {
         }
     }
 
-    /// Returns whether there may be something to tell.
+    /// Returns whether there may be something to send.
     async fn look(&mut self) -> Result<bool, Silenced> {
         self.is_brisk = self.settle.is_brisk();
         // Before the look, so that what stirs meanwhile leads to the next one.
@@ -421,9 +421,9 @@ impl Manifests {
         teller.tell(self.told.problems(problems)).await
     }
 
-    /// Makes durable what changed without anybody waiting for it: Services that came and went.
-    /// After a failure only a look tries again. Returns whether there is something else to tell
-    /// about it than before.
+    /// Makes durable what changed without a waiting caller: Services that came and went.
+    /// After a failure only a survey tries again. Returns whether the problem to report
+    /// has changed.
     async fn remember(&mut self, has_looked: bool) -> bool {
         let mut problems = Vec::new();
         if let Some(error) = self.store.flush(has_looked).await {

@@ -1,4 +1,4 @@
-//! The allocator: pools, and who holds what.
+//! The allocator: pools, and the holders of their addresses.
 //!
 //! Invariants, which the property tests watch:
 //!
@@ -49,7 +49,7 @@ pub struct Allocator {
 /// What a Service holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who holds it, on the terms of its last claim.
+    /// The holder, on the terms of its last claim.
     pub claimant: Arc<Claimant>,
     /// At least one address.
     pub addresses: Addresses,
@@ -57,10 +57,10 @@ pub struct Claim {
     pub pool: Option<PoolName>,
 }
 
-/// A claim to restore, as a Service's status tells it.
+/// A claim to restore, as a Service's status has it.
 #[derive(Clone, Debug)]
 pub struct Restore {
-    /// Who holds it.
+    /// The holder.
     pub claimant: Arc<Claimant>,
     /// The addresses in the status.
     pub addresses: Vec<IpAddr>,
@@ -81,7 +81,7 @@ impl Allocator {
         allocator
     }
 
-    /// Replaces the pools. Every claim stays; what must move is told by the next
+    /// Replaces the pools. Every claim stays; what must move is in the next
     /// [`propose`](Self::propose) of its Service. Linear in the number of claims.
     pub fn set_pools(&mut self, pools: PoolSet) {
         self.states = pools.iter().map(PoolState::new).collect();
@@ -104,7 +104,7 @@ impl Allocator {
         }
     }
 
-    /// Forgets who holds what. The pools stay, and whether there may be others.
+    /// Forgets all holders. The pools stay, and whether there may be others.
     pub fn forget_claims(&mut self) {
         let in_doubt = self.in_doubt;
         *self = Self::new(std::mem::take(&mut self.pools));
@@ -143,7 +143,7 @@ impl Allocator {
         claims
     }
 
-    /// Who holds an address, in the order of names.
+    /// Returns the holders of an address, in the order of names.
     pub fn holders(&self, address: IpAddr) -> Vec<&Claimant> {
         let mut holders: Vec<&Claimant> = self
             .occupied
@@ -181,7 +181,7 @@ impl Allocator {
     }
 
     /// Makes a proposal true, on the terms of the request. Another Service may have come first
-    /// since it was made: then nothing changes and the refusal says who. Addresses that the
+    /// since it was made: then nothing changes and the refusal names it. Addresses that the
     /// proposal leaves out stay reserved until [`free`](Self::free).
     pub fn claim(&mut self, request: &Request, proposal: &Proposal) -> Result<(), Refusal> {
         let held = self.held_addresses(&request.claimant.uid);
@@ -233,7 +233,7 @@ impl Allocator {
         Some(claim)
     }
 
-    /// Loads one claim as a Service's status tells it, whether or not a pool has the addresses.
+    /// Loads one claim as a Service's status has it, whether or not a pool has the addresses.
     /// To be called for all Services before the first proposal. Replaces an earlier claim of the
     /// same Service.
     ///
@@ -263,8 +263,8 @@ impl Allocator {
         refusals
     }
 
-    /// Loads many claims; the outcome does not depend on their order. Who asks for the very
-    /// addresses it has comes first, then the order of names decides.
+    /// Loads many claims; the outcome does not depend on their order. A Service that requests the
+    /// very addresses it has comes first, then the order of names decides.
     pub fn restore_all(&mut self, mut all: Vec<Restore>) -> Vec<(Arc<Claimant>, Refusal)> {
         all.sort_by(|a, b| {
             let key = |restore: &Restore| {
@@ -320,8 +320,8 @@ impl Allocator {
         self.judge_share(&request.claimant, pool, address)
     }
 
-    /// Whether the namespace of the Service may hold this address beside those that it holds. One
-    /// that takes the place of another is none more.
+    /// Returns whether the namespace of the Service may hold this address beside those that it
+    /// holds. One that replaces another one is not counted.
     pub(crate) fn judge_share(
         &self,
         claimant: &Claimant,
@@ -346,7 +346,7 @@ impl Allocator {
         Err(self.used_up(pool, family, namespace))
     }
 
-    /// What a namespace is told that holds as many addresses as it may.
+    /// Returns the refusal for a namespace that holds as many addresses as it may.
     pub(crate) fn used_up(&self, pool: usize, family: Family, namespace: &str) -> Refusal {
         let shares = self.state(pool).map(|state| state.shares(family));
         let name = self.pools.at(pool).map(|pool| pool.name().clone());
@@ -424,7 +424,7 @@ impl Allocator {
             self.take_back(address, &claimant.uid);
             self.enter(address, claimant);
         }
-        // What was noted tells where they came from, even if they lie in another pool by now.
+        // The note says where they came from, even if they lie in another pool by now.
         let pool = noted.or(lies_in).or(before);
         let claim = Claim {
             claimant: Arc::clone(claimant),

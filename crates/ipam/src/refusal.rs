@@ -92,11 +92,11 @@ pub enum Refusal {
     AddressTaken {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
     },
-    /// A Service of another namespace holds the address. Which one and on what terms is none of
-    /// the asking Service's business: its author may not look there.
+    /// A Service of another namespace holds the address. Which one and on what terms is not
+    /// disclosed to the asking Service's business: its author may not look there.
     #[error("{address} is held by a Service of another namespace")]
     AddressOfOthers {
         /// The address.
@@ -120,7 +120,7 @@ pub enum Refusal {
     SharingKeyDiffers {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
         /// The holder's key.
         holder_key: Option<SharingKey>,
@@ -135,7 +135,7 @@ pub enum Refusal {
     SharingBackendDiffers {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
         /// The holder's backends.
         holder_backend: BackendKey,
@@ -150,7 +150,7 @@ pub enum Refusal {
     SharingNeedsSelector {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
     },
     /// The holder shares, but has the same ports.
@@ -161,7 +161,7 @@ pub enum Refusal {
     SharingPortsClash {
         /// The address.
         address: IpAddr,
-        /// Who holds the ports there.
+        /// The holder of the ports there.
         holder: ServiceKey,
         /// The ports.
         ports: Vec<ListenerKey>,

@@ -37,7 +37,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// After a failed accept (no file descriptors left): time for something to be given back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the endpoint needs to be told.
+/// The settings of the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Names under which it answers beside `localhost` and IP addresses; see [`crate::guard`].

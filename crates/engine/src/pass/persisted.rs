@@ -14,7 +14,7 @@ use crate::held;
 /// What is kept on a Service for the process that comes next, whichever provider serves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persisted {
-    /// The instance that serves it, where its class does not tell.
+    /// The instance that serves it, where its class does not name one.
     pub instance: Option<String>,
     /// Whether that was on record before: an annotation that is gone comes back.
     pub named: bool,

@@ -29,7 +29,7 @@ pub(crate) struct Content {
     pub(crate) objects: Vec<Found>,
     /// Objects that stand in it but can't be used as they are, with the reasons.
     pub(crate) spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Whether something in it could not even be told apart: then nothing that it said before can
+    /// Whether a part of it could not even be parsed: then nothing that it contained before can
     /// be taken as withdrawn.
     pub(crate) unclear: bool,
     /// What is wrong with it, in the order of its lines.
@@ -44,7 +44,7 @@ pub(crate) struct Found {
     pub(crate) object: Object,
 }
 
-/// What tells objects apart. Ordered as facts are told: what others depend on comes first.
+/// The identity of an object. Ordered as facts are sent: what others depend on comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ObjectKey {
     Namespace(Arc<str>),
@@ -66,7 +66,7 @@ pub(crate) enum Object {
     Service(Arc<ServiceRow>),
 }
 
-/// So many reasons are told of one file; who wrote more mistakes than these finds the rest next.
+/// The largest number of reasons reported of one file; after these are fixed, the rest is reported.
 const REASONS_LIMIT: usize = 100;
 
 /// A parser notices a mistake where it can't go on, which is at the mistake or shortly after it.
@@ -134,7 +134,7 @@ impl Reading<'_> {
         self.content.reasons.push(reason.origin(Some(origin)));
     }
 
-    /// Something that can't be told apart.
+    /// Something that can't be parsed.
     fn unclear(&mut self, flaw: Flaw, remedy: &str) {
         self.content.unclear = true;
         let reason = Reason::error(Code::InvalidManifest, flaw.message).remedy(remedy);
@@ -471,7 +471,7 @@ fn fields_of(kind: Kind) -> &'static [(&'static str, &'static [&'static str])] {
 // === impl Object ===
 
 impl Object {
-    /// What tells it apart.
+    /// Its identity.
     pub(crate) fn key(&self) -> ObjectKey {
         match self {
             Self::Namespace(row) => ObjectKey::Namespace(row.name.clone()),

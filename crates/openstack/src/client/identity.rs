@@ -152,8 +152,8 @@ impl Identity {
         renews(&self.auth).then_some(lifetime)
     }
 
-    /// Where version 3 is. Only the path is taken from Keystone's own list, which nobody signs: the
-    /// password goes to the host that was configured.
+    /// Where version 3 is. Only the path is taken from Keystone's own list, which is not signed:
+    /// the password goes to the host that was configured.
     async fn v3(&self, exchange: &Exchange) -> Result<Url, ApiError> {
         let base = if versioned(&self.url) {
             if self.url.path().trim_end_matches('/').ends_with("/v3") {
@@ -189,8 +189,8 @@ fn subject_token(answer: &ApiResponse) -> Option<SecretString> {
     Some(SecretString::from(token))
 }
 
-/// A redirect isn't followed, as the password would go where nobody has configured. Asking again
-/// would bring the same: what is wrong is the address.
+/// A redirect isn't followed, as the password would go to an address that is not configured. Asking
+/// again would bring the same: what is wrong is the address.
 fn moved(error: ApiError, asked: &Url, path: &str) -> ApiError {
     let to = error.redirect.as_deref();
     let Some(to) = to.and_then(|to| asked.join(to).ok()) else {

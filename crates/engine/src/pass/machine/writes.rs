@@ -13,7 +13,7 @@ use crate::status::{Facts, compose};
 
 impl<P: Provider> Machine<'_, P> {
     /// Prepares the finalizer, which goes on before anything is made outside, with a status that
-    /// tells that it is ours; returns whether that is to be written. A plan that begins with a
+    /// shows that it is ours; returns whether that is to be written. A plan that begins with a
     /// claim makes nothing before the claim is on record, and the finalizer goes there in the same
     /// write.
     pub(super) fn begin(
@@ -131,8 +131,8 @@ pub(super) fn progress(before: &ServiceStatus, standing: &ProviderStatus) -> Vec
     )]
 }
 
-/// Whether a status is worth a write over another one. Marks that are `deferred_marks` are not, where
-/// they are there with an older value.
+/// Whether a status is worth a write over another one. Marks that are `deferred_marks` are not,
+/// where they are there with an older value.
 fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&str]) -> bool {
     let is_late = |(key, value): (&String, &String)| {
         let older = before.marks.get(key);
