@@ -1,5 +1,5 @@
 //! Benchmarks against peers, in the same run. Programs, not timed tests: they print figures and
-//! judge nothing.
+//! validate nothing.
 
 mod cluster;
 mod proxy;
@@ -61,7 +61,7 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// A load generator without optimisation would measure itself: builds it anew, and Landfall as it
+/// A load generator without optimisation would measure itself: builds it again, and Landfall as it
 /// is shipped, and gives its place to that build.
 fn again_optimised(place: &Place) -> anyhow::Result<()> {
     let builds = [

@@ -130,7 +130,7 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
 }
 
 /// Every crate that is built for any target, with any feature. Other than `cargo metadata` and
-/// Cargo.lock it leaves out what only a feature that nobody turns on would need.
+/// Cargo.lock it leaves out what only a feature that is off would need.
 async fn graph(place: &Place) -> anyhow::Result<String> {
     let mut command = cargo(place, &["tree", "--locked", "--offline", "--workspace"]);
     command

@@ -31,7 +31,7 @@ pub struct InstallArgs {}
 pub struct Need {
     /// The Debian package.
     package: &'static str,
-    /// Any of these shows that it is here: names are looked up in PATH, paths are looked at.
+    /// Any of these shows that it is here: names are looked up in PATH, paths are checked.
     shown_by: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! Pages that are written from the code's own tables. Tests compare them; this writes them anew.
+//! Pages that are written from the code's own tables. Tests compare them; this rewrites them.
 
 use std::time::Duration;
 

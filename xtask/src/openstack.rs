@@ -37,7 +37,7 @@ pub struct UpArgs {
     fresh: bool,
 }
 
-/// Names the clouds.yaml of a stack that somebody else looks after.
+/// Names the clouds.yaml of a stack that this command does not manage.
 const VARIABLE: &str = "LANDFALL_OPENSTACK";
 
 /// From empty databases it takes one minute, three on a machine that has much else to do.

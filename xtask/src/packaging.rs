@@ -32,7 +32,7 @@ const FILE_SCHEMA: &str = "docs/landfall.schema.json";
 /// Where the generated end of the chart's schema begins.
 const DEFINITIONS: &str = "\n  \"$defs\": ";
 
-/// Writes anew what is generated.
+/// Writes again what is generated.
 pub fn generate(root: &Path) -> anyhow::Result<()> {
     for (path, text) in [(WHOLE, whole(root)?), (CHART_SCHEMA, chart_schema(root)?)] {
         fs::write(root.join(path), text).with_context(|| format!("{path} can't be written"))?;

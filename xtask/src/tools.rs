@@ -12,7 +12,7 @@ use crate::openstack;
 use crate::place::Place;
 use crate::stage::Stages;
 
-/// Judges licences, sources and banned crates. Its own rules are in `deny.toml`.
+/// Validates licences, sources and banned crates. Its own rules are in `deny.toml`.
 const CARGO_DENY: &str = "0.20.2";
 
 /// What helm is built of, with its checksums beside it.

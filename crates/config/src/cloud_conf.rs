@@ -5,7 +5,7 @@
 //! that says `use-clouds`, `clouds.yaml`.
 //!
 //! What the reference refuses at start is an error with file, line and key; so is what it would
-//! only stumble over later. What it ignores is ignored, too, but told as a warning.
+//! only fail with later. What it ignores is ignored, too, with a warning.
 
 mod global;
 mod keys;

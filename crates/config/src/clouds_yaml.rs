@@ -46,7 +46,7 @@ pub struct CloudsFile {
 pub struct Found {
     /// The entry.
     pub global: Global,
-    /// What is passed over, or is not what it seems.
+    /// What is skipped, or is not what it seems.
     pub warnings: Vec<Reason>,
 }
 
@@ -168,7 +168,7 @@ pub fn read(
 ) -> Result<Found, ConfError> {
     let given = file.or(surroundings.clouds_file.as_deref());
     let mut search = Search {
-        // Who names a file wants that one.
+        // A file that is named explicitly has to be that one.
         named: given.is_some(),
         ..Search::default()
     };
@@ -243,7 +243,7 @@ impl Search {
 }
 
 /// Whether it is the folder that can't be entered. A file that is there and can't be read is not
-/// passed over: what the next one says would be a surprise.
+/// skipped: what the next one says would be a surprise.
 fn is_out_of_reach(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| {
         let kind = error.kind();

@@ -1,4 +1,4 @@
-//! Where things are kept unless told otherwise.
+//! The default directories.
 
 use std::path::PathBuf;
 

@@ -79,7 +79,8 @@ pub struct ExpressionConfig {
     pub values: Vec<String>,
 }
 
-/// One pool holding every range, in the order given. Ranges stay text: the allocator judges them.
+/// One pool holding every range, in the order given. Ranges stay text: the allocator validates
+/// them.
 pub fn from_flags(ranges: &[String]) -> PoolRow {
     PoolRow {
         name: FLAG_POOL.to_owned(),

@@ -24,7 +24,7 @@ pub struct Record {
     pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.
     pub reasons: Vec<Reason>,
-    /// What is wished for as an address.
+    /// The requested address.
     pub address: Option<AddressSpec>,
     /// Endpoints in no pool.
     pub left_out: Vec<LeftOut>,
@@ -71,7 +71,7 @@ impl StateStore {
         read(&self.pages.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells of changes: a number that grows.
+    /// Publishes changes: a number that grows.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }

@@ -96,7 +96,7 @@ pub fn on_record<P: Provider>(
         record.claims.push(if provider.profile().takes_pools {
             settle(claims, &mut record.forfeited)
         } else {
-            // Who may have which address is the cloud's to say.
+            // Which address a Service may have is the cloud's decision.
             claims.collect()
         });
     }
@@ -191,7 +191,7 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
     bad.map(complaint).collect()
 }
 
-/// Gives each address to the first that claims it and to those with whom it is shared.
+/// Gives each address to the first that claims it and to those that share it.
 fn settle(
     claims: impl Iterator<Item = Claim>,
     forfeited: &mut BTreeMap<Uid, Vec<Forfeited>>,
@@ -262,8 +262,8 @@ impl Candidate {
 // === impl Forfeited ===
 
 impl Forfeited {
-    /// What the Service that lost it is told. A Service of another namespace is not named: the
-    /// reader may not look there.
+    /// Returns the message for the Service that lost it. A Service of another namespace is not
+    /// named: the reader may not look there.
     pub fn reason(&self, loser: &ServiceKey) -> Reason {
         let Self { address, holder } = self;
         let holder = if holder.namespace() == loser.namespace() {

@@ -50,7 +50,7 @@ pub struct EngineConfig {
     pub concurrency: usize,
     /// Waits after failures.
     pub backoff: Backoff,
-    /// From one look at everything to the next.
+    /// From one check of everything to the next.
     pub audit_every: Duration,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
@@ -87,7 +87,7 @@ pub struct Engine<P, R> {
     passes: JoinSet<(Duration, PassEnd)>,
     audits: Audits,
     running: HashMap<task::Id, Running>,
-    /// Services of which something was told while a pass over them ran that may be the pass's own
+    /// Services with a fact that arrived during a pass over them and that may be the pass's own
     /// writing.
     heard: HashSet<ServiceKey>,
 }
@@ -179,7 +179,7 @@ impl<P> EngineHandle<P> {
         let (answer, world) = oneshot::channel();
         self.questions.send(answer).await.ok()?;
         let world = world.await.ok()?;
-        // Copied here, where it holds up nobody.
+        // Copied here, where it delays nothing.
         Some(Arc::unwrap_or_clone(world))
     }
 }
@@ -259,7 +259,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 // A sender that is gone leaves its last word standing.
                 Ok(()) = self.role.changed() => self.follow_role().await,
                 Some(answer) = self.questions.recv() => {
-                    // Who asked may have gone away meanwhile.
+                    // The caller may have gone away meanwhile.
                     let _ = answer.send(self.world.snapshot());
                 }
                 Some(uid) = wakes.recv() => {

@@ -20,7 +20,7 @@ pub(crate) fn noted(text: &str) -> impl Iterator<Item = IpAddr> {
     words(text).flatten()
 }
 
-/// The addresses of a mark, each with what stands there where it is none.
+/// The addresses of a mark, and in place of an invalid one its text.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = Result<IpAddr, &str>> {
     let parts = text
         .split(',')

@@ -1,4 +1,5 @@
-//! Who of several replicas may write, and what a replica does with the traffic meanwhile: pure.
+//! Decides which of several replicas may write, and what a replica does with the traffic meanwhile:
+//! pure.
 //!
 //! One record, the Lease, names a holder and for how long. Replicas change it only if it is still
 //! as they last saw it. No clock is trusted but one's own: a replica counts a holder's time from
@@ -70,13 +71,13 @@ pub enum Decision {
 pub struct Standing<'a> {
     /// Its own identity. It belongs to one life of one process: no two ever have the same.
     pub identity: &'a str,
-    /// The record as it was last seen; `None`: there is none.
+    /// The record as it was last seen; `None`: it does not exist.
     pub record: Option<&'a Record>,
     /// When the record was first seen as it is.
     pub seen_at: Instant,
     /// If it leads: when it asked for the renewal that succeeded last.
     pub renewed_at: Option<Instant>,
-    /// Whether the last look at the record came to nothing.
+    /// Whether the last check of the record came to nothing.
     pub blind: bool,
     /// Whether it could do what a leader does.
     pub able: bool,
@@ -359,7 +360,7 @@ impl<T> Sight<T> {
         }
     }
 
-    /// What was seen last; `None`: there is none.
+    /// What was seen last; `None`: nothing.
     pub fn seen(&self) -> Option<&T> {
         self.seen.as_ref()
     }
@@ -374,7 +375,7 @@ impl<T> Sight<T> {
         self.blind
     }
 
-    /// Takes what a look found. What was not looked at for longer than a leader needs to renew may
+    /// Takes what a look found. What was not checked for longer than a leader needs to renew may
     /// have been renewed meanwhile, so its time begins now.
     pub fn take(&mut self, found: Option<T>, same: bool, times: &Times, now: Instant) {
         let watched = self

@@ -2,13 +2,11 @@
 //! state machine (`machine`) says what is next, and [`Pass::run`] does it.
 //!
 //! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
-//! waits. Whatever it leaves undone the next pass finds by observing anew, which is also what makes
-//! a crash between any two steps harmless.
+//! waits. Whatever it leaves undone the next pass finds by observing again, which is also what
+//! makes a crash between any two steps harmless.
 
-mod events;
 mod machine;
 mod persisted;
-mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +24,8 @@ use landfall_model::status::ServiceStatus;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::report::Report;
-pub use events::{Announced, EventState};
 use machine::{Action, Input, Machine};
+pub use machine::{Announced, EventState};
 pub use persisted::Persisted;
 
 /// What one pass is about.
@@ -41,9 +39,9 @@ pub struct Job {
     pub errors: Vec<Reason>,
     /// What the status says as far as we know.
     pub status: ServiceStatus,
-    /// What the last pass failed of, so that an event tells of each failure once.
+    /// What the last pass failed with, so that each failure has one event.
     pub last_failure: Option<String>,
-    /// What people were told of the change that is under way.
+    /// What events have reported of the change that is in progress.
     pub telling: EventState,
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
@@ -66,7 +64,7 @@ pub struct PassEnd {
     pub pending: Vec<PlannedStep>,
     /// What this pass failed of; or the one before, if nothing shows yet whether that is healed.
     pub failure: Option<String>,
-    /// What people were told of the change that is under way.
+    /// What events have reported of the change that is in progress.
     pub telling: EventState,
     /// Whether it changed anything outside.
     pub changed: bool,
@@ -244,7 +242,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         machine.end
     }
 
-    /// Counts and logs a step. One whose time has not come is none.
+    /// Counts and logs a step, unless it was not due yet.
     fn count(
         &self,
         job: &Job,

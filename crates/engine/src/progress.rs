@@ -144,7 +144,7 @@ fn essence(intent: &Intent) -> Intent {
     essence
 }
 
-/// Tells steps apart by all that they would write.
+/// Distinguishes steps by all that they would write.
 fn identity(step: &PlannedStep) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&step.step, &step.detail).hash(&mut hasher);

@@ -26,7 +26,7 @@ pub struct Queue<K> {
     lanes: Vec<Lane<K>>,
 }
 
-/// Slots of their own, and those who wait for one.
+/// Slots of their own, and the keys that wait for one.
 #[derive(Debug)]
 struct Lane<K> {
     /// Work at the same time.
@@ -72,7 +72,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// Requests work as soon as possible, before all who are ready already.
+    /// Requests work as soon as possible, before all that is ready already.
     pub fn push_first(&mut self, key: &K) {
         if self.make_ready(key) {
             self.ready.push_front(key.clone());
@@ -91,7 +91,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// Requests work after a delay; before that there is none, whatever requests it.
+    /// Requests work after a delay; before that none is started, whatever requests it.
     pub fn hold(&mut self, key: &K, delay: Duration, now: Instant) {
         let until = now + delay;
         let held = self.held.entry(key.clone()).or_insert(until);
@@ -114,7 +114,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.is_ready.remove(&key);
         self.held.remove(&key);
         if self.ready.is_empty() && self.ready.capacity() > ROOM {
-            // Everybody may have stood in line: once, for the most part.
+            // All keys may have stood in line: once, for the most part.
             self.ready.shrink_to(ROOM);
             self.is_ready.shrink_to(ROOM);
         }

@@ -9,8 +9,8 @@ use serde::Serialize;
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
     /// Puts the finalizer on a Service, and in the same write replaces our part of its status,
-    /// where one is given: the finalizer is everybody's, and the status tells after a crash that it
-    /// came from us. Returns when it is durable.
+    /// where one is given: the finalizer is shared by all controllers, and the status shows after a
+    /// crash that it came from us. Returns when it is durable.
     fn add_finalizer(
         &self,
         service: &ServiceRow,
@@ -31,7 +31,7 @@ pub trait Report: Send + Sync + 'static {
         status: &ServiceStatus,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
-    /// Tells people that something happened. Best effort: a lost event changes nothing.
+    /// Sends an event. Best effort: a lost event changes nothing.
     fn event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
 
     /// Returns how many writes it takes at the same time without making any of them wait long.
@@ -75,9 +75,9 @@ pub struct OwnObject {
 /// Events that did not become events of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// Those told by the count of another one.
+    /// Those that were aggregated into the count of another one.
     pub aggregated: u64,
-    /// Those told nowhere but in the log.
+    /// Those that are only in the log.
     pub dropped: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct Event {
 /// A report that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
-    /// Somebody changed the Service in between; it is looked at anew.
+    /// Another program changed the Service meanwhile; it is read again.
     #[error("the Service changed while its {what} was written")]
     Conflict {
         /// What was written.

@@ -1,7 +1,7 @@
 //! One Service and the World become an [`Intent`], or the reasons why it can't be had.
 //!
 //! Pure: no clock, no I/O, equal arguments give equal answers. Errors are gathered, never returned
-//! one at a time, so that a user mends everything in one go. Nothing is ignored without a remark.
+//! one at a time, so that a user fixes everything in one go. Nothing is ignored without a remark.
 //!
 //! ```text
 //!  annotations ── dialect ──> options ┐
@@ -39,7 +39,7 @@ pub(crate) use address::backend_key;
 use findings::Findings;
 pub(crate) use tls::certificates_of;
 
-/// What every part of resolving looks at.
+/// What every part of resolving reads.
 struct ResolveContext<'a> {
     service: &'a ServiceRow,
     world: &'a World,
@@ -76,7 +76,7 @@ pub fn removal(service: &ServiceRow) -> Intent {
 
 /// What a version of a Service wants that was valid earlier: with the facts of today, and, where a
 /// Secret is gone or of no use by now, with the certificate that it held then. Otherwise members
-/// would have to wait for somebody to mend a Secret. Members that may be none any more are left
+/// would have to wait until the Secret is fixed. Members that may be gone are left
 /// out.
 ///
 /// # Errors
@@ -180,7 +180,7 @@ fn order(service: &ServiceRow) -> Vec<ListenerKey> {
     keys.collect()
 }
 
-/// Where nodes tell whether they have an endpoint, if only those may get traffic.
+/// Where nodes report whether they have an endpoint, if only those may get traffic.
 fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
     service
         .health_check_node_port

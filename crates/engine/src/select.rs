@@ -84,7 +84,7 @@ impl Classes {
         self.judge_affiliation(service.into(), namespace)
     }
 
-    /// The same by what tells it.
+    /// The same by the fields that decide it.
     pub fn judge_affiliation(
         &self,
         service: OwnershipFields<'_>,
@@ -94,7 +94,7 @@ impl Classes {
         let wants = service.wants_load_balancer;
         match belongs {
             Ownership::Ours(instance) if self.off.contains(&instance) => {
-                // Of one that gave up its type only the record tells whose it was.
+                // Of one that gave up its type only the record shows its owner.
                 if wants || service.instance.is_some() {
                     Ownership::SwitchedOff
                 } else {
@@ -114,7 +114,7 @@ impl Classes {
                 Some(name) => self.named(name),
             };
         }
-        // Who is the default is decided once for each Service, as Kubernetes' own defaults are.
+        // The default is decided once for each Service, as Kubernetes' own defaults are.
         if let Some(instance) = service.instance {
             return self.named(instance);
         }
@@ -147,7 +147,7 @@ impl Classes {
         }
     }
 
-    /// Why a Service of an unknown class is served by nobody here.
+    /// Returns why no instance here serves a Service of an unknown class.
     pub fn unknown(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Reason {
         let known: Vec<String> = self
             .names
@@ -212,7 +212,7 @@ impl Classes {
 
     /// Whether a Service was ours to serve, and no instance is left that does: its class, or the
     /// default one, was taken from the configuration. Of a Service without a class only our
-    /// conditions tell, for others serve these, too.
+    /// conditions show it, for other controllers serve these, too.
     pub fn has_lost(&self, service: &ServiceRow, belongs: Ownership) -> bool {
         let recorded = service.instance().is_some();
         let marked = !service.status.conditions.is_empty() || recorded;

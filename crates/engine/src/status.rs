@@ -78,7 +78,7 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
 }
 
 /// The condition of a valid Service. What its provider does without is no error, and nothing that
-/// should be found only by those who look for it.
+/// should be found only by an explicit search.
 fn accepted(facts: &Facts<'_>) -> Condition {
     let is_left_out = |remark: &&Reason| {
         remark.code == Code::OptionNotSupported && remark.severity == Severity::Warning
@@ -120,7 +120,7 @@ fn unmet_or_progressing(kind: ConditionType, why: &[Reason], now: Timestamp) -> 
     }
 }
 
-/// The worst reason speaks; the others are counted, and told in full elsewhere.
+/// The worst reason speaks; the others are counted, and listed in full elsewhere.
 fn unmet(kind: ConditionType, why: &[Reason], now: Timestamp) -> Condition {
     let Some(worst) = why.iter().rev().max_by_key(|reason| reason.severity) else {
         return unmet_or_progressing(kind, why, now);

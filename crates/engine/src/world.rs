@@ -24,10 +24,10 @@ use crate::held::addresses;
 use pools::Pools;
 use slices::Slices;
 
-/// Everything that sources have told.
+/// Everything that sources have reported.
 ///
-/// Services and slices, of which a cluster has many that nobody asks for, are kept packed: whoever
-/// asks gets a row of his own.
+/// Services and slices, of which a cluster has many that nothing asks for, are kept packed: each
+/// reader gets a row of its own.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     services: ByNamespace<PackedService>,
@@ -37,7 +37,7 @@ pub struct World {
     had_nodes: bool,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
-    /// Whether the source can't tell Secrets.
+    /// Whether the source can't report Secrets.
     secrets_unavailable: bool,
     pools: Pools,
     /// Networks whose traffic arrives on this machine.
@@ -55,9 +55,9 @@ pub enum Affected {
     None,
     /// That of these Services.
     Services(Vec<ServiceKey>),
-    /// Everybody's.
+    /// All Services.
     All,
-    /// Everybody's, because the address pools are others now.
+    /// All Services, because the address pools have changed.
     Pools,
 }
 
@@ -159,7 +159,7 @@ impl World {
         packed.row(key.clone()).map(Arc::new)
     }
 
-    /// What tells whose a Service is.
+    /// The fields that decide the owner of a Service.
     pub fn affiliation(&self, key: &ServiceKey) -> Option<OwnershipFields<'_>> {
         self.services.get(key)?.affiliation()
     }
@@ -193,7 +193,7 @@ impl World {
         self.secrets.get(key)
     }
 
-    /// Whether the source can't tell Secrets, so that one which is not known may be there.
+    /// Returns whether the source can't report Secrets, so that one which is not known may exist.
     pub fn secrets_unavailable(&self) -> bool {
         self.secrets_unavailable
     }

@@ -5,7 +5,7 @@
 //! two documents describe one object, the first one wins: in the order of the paths given, of file
 //! names, and of lines.
 //!
-//! Pure: it is told what files say and never opens one.
+//! Pure: it gets the content of files and never opens one.
 
 mod part;
 
@@ -18,7 +18,7 @@ use landfall_model::reason::{Code, Origin, Reason, Severity};
 use crate::manifest::{Content, Found, Object, ObjectKey};
 use part::{NAMED, Part};
 
-/// What the last look at the file system found.
+/// What the last check of the file system found.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Every file, in the order in which their objects count.
@@ -45,7 +45,7 @@ pub(crate) enum Finding {
     Same,
     /// It was read.
     Read(Content),
-    /// There was not a single character in it: somebody is about to write it.
+    /// It was empty: an editor may be about to write it.
     Empty,
     /// It could not be read.
     Unreadable(Reason),
@@ -97,7 +97,7 @@ pub(crate) struct Doubts<'a> {
 // === impl Catalog ===
 
 impl Catalog {
-    /// Takes in a survey. Returns whether it tells anything else than the last one.
+    /// Takes in a survey. Returns whether it differs from the last one.
     pub(crate) fn update(&mut self, survey: Survey) -> bool {
         if self.repeats(&survey) {
             return false;
@@ -168,7 +168,8 @@ impl Catalog {
         }
     }
 
-    /// Notes who may have another first place because files that stayed are in another order now.
+    /// Notes which objects may have another first place because files that stayed are in another
+    /// order now.
     fn note_order(&mut self, before: &[Arc<str>]) {
         let now: HashSet<&Arc<str>> = self.names().collect();
         let known: HashSet<&Arc<str>> = before.iter().collect();

@@ -33,7 +33,7 @@ pub(crate) struct Disk {
     /// Never read: our own state lies there.
     state: Option<PathBuf>,
     seen: BTreeMap<Arc<str>, Print>,
-    /// Paths at which there was a file when that was last told.
+    /// Paths at which there was a file when that was last reported.
     files: BTreeSet<Arc<str>>,
     /// Whether this is not the first look any more.
     has_looked: bool,
@@ -176,7 +176,7 @@ impl Disk {
             }
         };
         entries.sort_by_cached_key(fs::DirEntry::file_name);
-        // Found once for all files in it: thousands of them are looked at every time.
+        // Found once for all files in it: thousands of them are checked every time.
         let real_folder = fs::canonicalize(folder).ok();
         if let Some(real) = &real_folder {
             look.folders.insert(real.clone());
@@ -274,7 +274,7 @@ impl Disk {
         if self.streams.contains(&name) {
             return self.stream(&name, &mut io::empty(), look);
         }
-        // To open a pipe is to wait for who writes into it: only what was given at the start is
+        // Opening a pipe waits for its writer: only what was given at the start is
         // waited for.
         if self.has_looked {
             return look.not_a_file(path, metadata);

@@ -12,7 +12,7 @@ use crate::state::folder;
 const NAME: &str = "hash.secret";
 const LENGTH: usize = 16;
 
-/// Returns the secret that stands in the state directory, and writes one there if there is none.
+/// Returns the secret of the state directory, and writes one there if it is missing.
 /// Processes that begin at the same time get the same one.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use landfall_model::{ServiceKey, Uid};
 use sha2::{Digest, Sha256};
 
-/// Keeps these identities apart from everybody else's hashes of names.
+/// Separates these identities from other hashes of names.
 const DOMAIN: &str = "landfall.dev/manifest/service/";
 
 /// The identity of a Service that has none of its own: always the same for the same namespace and

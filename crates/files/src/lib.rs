@@ -14,8 +14,8 @@
 //!
 //! Kubernetes' own behaviour is followed as far as files allow. A Service without `metadata.uid`
 //! gets an identity made of its namespace and name. A Service that vanishes from the files while
-//! its finalizer is on it is told as being deleted until the finalizer is taken off, also across a
-//! restart. What else differs, and why, is told in `registry`.
+//! its finalizer is on it is reported as being deleted until the finalizer is removed, also across
+//! a restart. What else differs, and why, is documented in `registry`.
 
 mod blocking;
 mod catalog;

@@ -26,7 +26,7 @@ pub fn load(paths: &[PathBuf], recursive: bool) -> Loaded {
     load_with(paths, recursive, &mut io::stdin())
 }
 
-/// Reads manifests that somebody sent instead of naming files. Reasons name them `-`.
+/// Reads manifests that were sent instead of files. Reasons name them `-`.
 pub fn load_text(mut text: &[u8]) -> Loaded {
     load_with(&[PathBuf::from("-")], false, &mut text)
 }

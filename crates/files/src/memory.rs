@@ -33,7 +33,7 @@ pub fn open(
     pace: Pace,
 ) -> Result<(Manifests, ManifestStore), StateError> {
     let (mut state, remembered) = disk.0.open()?;
-    // Small as it is, the journal is written anew once in every life.
+    // Small as it is, the journal is rewritten once in every life.
     state.compact_soon();
     let registry = Registry::new(remembered);
     let store = ManifestStore::new(registry, Some(state), Blocking::Paced(pace));

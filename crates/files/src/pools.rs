@@ -1,7 +1,7 @@
-//! Which version of a pool is told: the newest valid one. Pure.
+//! Which version of a pool is used: the newest valid one. Pure.
 //!
 //! An address pool that breaks or vanishes behind an unreadable file must not move the Services on
-//! it, also not over a restart. So the last valid version of every pool is remembered, and told as
+//! it, also not over a restart. So the last valid version of every pool is remembered, and used as
 //! long as the newest one can't be read or can't be used.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::registry::Pools;
 /// The pools of now.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settled {
-    /// What is told.
+    /// What is reported.
     pub(crate) told: Pools,
     /// The part of it that is valid: to be remembered.
     pub(crate) valid: Pools,
@@ -85,7 +85,7 @@ pub(crate) fn settle(
             settled.refused.push((row.clone(), refusal(row, error)));
         }
     }
-    // What was never valid is judged, and spoken about, where pools are used.
+    // What was never valid is validated, and spoken about, where pools are used.
     for (name, row) in fresh {
         settled
             .told

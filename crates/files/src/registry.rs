@@ -35,7 +35,7 @@ pub(crate) type Wanted = BTreeMap<ServiceKey, Option<Arc<ServiceRow>>>;
 /// Pools by name.
 pub(crate) type Pools = BTreeMap<String, Arc<PoolRow>>;
 
-/// Every Service, and who must be told of what.
+/// Every Service, and what is still to be reported of each.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     /// As the manifests say.
@@ -48,7 +48,7 @@ pub(crate) struct Registry {
     unseen: BTreeSet<ServiceKey>,
     /// The last valid version of every pool.
     pools: Pools,
-    /// What somebody must be told of.
+    /// What is still to be reported.
     changed: BTreeSet<ServiceKey>,
     /// What differs from the disk, or may differ.
     unwritten: BTreeSet<Key>,
@@ -69,7 +69,7 @@ pub(crate) enum Write {
     Status(ServiceStatus),
 }
 
-/// Somebody's change of one Service.
+/// A change of one Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) key: ServiceKey,
@@ -114,7 +114,7 @@ impl Registry {
         }
     }
 
-    /// Takes in what the manifests say otherwise than before. `in_doubt` tells of Services that may
+    /// Takes in what differs from the previous manifests. `in_doubt` returns whether a Service may
     /// stand in a file that can't be read, and `why` what is wrong with that.
     pub(crate) fn want(
         &mut self,
@@ -192,7 +192,7 @@ impl Registry {
         &self.pools
     }
 
-    /// What becomes of a Service when its manifest is looked at.
+    /// What becomes of a Service when its manifest is checked.
     fn agreed(&self, key: &ServiceKey, record: Row, now: Timestamp) -> Row {
         match (self.wanted.get(key), record) {
             (Some(row), Some(record)) if row.uid == record.uid => Some(updated(row, record)),
@@ -377,7 +377,7 @@ impl Registry {
         outcomes
     }
 
-    /// Gives up a batch that could not be written. Nobody knows what of it is on the disk: all of
+    /// Gives up a batch that could not be written. It is unknown what of it is on the disk: all of
     /// it is written again, as it is then, with whatever is written next.
     pub(crate) fn fail(&mut self, batch: Batch) {
         self.unwritten.extend(batch.changes.into_keys());

@@ -40,12 +40,12 @@ impl Report for ManifestStore {
         result.map_err(|error| report_error("status", &error))
     }
 
-    /// Whoever writes while the disk is busy shares the next sync: the more, the fewer syncs.
+    /// Writers that come while the disk is busy share the next sync: the more, the fewer syncs.
     fn at_once(&self) -> usize {
         AT_ONCE
     }
 
-    /// There is nobody to send events to but whoever reads the log.
+    /// Events have no receiver but the log.
     async fn event(&self, service: &ServiceRow, event: &Event) {
         let Event {
             reason,

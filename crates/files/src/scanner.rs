@@ -1,4 +1,4 @@
-//! Looking at the files, and at the folders in which they may change. Everything here blocks.
+//! Reading the files, and watching the folders in which they may change. Everything here blocks.
 
 use std::io::Read;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::disk::{Disk, Look};
 use crate::memory_files::FilesView;
 use crate::watch::Watcher;
 
-/// How often everything is looked at although nothing stirred: file systems whose changes come from
-/// elsewhere (NFS) tell the kernel nothing.
+/// How often everything is read without a notification: file systems whose changes come from
+/// elsewhere (NFS) notify the kernel of nothing.
 const ROUTINE: Duration = Duration::from_secs(10);
 
-/// The same where changes are not told at all.
+/// The same where the kernel notifies of no changes.
 const ROUTINE_UNWATCHED: Duration = Duration::from_secs(2);
 
 /// With very many files a look takes long, and comes once in so many times that long at most.
@@ -25,11 +25,11 @@ const ROUTINE_SHARE: u32 = 2000;
 /// It comes in the end.
 const ROUTINE_LONGEST: Duration = Duration::from_secs(60);
 
-/// The same two where changes are not told at all.
+/// The same two where the kernel notifies of no changes.
 const ROUTINE_SHARE_UNWATCHED: u32 = 50;
 const ROUTINE_LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
 
-/// How often folders that came to be watched are looked at again at once.
+/// How often folders that came to be watched are checked again at once.
 const LOOKS: usize = 3;
 
 /// What blocks: handed to a blocking thread for each look.
@@ -39,7 +39,7 @@ pub(crate) struct Scanner {
     pub(crate) watcher: Option<Watcher>,
 }
 
-/// What is looked at.
+/// What is checked.
 #[derive(Debug)]
 pub(crate) enum Files {
     Disk(Disk),

@@ -1,7 +1,7 @@
 //! When to look: changes come in bursts, and half a file is worse than an old one.
 //!
-//! A look follows once nothing has stirred for a moment. While somebody has a manifest open for
-//! writing the moment is longer; and however long the stirring goes on, a look comes in the end.
+//! The files are read once nothing has changed for a moment. While an editor has a manifest open
+//! for writing the moment is longer; and however long changes continue, they are read in the end.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FsEvent {
-    /// Somebody made it or wrote into it, and may have it open still.
+    /// It was created or written, and may still be open.
     Written,
-    /// Somebody who could have written into it closed it.
+    /// A program that could have written into it closed it.
     Closed,
     /// It appeared, went, or changed in another way.
     Changed,
@@ -66,7 +66,7 @@ impl Settle {
         }
     }
 
-    /// Something happened, and nobody knows what.
+    /// Something changed, and it is unknown what.
     pub(crate) fn stir_somewhere(&mut self, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));

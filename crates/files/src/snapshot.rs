@@ -31,14 +31,14 @@ const WORD: &str = "served";
 /// The format of the file.
 const FORMAT: u64 = 1;
 
-/// Of which state it tells, and when it was written.
+/// The version of the state, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// When that was the state of things.
     pub written: Timestamp,
-    /// Tells the cluster from others.
+    /// Identifies the cluster.
     pub cluster: String,
-    /// Tells the configuration from others.
+    /// Identifies the configuration.
     pub configuration: String,
 }
 
@@ -87,7 +87,7 @@ struct Seal {
 
 impl Snapshot {
     /// Returns the file's content. Facts that have no place in it are left out: Secrets, and what
-    /// is only told about a source.
+    /// only describes a source.
     pub fn encode(&self) -> Vec<u8> {
         let header = Header {
             landfall: WORD.to_owned(),
@@ -136,7 +136,7 @@ impl Snapshot {
         })
     }
 
-    /// Returns what tells one content from another, whenever it was written.
+    /// Returns what identifies the content, whenever it was written.
     pub fn print(&self) -> String {
         let mut all = Sha256::new();
         for line in self.facts.iter().filter_map(Line::of) {
@@ -301,7 +301,7 @@ impl SnapshotFile {
         }
     }
 
-    /// Reads what is there; `None`: nothing, or nothing that can be used, which the log tells.
+    /// Reads the file; `None`: it does not exist or can't be used, which is logged.
     /// Blocks.
     ///
     /// # Errors

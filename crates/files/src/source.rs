@@ -1,4 +1,4 @@
-//! The source: looks when something stirs, and tells what changed.
+//! The source: reads files when something changes, and sends facts about what differs.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -31,10 +31,10 @@ use crate::watch::{self, Hint, Hints};
 /// How often it is looked whether the state directory is still the one that is held.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// The name under which trouble with watching is told.
+/// The name under which problems of watching are reported.
 const WATCHING: &str = "file watching";
 
-/// So many Services that are kept in doubt are named.
+/// The largest number of kept Services that are listed.
 const NAMED: usize = 5;
 
 /// What to serve, and where to remember it.
@@ -75,19 +75,19 @@ pub struct Manifests {
     /// The pools of the files that can be read.
     pools: Pools,
     told: FactDiff,
-    /// What vanished and is still to be told, after the Services.
+    /// What vanished and is still to be sent, after the Services.
     vanished: Vec<Fact>,
     /// What is wrong with the files, as of the last look.
     file_problems: Problems,
     /// What is wrong with what is remembered.
     state_problems: Vec<Reason>,
-    /// Pools that are told as remembered, because they are in no readable file.
+    /// Pools that are sent as remembered, because they are in no readable file.
     doubtful_pools: Vec<String>,
     settle: Settle,
     asked: Arc<Notify>,
     /// Whether the last look came so soon that what is missing may be on its way to another file.
     is_brisk: bool,
-    /// Whether something was found and not told for that reason.
+    /// Whether something was found and not sent for that reason.
     is_untold: bool,
     routine: Instant,
     unwatched: Option<Reason>,
@@ -97,7 +97,7 @@ pub struct Manifests {
     not_held: Option<String>,
 }
 
-/// Nobody listens any more.
+/// The receiver of the facts is gone.
 struct Silenced;
 
 /// Where facts go.
@@ -114,7 +114,7 @@ impl Manifests {
     ///
     /// # Errors
     /// A path is not there, or the state directory can't be used. Manifests with errors are no
-    /// error here: they are told as facts.
+    /// error here: they are reported as facts.
     pub fn open(options: Options) -> Result<(Self, ManifestStore), OpenError> {
         Self::open_with(options, &mut io::stdin())
     }
@@ -156,7 +156,7 @@ impl Manifests {
         Ok((manifests, store))
     }
 
-    /// Looks at files in memory for the first time, and remembers in a journal there.
+    /// Reads files in memory for the first time, and remembers in a journal there.
     #[cfg(feature = "memory")]
     pub(crate) fn open_in_memory(view: FilesView, store: ManifestStore) -> Self {
         let files = Files::Memory(view);
@@ -197,8 +197,8 @@ impl Manifests {
         self
     }
 
-    /// Tells everything that is there, then [`Fact::Synced`], then every change, until cancelled or
-    /// until nobody listens.
+    /// Sends everything that is there, then [`Fact::Synced`], then every change, until cancelled or
+    /// until the receiver is gone.
     pub async fn run(mut self, facts: mpsc::Sender<Fact>, cancel: CancellationToken) {
         let teller = Teller { facts, cancel };
         if self.serve(&teller).await.is_err() {
@@ -267,7 +267,7 @@ impl Manifests {
         }
     }
 
-    /// Returns whether there may be something to tell.
+    /// Returns whether there may be something to send.
     async fn look(&mut self) -> Result<bool, Silenced> {
         self.is_brisk = self.settle.is_brisk();
         // Before the look, so that what stirs meanwhile leads to the next one.
@@ -381,9 +381,9 @@ impl Manifests {
         teller.tell(self.told.problems(problems)).await
     }
 
-    /// Makes durable what changed without anybody waiting for it: Services that came and went.
-    /// After a failure only a look tries again. Returns whether there is something else to tell
-    /// about it than before.
+    /// Makes durable what changed without a waiting caller: Services that came and went.
+    /// After a failure only a survey tries again. Returns whether the problem to report
+    /// has changed.
     async fn remember(&mut self, has_looked: bool) -> bool {
         let mut problems = Vec::new();
         if let Some(error) = self.store.flush(has_looked).await {

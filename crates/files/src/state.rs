@@ -58,7 +58,7 @@ const OWN: [&str; 9] = [
 pub(crate) const SNAPSHOT: &str = "served.snapshot";
 pub(crate) const SNAPSHOT_FRESH: &str = "served.snapshot.new";
 
-/// Nobody else has business in the directory.
+/// Only the owner has access to the directory.
 const FOLDER_MODE: u32 = 0o700;
 
 /// A state directory, held by this process alone.
@@ -101,7 +101,7 @@ pub enum StateError {
     InUse {
         /// The directory.
         folder: PathBuf,
-        /// Who, as far as is known: `process 123 (landfall)`.
+        /// The holder, as far as it is known: `process 123 (landfall)`.
         holder: String,
     },
     /// The file was written by something newer.
@@ -153,7 +153,7 @@ struct FormerRecord {
     service: wire::Service,
 }
 
-/// Whether a file of this name in the state directory is ours, so that nobody takes it for a
+/// Whether a file of this name in the state directory is ours, so that it is not read as a
 /// manifest.
 pub(crate) fn is_own_file(name: &OsStr) -> bool {
     OWN.iter().any(|own| name == *own)
@@ -261,7 +261,7 @@ impl StateDir {
         Ok((state, Remembered::of(entries)))
     }
 
-    /// Writes the journal anew with the next commit.
+    /// Writes the journal again with the next commit.
     #[cfg(feature = "memory")]
     pub(crate) fn compact_soon(&mut self) {
         self.journal.compact_soon();
@@ -350,7 +350,7 @@ fn damaged(path: &Path, damage: Damage) -> StateError {
     }
 }
 
-/// Takes the rights on a state directory from everybody else, if it is ours and holds nothing but
+/// Removes the rights of other users on a state directory, if it is ours and holds nothing but
 /// our files: a folder that serves other purposes, too, stays as it is.
 fn close_to_others(folder: &Path) -> io::Result<()> {
     let metadata = fs::metadata(folder)?;
@@ -365,7 +365,7 @@ fn close_to_others(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
 }
 
-/// Tells one `state.json` from another.
+/// Identifies a version of `state.json`.
 fn print_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     for byte in Sha256::digest(bytes) {

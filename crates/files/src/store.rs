@@ -1,7 +1,7 @@
 //! The store's handle: finalizers and statuses, written durably, many at a time.
 //!
 //! It takes the place of an API server, with what follows from that: a write returns when it would
-//! survive a power cut, comes back as a fact like anybody's only then, and if it fails, it did not
+//! survive a power cut, comes back as a fact like any other only then, and if it fails, it did not
 //! happen. Writers that come while the disk is busy share the next batch.
 
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ struct Shared {
 #[derive(Debug)]
 struct Room {
     registry: Registry,
-    /// Who waits for the next batch.
+    /// The callers that wait for the next batch.
     waiting: Vec<Waiter>,
     /// Whether a batch is on its way to the disk.
     is_writing: bool,
@@ -128,7 +128,7 @@ impl ManifestStore {
         self.commit(Some(request)).await
     }
 
-    /// Writes what changed without anybody waiting for it. After a failure it is tried again only
+    /// Writes what changed without a waiting caller. After a failure it is tried again only
     /// `if_failed`. Returns why the last write failed, if it did.
     pub(crate) async fn flush(&self, if_failed: bool) -> Option<Arc<StateError>> {
         let (has_unwritten, failure) = self
@@ -152,14 +152,14 @@ impl ManifestStore {
         kept.await.ok().flatten()
     }
 
-    /// Changes the registry, and wakes whoever tells of changes.
+    /// Changes the registry, and wakes the sender of facts.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Registry) -> R) -> R {
         let result = self.with(change);
         self.shared.changed.notify_one();
         result
     }
 
-    /// Looks at the registry.
+    /// Reads the registry.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Registry) -> R) -> R {
         self.shared.with(|room| look(&mut room.registry))
     }
@@ -169,7 +169,7 @@ impl ManifestStore {
         &self.shared.blocking
     }
 
-    /// Keeps everybody else from the disk.
+    /// Keeps other writers from the disk.
     #[cfg(test)]
     pub(crate) async fn seize_disk(&self) -> OwnedMutexGuard<Option<StateDir>> {
         self.shared.disk.clone().lock_owned().await
@@ -185,8 +185,8 @@ impl ManifestStore {
         self.shared.state_file.as_ref()
     }
 
-    /// Returns when a request and all that changed before are durable. The first who finds the disk
-    /// free writes for all who wait.
+    /// Returns when a request and all that changed before are durable. The first caller that finds
+    /// the disk free writes for all that wait.
     async fn commit(&self, request: Option<Request>) -> Answer {
         let now = Timestamp::now();
         let (answer, mut answered) = oneshot::channel();
@@ -209,7 +209,7 @@ impl ManifestStore {
             answer = &mut answered => return answer.unwrap_or(Err(StoreError::Stopping)),
             disk = self.shared.disk.clone().lock_owned() => disk,
         };
-        // The guard goes along: were this future dropped now, nobody else may write before this
+        // The guard goes along: were this future dropped now, no other caller may write before this
         // write has ended.
         let shared = self.shared.clone();
         let written = self.blocking().run(move || shared.write_batch(disk, now));
@@ -229,7 +229,7 @@ impl Shared {
         look(&mut room)
     }
 
-    /// Writes for all who wait, and answers them. Blocks.
+    /// Writes for all that wait, and answers them. Blocks.
     fn write_batch(&self, mut disk: OwnedMutexGuard<Option<StateDir>>, now: Timestamp) {
         let (requests, asked, flushed, batch) = self.with(|room| {
             let (mut requests, mut asked, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
@@ -268,7 +268,7 @@ impl Shared {
         if is_news {
             self.changed.notify_one();
         }
-        // Whoever asked may have gone meanwhile, and then takes no answer.
+        // The caller may have gone meanwhile, and then takes no answer.
         match answered {
             Ok(outcomes) => {
                 for ((request, answer), outcome) in requests.into_iter().zip(asked).zip(outcomes) {

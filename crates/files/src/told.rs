@@ -1,4 +1,4 @@
-//! What was told already, so that only changes are told. Pure.
+//! What was sent already, so that only changes are sent. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct FactDiff {
 
 impl FactDiff {
     /// Returns facts about all of these but Services: what appeared, and what vanished. What others
-    /// depend on comes first, and is taken back last: what vanished is to be told after the
+    /// depend on comes first, and is taken back last: what vanished is to be sent after the
     /// Services, so that one that goes together with its endpoints is not first left without any.
     pub(crate) fn objects(&mut self, changes: Changes) -> (Vec<Fact>, Vec<Fact>) {
         let (mut facts, mut gone) = (Vec::new(), Vec::new());
@@ -47,15 +47,15 @@ impl FactDiff {
         (facts, gone.iter().rev().map(vanished).collect())
     }
 
-    /// Whether something that was told is in no file any more: one of these objects, or a pool that
-    /// is not among these.
+    /// Returns whether something that was sent is in no file any more: one of these objects, or a
+    /// pool that is not among these.
     pub(crate) fn misses_any(&self, changes: &Changes, pools: &Pools) -> bool {
         let mut gone = changes.iter().filter(|(_, object)| object.is_none());
         gone.any(|(key, _)| self.objects.contains_key(key))
             || self.pools().any(|name| !pools.contains_key(name))
     }
 
-    /// The names of the pools that were told.
+    /// Returns the names of the pools that were sent.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &String> {
         let from = ObjectKey::Pool(String::new());
         let pools = self.objects.range(from..);
@@ -81,8 +81,8 @@ impl FactDiff {
                 }
                 Some(row) if known == Some(&row) => {}
                 Some(row) => {
-                    // Another Service under the same name: the first one is gone, although nobody
-                    // had a look in between.
+                    // Another Service under the same name: the first one is gone, although no
+                    // survey was made in between.
                     if known.is_some_and(|known| known.uid != row.uid) {
                         facts.push(Fact::ServiceGone(key.clone()));
                     }

@@ -1,7 +1,7 @@
-//! Being told of changes by the kernel. Folders are watched, not files: editors replace a file by
-//! renaming another one over it, and kubelets by turning a symbolic link.
+//! Notifications of changes by the kernel. Folders are watched, not files: editors replace a file
+//! by renaming another one over it, and kubelets by turning a symbolic link.
 //!
-//! What is told here is a hint to look and never more: events may be lost or late, and the look
+//! A notification is a hint to read and never more: events may be lost or late, and the survey
 //! finds out what there is.
 
 use std::collections::{BTreeMap, BTreeSet};

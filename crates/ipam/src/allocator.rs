@@ -1,4 +1,4 @@
-//! The allocator: pools, and who holds what.
+//! The allocator: pools, and the holders of their addresses.
 //!
 //! Invariants, which the property tests watch:
 //!
@@ -50,7 +50,7 @@ pub struct Allocator {
 /// What a Service holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who holds it, on the terms of its last claim.
+    /// The holder, on the terms of its last claim.
     pub claimant: Arc<Claimant>,
     /// At least one address.
     pub addresses: Addresses,
@@ -58,10 +58,10 @@ pub struct Claim {
     pub pool: Option<PoolName>,
 }
 
-/// A claim to restore, as a Service's status tells it.
+/// A claim to restore, as a Service's status has it.
 #[derive(Clone, Debug)]
 pub struct Restore {
-    /// Who holds it.
+    /// The holder.
     pub claimant: Arc<Claimant>,
     /// The addresses in the status.
     pub addresses: Vec<IpAddr>,
@@ -82,7 +82,7 @@ impl Allocator {
         allocator
     }
 
-    /// Replaces the pools. Every claim stays; what must move is told by the next
+    /// Replaces the pools. Every claim stays; what must move is in the next
     /// [`propose`](Self::propose) of its Service. Linear in the number of claims.
     pub fn set_pools(&mut self, pools: PoolSet) {
         self.states = pools.iter().map(PoolState::new).collect();
@@ -105,7 +105,7 @@ impl Allocator {
         }
     }
 
-    /// Forgets who holds what. The pools stay, and whether there may be others.
+    /// Forgets all holders. The pools stay, and whether there may be others.
     pub fn forget_claims(&mut self) {
         let in_doubt = self.in_doubt;
         *self = Self::new(std::mem::take(&mut self.pools));
@@ -144,7 +144,7 @@ impl Allocator {
         claims
     }
 
-    /// Who holds an address, in the order of names.
+    /// Returns the holders of an address, in the order of names.
     pub fn holders(&self, address: IpAddr) -> Vec<&Claimant> {
         let mut holders: Vec<&Claimant> = self
             .occupied
@@ -176,7 +176,7 @@ impl Allocator {
     }
 
     /// Makes a proposal true, on the terms of the request. Another Service may have come first
-    /// since it was made: then nothing changes and the refusal says who. Addresses that the
+    /// since it was made: then nothing changes and the refusal names it. Addresses that the
     /// proposal leaves out stay reserved until [`free`](Self::free).
     pub fn claim(&mut self, request: &Request, proposal: &Proposal) -> Result<(), Refusal> {
         let held = self.held_addresses(&request.claimant.uid);
@@ -228,7 +228,7 @@ impl Allocator {
         Some(claim)
     }
 
-    /// Loads one claim as a Service's status tells it, whether or not a pool has the addresses.
+    /// Loads one claim as a Service's status has it, whether or not a pool has the addresses.
     /// To be called for all Services before the first proposal. Replaces an earlier claim of the
     /// same Service.
     ///
@@ -258,8 +258,8 @@ impl Allocator {
         refusals
     }
 
-    /// Loads many claims; the outcome does not depend on their order. Who asks for the very
-    /// addresses it has comes first, then the order of names decides.
+    /// Loads many claims; the outcome does not depend on their order. A Service that requests the
+    /// very addresses it has comes first, then the order of names decides.
     pub fn restore_all(&mut self, mut all: Vec<Restore>) -> Vec<(Arc<Claimant>, Refusal)> {
         all.sort_by(|a, b| {
             let key = |restore: &Restore| {
@@ -336,7 +336,7 @@ impl Allocator {
             self.take_back(address, &claimant.uid);
             self.enter(address, claimant);
         }
-        // What was noted tells where they came from, even if they lie in another pool by now.
+        // The note says where they came from, even if they lie in another pool by now.
         let pool = noted.or(lies_in).or(before);
         let claim = Claim {
             claimant: Arc::clone(claimant),

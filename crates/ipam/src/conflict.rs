@@ -15,11 +15,11 @@ pub enum Conflict {
     AddressTaken {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
     },
-    /// A Service of another namespace holds the address. Which one and on what terms is none of
-    /// the asking Service's business: its author may not look there.
+    /// A Service of another namespace holds the address. Which one and on what terms is not
+    /// disclosed to the asking Service: its author may not look there.
     #[error("{address} is held by a Service of another namespace")]
     AddressOfOthers {
         /// The address.
@@ -43,7 +43,7 @@ pub enum Conflict {
     SharingKeyDiffers {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
         /// The holder's key.
         holder_key: Option<SharingKey>,
@@ -58,7 +58,7 @@ pub enum Conflict {
     SharingBackendDiffers {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
         /// The holder's backends.
         holder_backend: BackendKey,
@@ -73,7 +73,7 @@ pub enum Conflict {
     SharingNeedsSelector {
         /// The address.
         address: IpAddr,
-        /// Who holds it.
+        /// The holder.
         holder: ServiceKey,
     },
     /// The holder shares, but has the same ports.
@@ -84,7 +84,7 @@ pub enum Conflict {
     SharingPortsClash {
         /// The address.
         address: IpAddr,
-        /// Who holds the ports there.
+        /// The holder of the ports there.
         holder: ServiceKey,
         /// The ports.
         ports: Vec<ListenerKey>,

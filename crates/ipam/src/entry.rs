@@ -43,7 +43,7 @@ pub enum EntryError {
         /// The address.
         address: IpAddr,
     },
-    /// A part that should be an address is none.
+    /// A part that should be an address is invalid.
     #[error("{part:?} is not an IP address")]
     NotAnAddress {
         /// The part.

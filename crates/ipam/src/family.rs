@@ -137,7 +137,7 @@ impl Addresses {
             .collect()
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

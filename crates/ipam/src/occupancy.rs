@@ -1,4 +1,4 @@
-//! Who holds one address.
+//! The holders of one address.
 //!
 //! Invariant: all holders of an address may share it with each other. Every way in asks
 //! [`Occupancy::judge`] first.
@@ -23,13 +23,13 @@ pub(crate) enum Occupancy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     holders: BTreeMap<Uid, Arc<Claimant>>,
-    /// Who has which port; no port twice.
+    /// The holder of each port; no port twice.
     ports: BTreeMap<ListenerKey, Uid>,
 }
 
 impl Occupancy {
     /// Whether `claimant` may hold `address` together with all others that hold it. `across`:
-    /// they may be of other namespaces. Who is a holder already is not held to that.
+    /// they may be of other namespaces. An existing holder is not held to that.
     pub(crate) fn judge(
         &self,
         address: IpAddr,
@@ -107,7 +107,7 @@ impl Occupancy {
         })
     }
 
-    /// One more holder, which [`judge`](Self::judge) let in.
+    /// One more holder, which [`judge`](Self::validate) let in.
     pub(crate) fn join(&mut self, claimant: Arc<Claimant>) {
         if let Self::Sole(first) = self {
             let mut shared = Shared::default();

@@ -1,4 +1,4 @@
-//! One address pool: parsed from text, judged on its own, then unchangeable.
+//! One address pool: parsed from text, validated on its own, then unchangeable.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct PoolSpec {
     pub share_across_namespaces: bool,
     /// How many addresses of each family the Services of one namespace may hold; `None`: all.
     pub addresses_per_namespace: Option<u32>,
-    /// Whom the pool is for; its mere presence puts the pool before those without.
+    /// The Services that the pool serves; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
 }
 
@@ -56,7 +56,7 @@ pub struct Pool {
     allocation: Option<Allocation>,
 }
 
-/// Whom a pool is for.
+/// The Services that a pool serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     priority: i64,
@@ -131,7 +131,7 @@ impl From<&Selector> for SelectorSpec {
 // === impl Pool ===
 
 impl Pool {
-    /// Judges a pool on its own, and tells everything that is wrong with it at once.
+    /// Validates a pool on its own, and returns everything that is wrong with it at once.
     pub fn parse(spec: &PoolSpec) -> Result<Self, Vec<PoolError>> {
         let name = PoolName::new(&spec.name);
         let mut errors = Vec::new();
@@ -210,7 +210,7 @@ impl Pool {
         self.addresses_per_namespace
     }
 
-    /// Whom the pool is for, if that was written.
+    /// The Services that the pool serves, if that was written.
     pub fn allocation(&self) -> Option<&Allocation> {
         self.allocation.as_ref()
     }
@@ -230,7 +230,7 @@ impl Pool {
     /// Whether the Service may hold an address of this pool; if not, why.
     ///
     /// A pool limited to namespaces by selectors alone stays limited while they match no
-    /// namespace. (In the reference it is then open to everybody who names it.)
+    /// namespace. (In the reference it is then open to every Service that names it.)
     pub(crate) fn admits(&self, request: &Request) -> Result<(), Verdict> {
         self.allocation
             .as_ref()

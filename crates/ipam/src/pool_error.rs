@@ -77,7 +77,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// The pool to look at; `None` when it has no name.
+    /// The pool to read; `None` when it has no name.
     pub fn pool(&self) -> Option<&PoolName> {
         match self {
             Self::NoName => None,

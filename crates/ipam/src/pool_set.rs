@@ -29,7 +29,7 @@ struct Span {
 }
 
 impl PoolSet {
-    /// Joins pools, or tells every collision.
+    /// Joins pools, or returns every collision.
     pub fn new(mut pools: Vec<Pool>) -> Result<Self, Vec<PoolError>> {
         pools.sort_by(|a, b| a.name().cmp(b.name()));
         let mut errors: Vec<PoolError> = pools
@@ -69,7 +69,7 @@ impl PoolSet {
             })
             .collect();
         ranked.sort_by_cached_key(|(rank, pool, _)| {
-            // Two pools of one name are told apart by what they say, never by order of arrival.
+            // Two pools of one name are distinguished by their content, never by order of arrival.
             (*rank, pool.name().clone(), format!("{pool:?}"))
         });
         let mut errors = Vec::new();
@@ -78,7 +78,7 @@ impl PoolSet {
             if let Err(error) = good.admit(&pool) {
                 errors.push(error);
                 if let Some(before) = before {
-                    // The collision of the changed pool is told already.
+                    // The collision of the changed pool is reported already.
                     let _ = good.admit(before);
                 }
             }

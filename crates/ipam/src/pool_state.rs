@@ -63,7 +63,7 @@ pub(crate) struct Alone {
 struct Block {
     range: Range,
     slots: Slots,
-    /// A place that is only for who asks for it.
+    /// An address that is assigned only on request.
     aside: Option<u128>,
 }
 
@@ -137,7 +137,7 @@ impl PoolState {
         else {
             return;
         };
-        // An avoided address may be held from before, but is never offered to anybody else.
+        // An avoided address may be held from before, but is never offered to another Service.
         let Some(place) = range.place_of(address, avoid_buggy) else {
             return;
         };
@@ -198,7 +198,7 @@ impl PoolState {
     }
 
     /// The lowest address that can be shared. Where holders of several namespaces share one from
-    /// before, that still is for the holders to judge.
+    /// before, that still is for the holders to validate.
     pub(crate) fn shared(&self, family: Family, claimant: &Claimant) -> Option<IpAddr> {
         let index = self
             .family(family)

@@ -1,17 +1,17 @@
 //! The decision: what one Service should hold now.
 //!
-//! In this order: what it holds is judged, address by address; then the request is looked at, from
+//! In this order: what it holds is validated, address by address; then the request is checked, from
 //! the most particular (these addresses) over the named pool to "any". A request that can't be had
 //! leaves the Service with everything it may keep.
 //!
 //! ```text
-//!  held ──judge──> kept (may stay) + why (first reason of what may not)
+//!  held ──validate──> kept (may stay) + why (first reason of what may not)
 //!                    │
 //!       addresses requested? ── yes ──> exactly these, or stay
 //!                    │ no
 //!       in the right pool?  ─── yes ──> complete the families there, or move to a pool with both
 //!                    │ no
-//!                    └────────────────> allocate anew, or stay
+//!                    └────────────────> allocate again, or stay
 //! ```
 
 mod allocate;
@@ -55,7 +55,7 @@ impl Allocator {
 }
 
 impl<'a> Case<'a> {
-    /// Judges what the Service holds.
+    /// Validates what the Service holds.
     fn open(allocator: &'a Allocator, request: &'a Request) -> Self {
         let held = allocator.held_addresses(&request.claimant.uid);
         let mut case = Self {
@@ -258,7 +258,7 @@ impl<'a> Case<'a> {
             };
             return Ok(self.take(&both, why(missing)));
         }
-        // Who only prefers both stays where it is, unless it had both and lost one.
+        // A Service that only prefers both stays where it is, unless it had both and lost one.
         let required = request.families == WantedFamilies::RequireDual;
         if required || held.len() > kept.len() {
             match self.allocate(true) {

@@ -1,4 +1,4 @@
-//! What a Service asks of the pools, and who asks.
+//! What a Service requests of the pools, and its identity.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Claimant {
 /// What a Service asks for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The Service that requests it.
     pub claimant: Arc<Claimant>,
     /// Labels of its namespace.
     pub namespace_labels: Labels,

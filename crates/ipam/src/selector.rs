@@ -1,4 +1,4 @@
-//! Label selectors as Kubernetes has them, judged against labels that the caller brings.
+//! Label selectors as Kubernetes has them, validated against labels that the caller brings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// A selector as written, not yet judged.
+/// A selector as written, not yet validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectorSpec {
     /// `matchLabels`.
@@ -111,7 +111,7 @@ pub enum SelectorError {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Judges a selector.
+    /// Validates a selector.
     pub fn parse(spec: &SelectorSpec) -> Result<Self, SelectorError> {
         if spec.match_labels.contains_key("") {
             return Err(SelectorError::EmptyKey);

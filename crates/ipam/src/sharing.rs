@@ -29,7 +29,7 @@ pub enum BackendKey {
     /// `externalTrafficPolicy: Local`: the canonical text of the pod selector.
     ///
     /// Empty when the Service has no selector: its endpoints are then written by hand, nothing
-    /// proves that two such Services have the same ones, and so it shares with nobody. (In the
+    /// proves that two such Services have the same ones, and so it shares with no other. (In the
     /// reference it looks like `Cluster` and shares with those.)
     Local(Arc<str>),
 }
@@ -57,7 +57,7 @@ pub(crate) struct Group {
 // === impl SharingKey ===
 
 impl SharingKey {
-    /// The key, unless the text is empty: an empty key shares with nobody.
+    /// The key, unless the text is empty: an empty key shares with no other Service.
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
@@ -114,7 +114,7 @@ impl fmt::Display for BackendKey {
 
 impl Terms {
     /// The group with which a Service of this namespace may share (`None`: of any); `None` when it
-    /// shares with nobody.
+    /// shares with no other.
     pub(crate) fn group(&self, namespace: Option<&Arc<str>>) -> Option<Group> {
         let shareable = match &self.backend {
             BackendKey::Cluster => true,

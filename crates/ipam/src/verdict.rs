@@ -1,4 +1,4 @@
-//! Why a pool that was looked at could not serve a Service.
+//! Why a pool that was checked could not serve a Service.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct PassedOver {
 /// Why a pool could not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It serves only those who name it.
+    /// It serves only Services that name it.
     NotAutomatic,
     /// It serves other namespaces.
     NotForNamespace,

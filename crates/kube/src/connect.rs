@@ -2,7 +2,7 @@
 //! change while we run.
 //!
 //! Token files and the cluster's CA are read again by the client library. Client certificates,
-//! credential commands and the kubeconfig itself are not, so a [`Connection`] looks at them from
+//! credential commands and the kubeconfig itself are not, so a [`Connection`] reads them from
 //! time to time and makes a new client when one of them is another. That is a task of its own, and
 //! requests go on with the client from before: a command that hangs or a disk that does not answer
 //! delays nothing. Nothing here shows a credential.
@@ -67,7 +67,7 @@ struct Current {
     renewal: Option<Renewal>,
 }
 
-/// Credentials that are being read. Its end is told to those that wait for it a little.
+/// Credentials that are being read. Its end is reported to those that wait for it a little.
 struct Renewal {
     ended: watch::Receiver<bool>,
     /// Ends with the connection.
@@ -115,7 +115,7 @@ pub enum ConnectError {
     },
 }
 
-/// From one look at the files to the next.
+/// From one check of the files to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What a credential command gave is replaced this long before it ends.
@@ -128,8 +128,8 @@ const A_MOMENT: Duration = Duration::from_millis(250);
 // === impl Connection ===
 
 impl Connection {
-    /// Reads the description and makes a client. Nothing is sent yet. `agent` tells the API server
-    /// (and its audit log) who writes; name the replica in it.
+    /// Reads the description and makes a client. Nothing is sent yet. `agent` identifies the writer
+    /// to the API server (and its audit log); name the replica in it.
     pub async fn new(origin: Origin, agent: &str) -> Result<Self, ConnectError> {
         let connection = Self::begin(origin, agent).await?;
         connection.established().await?;
@@ -182,8 +182,8 @@ impl Connection {
         &self.inner.server
     }
 
-    /// Returns what tells this cluster from others while its API server does not answer: the
-    /// server's URL, and a digest of the authority that signs for it.
+    /// Returns what distinguishes this cluster from others while its API server does not answer:
+    /// the server's URL, and a digest of the authority that signs for it.
     pub fn cluster(&self) -> &str {
         &self.inner.cluster
     }

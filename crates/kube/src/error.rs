@@ -206,7 +206,7 @@ impl ApiError {
         self.code() == Some(404)
     }
 
-    /// Somebody else wrote in between.
+    /// Another program wrote in between.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }

@@ -12,7 +12,7 @@ pub struct Health {
     failing: BTreeMap<String, String>,
 }
 
-/// A handle for watches to tell how they fare.
+/// A handle for watches to report their state.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthReport(pub(super) Arc<watch::Sender<Health>>);
 

@@ -27,14 +27,14 @@ pub use guard::WriteGuard;
 pub(crate) use guard::guard_until;
 pub(crate) use record::micro;
 
-/// Which Lease, as whom.
+/// The Lease, and the identity of the candidate.
 #[derive(Clone, Debug)]
 pub struct LeaseConfig {
     /// The Lease's namespace.
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Who asks: see [`identity`].
+    /// The identity of the candidate: see [`identity`].
     pub identity: String,
     /// How long things may take.
     pub times: Times,

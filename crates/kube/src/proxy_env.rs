@@ -1,6 +1,6 @@
 //! `HTTPS_PROXY` and `NO_PROXY`, as Go programs read them: pure.
 //!
-//! The client library judges `NO_PROXY` against the proxy instead of the server, and not at all
+//! The client library validates `NO_PROXY` against the proxy instead of the server, and not at all
 //! inside a cluster, so it is done here.
 
 use std::net::IpAddr;

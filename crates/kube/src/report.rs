@@ -2,7 +2,8 @@
 //!
 //! Everything goes through `services/status`, so that no right to change a Service's spec is
 //! needed. Nothing is written that is there already, nothing that is others', and nothing at all
-//! unless the [`WriteGuard`] allows it. Who wrote stands in the `User-Agent` of the [`Connection`].
+//! unless the [`WriteGuard`] allows it. The writer is named in the `User-Agent` of the
+//! [`Connection`].
 
 mod events;
 mod patch;
@@ -74,7 +75,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Passes at the same time. Most of them wait for their turn to write.
 const AT_ONCE: usize = 1024;
 
-/// How often one write may meet somebody else's.
+/// How often one write may conflict with another program's.
 const ATTEMPTS: usize = 3;
 
 /// The manager of our fields.
@@ -136,7 +137,7 @@ impl KubeReports {
     }
 
     /// Sends the patch that `patch` makes of the Service as it is known, and once more over what
-    /// somebody else wrote in between: what they put there has to stay, too. `adds`: it puts
+    /// other programs wrote in between: what they put there has to stay, too. `adds`: it puts
     /// something on that nothing which is being deleted may get.
     async fn send(
         &self,
@@ -279,7 +280,7 @@ fn path_of(key: &ServiceKey) -> String {
 // === impl Recent ===
 
 impl Recent {
-    /// Whatever is newer: what the watch told, or what our own last write was answered with.
+    /// The newer of what the watch reported and what our own last write was answered with.
     fn newer_than(&mut self, uid: &Uid, told: Live) -> Live {
         let Some(answered) = self.live.get(uid) else {
             return told;

@@ -33,7 +33,7 @@ impl Retry {
     }
 }
 
-/// A number that nobody can foretell.
+/// An unpredictable number.
 pub(crate) fn dice() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()

@@ -1,7 +1,7 @@
 //! Secrets by name: watched while a Service names them, and no others.
 //!
 //! Service facts pass through here. One that names a Secret of which nothing is known yet waits
-//! until it is, so that nobody is told that a certificate is missing while it is still on its way.
+//! until it is, so that a certificate is not reported as missing while it is still on its way.
 
 mod refs;
 
@@ -41,7 +41,7 @@ pub(crate) struct SecretsTask {
 /// A Secret that is watched.
 struct Watch {
     cancel: CancellationToken,
-    /// Resolves once its last fact was told.
+    /// Resolves once its last fact was sent.
     ended: oneshot::Receiver<()>,
 }
 
@@ -78,7 +78,7 @@ impl SecretsTask {
         self.counts.subscribe()
     }
 
-    /// Passes facts about Services on until they end. `listed`: every Service has been told.
+    /// Passes facts about Services on until they end. `listed`: every Service has been sent.
     pub(crate) async fn run(
         mut self,
         mut services: mpsc::Receiver<Fact>,
@@ -139,7 +139,8 @@ impl SecretsTask {
                 Order::Unwatch(secret) => {
                     if let Some(watch) = self.watches.remove(&secret) {
                         watch.cancel.cancel();
-                        // Should it be named again at once, that it is gone must not be told last.
+                        // Should it be named again at once, the fact that it is gone must not be
+                        // sent last.
                         let _ended = watch.ended.await;
                     }
                 }

@@ -28,8 +28,8 @@ pub struct Sources {
 
 impl Sources {
     /// Starts to watch. Every task is the tracker's, and ends when cancelled. `role`: whenever
-    /// another term begins in which this replica leads, everything but Secrets is listed anew, and
-    /// then [`Fact::Current`] is told, behind the Secrets that are named for the first time.
+    /// another term begins in which this replica leads, everything but Secrets is listed again, and
+    /// then [`Fact::Current`] is sent, behind the Secrets that are named for the first time.
     pub fn start(
         connection: &Connection,
         config: SourceConfig,
@@ -114,7 +114,7 @@ async fn all_answered(listings: &mut [Listings], question: u64) -> bool {
     true
 }
 
-/// Has everything listed anew when this replica comes to lead: what the leader before has written
+/// Has everything listed again when this replica comes to lead: what the leader before has written
 /// must be known before anything else is. Within a term there was no other one.
 async fn renew(
     mut role: watch::Receiver<Role>,

@@ -9,7 +9,7 @@
 //!            └── broken off          └──────── go on from there ──┘
 //! ```
 //!
-//! Nothing is told while the API server is away; what has been told stands.
+//! Nothing is sent while the API server is unavailable; what has been sent remains valid.
 
 mod kind;
 mod known;
@@ -50,21 +50,21 @@ pub(crate) struct Watcher {
     known: Known,
     facts: mpsc::Sender<Fact>,
     health: HealthReport,
-    /// Says when everything is to be listed anew, and is told when it is known.
+    /// Requests that everything is listed again, and is notified when it is known.
     renewal: Renewal,
     /// How Services fare; `None`: these are they.
     services: Option<Listings>,
     /// From where the watch goes on; `None`: everything has to be listed.
     resume_from: Option<String>,
     streaming: bool,
-    /// Whether everything is listed anew and no attempt was made yet.
+    /// Whether everything is listed again and no attempt was made yet.
     is_first: bool,
     retry: Retry,
     lapse: Lapse,
     complaint: Option<String>,
     denied: bool,
     missing_since: Option<Instant>,
-    /// How many address pools the log was told of.
+    /// The last logged number of address pools.
     pools: Option<usize>,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Watcher {
 enum End {
     /// As watches do, or broken: to be taken up again from where it was.
     Over,
-    /// Everything is to be listed anew.
+    /// Everything is to be listed again.
     Outdated,
-    /// The first attempt to list everything anew was not answered.
+    /// The first attempt to list everything again was not answered.
     Unanswered,
     /// The server no longer knows the past from where it should go on.
     Expired(ApiError),
@@ -82,14 +82,14 @@ enum End {
     NoStreaming,
     /// Something else.
     Failed(ApiError),
-    /// Nobody listens to the facts any more.
+    /// The receiver of the facts is gone.
     ReceiverClosed,
 }
 
 /// A server that has just been started may take its time for the first answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same for the first attempt to list everything anew: an idle connection that has stalled
+/// The same for the first attempt to list everything again: an idle connection that has stalled
 /// answers nothing, and the next attempt takes another one.
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -130,7 +130,7 @@ impl Watcher {
 
     /// Follows until cancelled.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
-        // What is dropped half-way is a request or a fact that nobody waits for any more.
+        // What is dropped half-way is a request or a fact without a receiver.
         tokio::select! {
             () = cancel.cancelled() => {}
             () = self.follow() => {}
@@ -138,7 +138,7 @@ impl Watcher {
         self.health.recovered(&self.known.kind().to_string());
     }
 
-    /// Everything it told is taken back: nobody wants to know any more.
+    /// All objects that it sent are deleted again: the kind is not needed any more.
     pub(crate) async fn run_then_forget(mut self, cancel: CancellationToken) {
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -171,7 +171,7 @@ impl Watcher {
                 }
                 End::Over if begun.elapsed() > TOO_SHORT => Duration::ZERO,
                 End::Over => self.retry.next(dice()),
-                // A list that expires page after page is one that fails: people are told.
+                // A list that expires page after page is one that fails, and is reported.
                 End::Expired(error) if lists => match self.take_failure(error, begun).await {
                     Some(pause) => pause,
                     None => return,
@@ -258,7 +258,7 @@ impl Watcher {
             } else {
                 silence
             };
-            // Nothing is broken off that was begun to be told.
+            // What was begun to be sent is sent to its end.
             let frame = tokio::select! {
                 frame = tokio::time::timeout(silence, body.frame()) => frame,
                 () = self.renewal.asked() => return End::Outdated,
@@ -412,7 +412,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Tells where address pools were looked for, and how many there are: those of another
+    /// Logs where address pools were looked for, and how many there are: those of another
     /// namespace would be missed without a word.
     fn log_pools(&mut self) {
         let Kind::Pools { namespace } = self.known.kind() else {

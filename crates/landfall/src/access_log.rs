@@ -108,7 +108,7 @@ fn write(lines: &Receiver<Vec<u8>>, mut target: Target, log: &AccessLog) {
     }
 }
 
-/// Writes everything, or tells how far it came.
+/// Writes everything, or returns how much was written.
 fn write_all(sink: &mut impl Write, bytes: &[u8]) -> Result<(), usize> {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {

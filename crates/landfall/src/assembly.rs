@@ -41,7 +41,7 @@ pub use ground::{Ground, LastWords};
 
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;
-/// How often the picture is looked at while waiting for it.
+/// How often the picture is checked while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What to run, wherever facts come from and reports go to.
@@ -130,7 +130,7 @@ impl Options {
 
 impl Instance {
     /// Starts everything, on what is there already. What can be wrong with the command line (the
-    /// admin address, a pool) is an error here; what can be wrong with facts is told later.
+    /// admin address, a pool) is an error here; what can be wrong with facts is reported later.
     ///
     /// `source` starts the tasks that send facts; `lead` says what this replica does of several.
     pub async fn start_on<R: Report>(

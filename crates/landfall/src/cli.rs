@@ -18,7 +18,7 @@ pub use serve::{
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
 
-/// Gives Kubernetes Services of type LoadBalancer an address that works.
+/// Assigns addresses to Kubernetes Services of type LoadBalancer and forwards their traffic.
 #[derive(Debug, Parser)]
 #[command(
     name = "landfall",
@@ -44,7 +44,7 @@ pub enum Command {
     Up(UpArgs),
     /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
     Controller(ControllerArgs),
-    /// List the objects of a running instance
+    /// List the Services of a running instance, or of a cluster
     Get(GetArgs),
     /// Explain one Service: spec, address, listeners and members, each with its reason
     Explain(ExplainArgs),
@@ -69,7 +69,7 @@ pub enum Command {
                      landfall man | man -l -\n  \
                      landfall man --dir /usr/local/share/man/man1")]
     Man {
-        /// Folder to write them to; without it the page of landfall itself is printed
+        /// Folder to write them to; without it, the page of landfall itself is printed
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -78,14 +78,15 @@ pub enum Command {
 /// The provider instances, and what they are configured with.
 #[derive(Clone, Debug, Default, Args)]
 pub struct InstancesArgs {
-    /// Provider instances and their pools: landfall.yaml
+    /// landfall.yaml: the provider instances and their address pools
     #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
     pub config: Option<PathBuf>,
     /// Instead of landfall.yaml: one instance on OpenStack for all Services, configured by the
     /// cloud.conf of cloud-provider-openstack
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub cloud_config: Option<PathBuf>,
-    /// Part of the names of all objects on OpenStack, overrides landfall.yaml; default: kubernetes
+    /// The name of the cluster, part of the names of all objects on OpenStack; overrides
+    /// landfall.yaml; default: kubernetes
     #[arg(
         long,
         value_name = "NAME",

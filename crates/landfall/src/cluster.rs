@@ -51,7 +51,7 @@ impl ClusterArgs {
         Ok(Connection::new(self.origin(), &agent).await?)
     }
 
-    /// Everything that the API server tells about Services and what they need; `pools`: the
+    /// Everything that the API server has about Services and what they need; `pools`: the
     /// namespace of MetalLB's pools.
     pub async fn load(&self, pools: &str) -> anyhow::Result<Loaded> {
         let connection = self.connect().await?;
@@ -97,7 +97,7 @@ impl ClusterArgs {
             .with_context(|| format!("reading {} took too long", connection.server()))
     }
 
-    /// The cluster as a picture: what is wished for and what was reported. Traffic and health are
+    /// The cluster as a view: what is specified and what was reported. Traffic and health are
     /// known to the instances that carry it, not to the API server.
     pub async fn view(&self, known: &Known) -> anyhow::Result<InstanceView> {
         Ok(view(known, self.load(&known.pools).await?))
@@ -118,7 +118,7 @@ impl ClusterArgs {
         Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
     }
 
-    /// One Service of the picture. For one on a cloud, what is there is looked at: which steps a
+    /// One Service of the picture. For one on a cloud, what is there is checked: which steps a
     /// controller would do that started now.
     pub async fn service(
         &self,

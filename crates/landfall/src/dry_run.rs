@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::{Backend, Mode};
 use crate::instances::Instances;
 
-/// A path on the command line that can't be looked at.
+/// A path on the command line that can't be checked.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct NoSuchPath {

@@ -30,7 +30,7 @@ pub struct Instances {
     setups: Vec<Setup>,
     /// What providers outside of this process do when this process serves.
     clouds: Mode,
-    /// Who writes the Services.
+    /// The authors of the Services.
     setting: Setting,
     /// Where our own admin endpoint answers, once that is known.
     admin: Option<SocketAddr>,
@@ -145,8 +145,8 @@ impl Instances {
         self.setups.iter().any(Setup::is_in_process)
     }
 
-    /// Returns what is configured of the instances in this process, as a text that tells two
-    /// configurations apart.
+    /// Returns what is configured of the instances in this process, as a text that differs between
+    /// two configurations apart.
     pub fn described_here(&self) -> String {
         let instances = self.config.instances.iter().zip(&self.setups);
         let here: Vec<&Instance> = instances
@@ -185,7 +185,7 @@ impl Instances {
         self.on_clouds().filter(|setup| setup.disabled().is_none())
     }
 
-    /// Refuses to go on where no cloud is to be read, and says why there is none.
+    /// Refuses to go on without an instance on a cloud, and explains why.
     pub fn ensure_active(&self) -> anyhow::Result<()> {
         if self.active().next().is_some() {
             return Ok(());

@@ -1,8 +1,9 @@
 //! What this replica serves on this machine, remembered for a start: it is served until the API
-//! server has told everything, which may be away by then, or go away amid its first answers.
+//! server has sent everything, which may be unavailable by then, or become so amid its first
+//! answers.
 //!
-//! The file is there exactly as long as this replica serves, or no other one was seen to: who finds
-//! it at a start was the last one. It is a copy of facts, never a record of claims.
+//! The file is there exactly as long as this replica serves, or no other one was seen to: a process
+//! that finds it at a start was the last one. It is a copy of facts, never a record of claims.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,7 +42,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// From one look for the API server to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Under which name problems of the source are told.
+/// The name under which problems of the source are reported.
 const API_SERVER: &str = "API server";
 
 /// Remembers what is served.
@@ -63,8 +64,8 @@ struct Mute;
 // === impl Memory ===
 
 impl Memory {
-    /// Will remember in this directory what `instances` serves of a cluster; `lease` tells it from
-    /// others that serve the same cluster.
+    /// Will remember in this directory what `instances` serves of a cluster; `lease` distinguishes
+    /// it from others that serve the same cluster.
     pub fn new(folder: &Path, connection: &Connection, instances: &Instances, lease: &str) -> Self {
         Self {
             file: Arc::new(Mutex::new(SnapshotFile::at(folder))),

@@ -23,9 +23,9 @@ use crate::cli::LogFormat;
 use crate::outlet::Outlet;
 use shares::Shares;
 
-/// What is not heard of libraries. The Kubernetes client complains of an API server that is away,
-/// of which the sources tell once. Those of HTTP/2 and TLS tell what clients do, as often as they
-/// do it, and quote them: with that, a client could fill a disk.
+/// Messages of libraries that are dropped. The Kubernetes client complains of an unavailable API
+/// server, which the sources report once. Those of HTTP/2 and TLS report what clients do, as often
+/// as they do it, and quote them: with that, a client could fill a disk.
 const LIBRARIES: &str = "kube_client::client::builder=off,h2=error,rustls=error";
 
 /// How long the end of the process waits for lines that are not written yet.
@@ -38,14 +38,14 @@ static STDOUT: OnceLock<Outlet> = OnceLock::new();
 /// What Services may write, and what was left out.
 static LIMIT: OnceLock<Limit> = OnceLock::new();
 
-/// How long lines that are left out are gathered until they are told of.
+/// How long dropped lines are counted until they are reported.
 const GATHERING: Duration = Duration::from_secs(60);
 
 /// A line on its way to the outlet.
 struct Line(Outlet);
 
-/// Leaves out lines of Services that write too many. What an operator asks for with `debug` is none
-/// of them, nor is what is said of no Service.
+/// Drops lines of Services that write too many, but none that an operator requested with `debug`,
+/// and none without a Service.
 #[derive(Clone, Debug)]
 struct Limit(Arc<Shared>);
 
@@ -54,7 +54,7 @@ struct Shared {
     started: Instant,
     shares: Mutex<Shares>,
     left_out: AtomicU64,
-    /// Wakes the thread that tells of it.
+    /// Wakes the thread that reports it.
     wake: SyncSender<()>,
 }
 
@@ -111,7 +111,7 @@ fn subscriber(
         .with(filter)
 }
 
-/// Tells from time to time what was left out, as long as something is.
+/// Reports periodically what was dropped, as long as something is.
 fn tell_of_left_out(limit: &Limit, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
         std::thread::park_timeout(GATHERING);
@@ -183,7 +183,7 @@ impl Write for Line {
 // === impl Limit ===
 
 impl Limit {
-    /// A limit, and what wakes the thread that tells of what was left out.
+    /// A limit, and what wakes the thread that reports what was dropped.
     fn new() -> (Self, Receiver<()>) {
         let (wake, woken) = sync_channel(1);
         let shared = Shared {
@@ -226,7 +226,7 @@ impl Limit {
 impl<S: Subscriber> Layer<S> for Limit {
     fn event_enabled(&self, event: &Event<'_>, _context: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Of what is left out it is told here.
+        // What was dropped is reported here.
         if *metadata.level() > Level::INFO || metadata.target() == module_path!() {
             return true;
         }
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((count("listener opened"), count("of the process")), (1, 1));
         let told = format!("{left_out} lines of default/loud left out within 60 s");
         assert_eq!(count(&told), 1, "{}", page.lines().last().unwrap());
-        // The thread that tells of it is woken.
+        // The thread that reports it is woken.
         assert_eq!(woken.try_recv(), Ok(()));
     }
 

@@ -96,7 +96,7 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-/// Runs a command; `false`: it worked, and what it looked at is not in order.
+/// Runs a command; `false`: it worked, and what it checked is not in order.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Demo(args) => {

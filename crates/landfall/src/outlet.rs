@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// A sink that does with each write what it is told to.
+    /// A sink that handles each write as scripted.
     struct Told {
         steps: mpsc::Receiver<io::Result<usize>>,
         written: mpsc::Sender<Vec<u8>>,

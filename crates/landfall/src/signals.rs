@@ -1,5 +1,5 @@
 //! Signals: SIGINT and SIGTERM ask for a stop, a second one ends the process at once, SIGHUP asks
-//! for a look at the manifests, SIGUSR2 for a successor. The others that would end a process by
+//! for a check of the manifests, SIGUSR2 for a successor. The others that would end a process by
 //! default are taken and logged.
 //!
 //! They are received on a thread and a runtime of their own, so that a stop works whatever the rest
@@ -30,7 +30,7 @@ const MARGIN: Duration = Duration::from_secs(25);
 /// pipe.
 const WITHOUT_MEANING: [i32; 9] = [10, 14, 16, 24, 25, 26, 27, 29, 30];
 
-/// Tells what signals asked for.
+/// Publishes what signals asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: CancellationToken,
@@ -54,11 +54,11 @@ enum Effect {
     Begin(&'static str),
     /// The process ends.
     End,
-    /// Manifests are looked at.
+    /// Manifests are checked.
     Reload,
     /// Another process is started that takes over.
     Successor,
-    /// Only the log tells.
+    /// Only a log line.
     Nothing(i32),
 }
 
@@ -98,7 +98,7 @@ impl Stop {
         self.asked.run_until_cancelled(work).await
     }
 
-    /// Raised when everything is to be looked at again.
+    /// Raised when everything is to be checked again.
     pub fn reload(&self) -> Arc<Notify> {
         self.reload.clone()
     }

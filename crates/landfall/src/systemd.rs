@@ -1,5 +1,5 @@
-//! What systemd is told (the protocol of `sd_notify`), where it started this process and wants to
-//! know.
+//! Notifications to systemd (the protocol of `sd_notify`), where it started this process and wants
+//! to know.
 
 use std::ffi::OsStr;
 use std::io;

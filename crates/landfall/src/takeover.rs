@@ -139,7 +139,8 @@ impl Door {
         }
     }
 
-    /// Waits for a process that asks properly. Cancel-safe: who is cut off may ask again.
+    /// Waits for a process that asks properly. Cancel-safe: a process that is cut off may ask
+    /// again.
     pub async fn knock(&self) -> Handing {
         loop {
             match self.answer().await {
@@ -247,7 +248,7 @@ impl Handing {
 // === impl Taking ===
 
 impl Taking {
-    /// Asks the process that holds the state directory; `None`: there is none that could be asked.
+    /// Asks the process that holds the state directory; `None`: no process answers there.
     pub async fn ask(state: &Path) -> anyhow::Result<Option<(Self, Estate)>> {
         let Ok((path, _folder)) = path(state) else {
             return Ok(None);

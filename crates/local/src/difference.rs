@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use landfall_model::listener::{Listener, Member};
 
-/// One clause per difference; empty when nothing differs that anybody would notice.
+/// Returns one clause per difference; empty when nothing differs that has an effect.
 pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
     let mut changes = members(&before.pool.members, &after.pool.members);
     let mut compare = |name: &str, differs: bool| {

@@ -34,7 +34,7 @@ use crate::support::support;
 #[derive(Debug)]
 pub struct Local {
     pub(crate) listeners: Listeners,
-    /// The members of each Service as they were looked at last; none while steps change them.
+    /// The members of each Service as they were checked last; none while steps change them.
     seen: Mutex<HashMap<Uid, Members>>,
     /// Of which Services clients are refused.
     shortages: Mutex<Shortages>,
@@ -196,7 +196,7 @@ impl Provider for Local {
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
-        // The reconcile looks at the members when all steps are done.
+        // The reconcile reads the members when all steps are done.
         self.seen().remove(step.service());
         match step {
             Step::Address(step) => self.state().addressing.apply(step),

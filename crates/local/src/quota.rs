@@ -16,11 +16,11 @@ pub struct Quota {
     counts: HashMap<Arc<str>, usize>,
     /// Those that an earlier process had open, and that are not open again yet.
     kept: HashSet<ListenerId>,
-    /// How often everything was looked at since they are kept.
+    /// How often everything was checked since they are kept.
     looks: u8,
 }
 
-/// After so many looks at everything each Service has had its turn.
+/// After so many checks of everything, each Service has had its turn.
 const LOOKS: u8 = 2;
 
 // === impl Quota ===

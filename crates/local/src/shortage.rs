@@ -12,14 +12,14 @@ use tokio::time::Instant;
 /// The interval at which refusals are counted.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// After so long without a refusal it is over, so that it is told again no more often than this.
+/// After this long without a refusal it is over, so that it is reported no more often than this.
 const CALM: Duration = Duration::from_secs(600);
 
 /// What was seen of each Service until now. Pure.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     rows: HashMap<Uid, Row>,
-    /// Whether it was looked before. What is counted by the first look was told of by whatever
+    /// Whether it was checked before. What the first check counts was reported by the process that
     /// served before this provider.
     looked: bool,
     /// How often anything was refused in the whole process.

@@ -48,7 +48,7 @@ pub fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
     landfall_addressing::published(spec, held, IpMode::Proxy)
 }
 
-/// Listeners that accept connections and have nobody to give them to.
+/// Listeners that accept connections and have no member for them.
 fn idle_pools(want: &Intent, spec: &LoadBalancerSpec, have: &Observed) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = Vec::new();
     for listener in &spec.listeners {

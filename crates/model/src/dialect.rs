@@ -10,7 +10,7 @@
 //! says otherwise becomes a Reason.
 //!
 //! Nothing here knows what a port, a pool or a provider can do with an option; that is for
-//! `resolve` to judge.
+//! `resolve` to validate.
 
 mod compound;
 mod extensions;
@@ -68,7 +68,7 @@ pub struct Dialect {
     /// Whether `PREFIX OPTION.PORT` speaks of a single port.
     pub per_port: bool,
     /// What becomes of a key under the prefix that the table does not have; `None`: nothing, it is
-    /// somebody else's.
+    /// belongs to another program.
     pub unknown: Option<Severity>,
     /// Whether an empty value is as good as no annotation.
     pub empty_is_absent: bool,
@@ -129,7 +129,7 @@ pub enum Effect {
         /// Why it means nothing elsewhere: one clause.
         why: &'static str,
     },
-    /// Nothing, and the user is told why.
+    /// Nothing, and the reason is reported.
     NotApplicable {
         /// How much is lost.
         severity: Severity,

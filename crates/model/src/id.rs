@@ -1,4 +1,4 @@
-//! Identities: how a Service is named by people and how it is told apart for ever.
+//! Identities: the name of a Service for people, and its unique id.
 
 mod by_namespace;
 

@@ -32,7 +32,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// What tells the listeners of one load balancer apart: a transport protocol and a front port.
+/// The identity of a listener of a load balancer: a transport protocol and a front port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerKey {
     /// Transport protocol.
@@ -57,11 +57,11 @@ pub struct Listener {
     /// What one source may have of it.
     #[serde(skip_serializing_if = "SourceLimits::is_nothing", default)]
     pub source_limits: SourceLimits,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// How long members that leave keep their connections before these are cut.
     pub drain: Duration,
-    /// Peers whose PROXY protocol header is believed; empty: no header is expected from anybody.
+    /// Peers whose PROXY protocol header is believed; empty: no header is expected.
     pub accept_proxy_from: Vec<IpNet>,
     /// What TLS must be like that ends here.
     #[serde(skip_serializing_if = "TlsPolicy::is_default", default)]
@@ -69,9 +69,9 @@ pub struct Listener {
     /// Where requests are sent in place of a member, in mode `http`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub redirect: Option<Redirect>,
-    /// Who serves the traffic.
+    /// The members.
     pub pool: Pool,
-    /// What of this somebody said outright, for providers whose cloud may have other opinions
+    /// Which fields were set explicitly, for providers whose cloud may have other values
     /// already.
     #[serde(skip_serializing_if = "ExplicitFields::is_nothing", default)]
     pub said: ExplicitFields,
@@ -126,7 +126,7 @@ pub struct Http {
     pub forwarded_port: bool,
     /// Speak HTTP/2 with prior knowledge (h2c) toward members.
     pub member_http2: bool,
-    /// How many proxies in front are believed what they say of the client; `None`: everybody is.
+    /// How many proxies in front may state the client's address; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_hops: Option<u8>,
 }
@@ -197,14 +197,14 @@ pub enum RedirectStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AllowedSources {
-    /// Everybody.
+    /// All clients.
     #[default]
     All,
     /// Only clients inside one of these prefixes, of either family.
     Only(BTreeSet<IpNet>),
 }
 
-/// Time-outs of a listener. Zero means "never" only where a field says so.
+/// Timeouts of a listener. Zero means "never" only where a field says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
@@ -218,7 +218,7 @@ pub struct Timeouts {
     pub tcp_inspect: Duration,
 }
 
-/// How long leaving members keep their connections unless told otherwise.
+/// The default drain time: how long leaving members keep their connections.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(300);
 
 // === impl Protocol ===

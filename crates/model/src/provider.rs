@@ -56,55 +56,55 @@ pub trait Provider: Send + Sync + 'static {
     /// What can be said of a Service in the observed state.
     fn status(&self, want: &Intent, have: &Self::Observed) -> ProviderStatus;
 
-    /// Told before the first pass: every claim that is on record. What a Service holds is known
-    /// before anything is given to another. Told later of a Service that comes to this instance
-    /// with addresses. Providers whose cloud remembers need nothing here.
+    /// Called before the first pass with every claim that is on record. What a Service holds is
+    /// known before anything is given to another. Called later for a Service that comes to this
+    /// instance with addresses. Providers whose cloud remembers need nothing here.
     fn restore_claims(&self, _claims: &[Claim]) {}
 
     /// Called after [`Self::restore_claims`] with those claims whose Services had all of their
     /// listeners open: their places stay theirs until they are reconciled.
     fn reserve_listeners(&self, _claims: &[Claim]) {}
 
-    /// Told when what [`Applied::Addressed`] said of a Service is on record: its status names these
-    /// addresses and no others.
+    /// Called when what [`Applied::Addressed`] reported of a Service is on record: its status names
+    /// these addresses and no others.
     fn on_recorded(&self, _service: &Uid) {}
 
-    /// Told when no record names anything that this provider held for a Service: its finalizer and
-    /// its status are gone, or speak of another instance by now.
+    /// Called when no record names anything that this provider held for a Service: its finalizer
+    /// and its status are gone, or speak of another instance by now.
     fn on_forgotten(&self, _service: &Uid) {}
 
-    /// Told when these change: the claims of Services that no instance of this process serves,
-    /// which are given to nobody else. Replaces what was told before. Nothing of these Services is
-    /// ever planned: their claims are none of this provider's. Providers that take no addresses
+    /// Called when these change: the claims of Services that no instance of this process serves,
+    /// which are given to no other Service. Replaces the previous ones. Nothing of these Services
+    /// is ever planned: their claims are none of this provider's. Providers that take no addresses
     /// from pools need nothing here.
     fn set_foreign_claims(&self, _claims: &[Claim]) {}
 
-    /// Told when passes are made again after a time in which this process might not write: the
+    /// Called when passes are made again after a time in which this process might not write: the
     /// outside may not be as it is remembered. `others_led`: another process may have claimed and
-    /// given back meanwhile, so no claim is believed; those on record are told next, by
+    /// released meanwhile, so no claim is believed; those on record follow next, by
     /// [`Self::restore_claims`]. What serves goes on serving.
     fn invalidate_caches(&self, _others_led: bool) {}
 
-    /// Told when another process serves in place of this one. Closes what accepts connections here,
-    /// lets those that are open end, and forgets every claim. Providers that carry no traffic
+    /// Called when another process serves in place of this one. Closes what accepts connections
+    /// here, lets those that are open end, and forgets every claim. Providers that carry no traffic
     /// themselves need nothing here.
     fn retire(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Told before the first pass and whenever the address pools change, with all of them. Returns
-    /// what is wrong with them; then the pools from before stay in force. Providers that take no
-    /// addresses from pools need nothing here.
+    /// Called before the first pass and whenever the address pools change, with all of them.
+    /// Returns what is wrong with them; then the pools from before stay in force. Providers that
+    /// take no addresses from pools need nothing here.
     fn set_pools(&self, _pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         Vec::new()
     }
 
-    /// Told before [`set_pools`](Self::set_pools): whether pools may be missing from what is told
+    /// Called before [`set_pools`](Self::set_pools): whether pools may be missing from what follows
     /// there. Then no Service leaves an address because no pool has it. Providers that take no
     /// addresses from pools need nothing here.
     fn set_pools_incomplete(&self, _incomplete: bool) {}
 
-    /// The listeners of a Service as they are at this moment, for people. Cheap; asks nobody.
+    /// The listeners of a Service as they are at this moment, for the admin endpoint. Without I/O.
     fn live(&self, _service: &Uid) -> Vec<ListenerView> {
         Vec::new()
     }
@@ -114,7 +114,7 @@ pub trait Provider: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// One cheap look at everything: the Services whose state is not what the last plan left.
+    /// One cheap check of everything: the Services whose state is not what the last plan left.
     fn audit(&self) -> impl Future<Output = Result<Vec<Uid>, ProviderError>> + Send;
 }
 
@@ -131,9 +131,9 @@ pub struct ProviderStatus {
     pub ingress: Vec<IngressAddress>,
     /// Why traffic does not flow (yet); empty: it flows.
     pub waiting: Vec<Reason>,
-    /// What to tell beside that.
+    /// What to report beside that.
     pub remarks: Vec<Reason>,
-    /// What to tell beside that, and as a warning event of this name when it becomes true.
+    /// What to report beside that, and as a warning event of this name when it becomes true.
     pub notices: Vec<(&'static str, Reason)>,
     /// Annotations to keep on the Service: [`crate::marks::managed_annotations`].
     pub marks: BTreeMap<String, String>,
@@ -178,7 +178,7 @@ pub struct Published {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct ProviderError {
-    /// What to tell people.
+    /// What is reported.
     pub reason: Reason,
     /// What the engine does about it.
     pub retry: Retry,
@@ -202,7 +202,7 @@ pub enum Retry {
     Backoff,
     /// Not before this long.
     After(Duration),
-    /// At once, from a new observation: somebody else was faster.
+    /// At once, from a new observation: another program was faster.
     Now,
     /// Only when a fact changes.
     OnChange,
@@ -352,7 +352,7 @@ impl ProviderError {
         }
     }
 
-    /// Somebody else was faster: look again.
+    /// Another program was faster: observe again.
     pub fn outdated(reason: Reason) -> Self {
         Self {
             reason,

@@ -1,5 +1,5 @@
 //! Which addresses may be members. A load balancer stands where its users don't: what it reaches,
-//! whoever may write a Service reaches through it.
+//! any author of a Service reaches through it.
 //!
 //! Pure. What is our own (addresses of pools and of the machine) is known to the World, not here.
 
@@ -30,13 +30,13 @@ pub struct Ours {
     pub machine: bool,
 }
 
-/// Who writes the Services that an instance serves.
+/// The authors of the Services that an instance serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Setting {
     /// The operator of the machine, into files.
     #[default]
     Machine,
-    /// Users of a cluster, who may not reach what its nodes reach.
+    /// Users of a cluster, that may not reach what its nodes reach.
     Cluster,
 }
 
@@ -88,7 +88,7 @@ impl MemberRules {
         Self { admin, ..self }
     }
 
-    /// Judges a member, which is checked at another port if one is given. `ours` says what is
+    /// Validates a member, which is checked at another port if one is given. `ours` says what is
     /// known of an address.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl MemberRules {
             NamedBy::Annotation => &self.annotations,
             NamedBy::Slice => &self.slices,
         };
-        // What is reached by way of a translated address is judged as if it stood there itself.
+        // What is reached by way of a translated address is validated as if it stood there itself.
         let hidden = embedded(address).map(IpAddr::V4);
         for address in std::iter::once(address).chain(hidden) {
             match kind(address) {
@@ -192,7 +192,7 @@ fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
     };
     let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     let tail = match segments {
-        // `::1` and `::` are judged as what they are.
+        // `::1` and `::` are validated as what they are.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // IPv4-compatible, mapped, translated (SIIT), and NAT64 by the well-known prefix.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]

@@ -167,8 +167,6 @@ codes! {
     NotOurs,
     /// The cloud reports the load balancer as broken.
     LoadBalancerFailed,
-    /// The load balancer of the Service is gone.
-    LoadBalancerLost,
     /// A quota of the cloud is exhausted.
     QuotaExceeded,
     /// The floating IP is in use by another object.
@@ -203,10 +201,6 @@ codes! {
     StateNotWritten,
     /// The API server has not answered completely since the start: the last known state is served.
     LastKnownState,
-    /// A change was held back because it would remove too much at once.
-    ChangeHeldBack,
-    /// The Service is being removed.
-    Removing,
     /// The Service is converged.
     Ready,
     /// The newest version of the Service is valid.

@@ -1,6 +1,6 @@
 //! What vouches for the annotations in Landfall's own domain. Pure.
 //!
-//! Annotations can be written by everybody who may write the Service, its status by controllers
+//! Annotations can be written by every user that may write the Service, its status by controllers
 //! alone. So the condition `landfall.dev/Recorded` keeps a digest of each of these annotations, and
 //! one that does not fit is treated as if it were not there. The digest covers the Service's UID:
 //! what was written for one Service says nothing on another. [`INSTANCE`] is believed as it is,

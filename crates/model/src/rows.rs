@@ -2,7 +2,7 @@
 //!
 //! Rows are made from [`crate::wire`] shapes by every source in the same way, and held by the World
 //! behind `Arc`. Texts that a user can get wrong (annotations, source ranges, addresses) stay texts
-//! here; `resolve` judges them, so that a bad one becomes a Reason instead of a lost object.
+//! here; `resolve` validates them, so that a bad one becomes a Reason instead of a lost object.
 
 mod bytes;
 mod packed;
@@ -66,7 +66,7 @@ pub struct ServiceRow {
     pub external_local: bool,
     /// `spec.healthCheckNodePort`.
     pub health_check_node_port: Option<NonZeroU16>,
-    /// `spec.sessionAffinity: ClientIP`, with its time-out.
+    /// `spec.sessionAffinity: ClientIP`, with its timeout.
     pub affinity: Option<Duration>,
     /// `spec.loadBalancerIP`, as written.
     pub load_balancer_ip: Option<String>,
@@ -249,7 +249,7 @@ pub struct SecretRow {
 pub const METALLB_NAMESPACE: &str = "metallb-system";
 
 /// An address pool (`metallb.io/v1beta1` `IPAddressPool`, or a pool given on the command line), as
-/// written: the allocator parses and judges it.
+/// written: the allocator parses and validates it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolRow {
     /// Its name.
@@ -288,7 +288,7 @@ pub enum PoolOrigin {
     Fallback,
 }
 
-/// `spec.serviceAllocation` of a pool: whom it serves, and how eagerly.
+/// `spec.serviceAllocation` of a pool: which Services it serves, and with what priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolAllocation {
     /// Lower goes first; 0 is last.
@@ -336,7 +336,7 @@ pub enum Fact {
     /// Secrets can't be read from this source. A port that needs one that is not known stays closed
     /// instead of being an error of the whole Service.
     SecretsUnavailable,
-    /// The networks whose traffic arrives on this machine, in place of those that were told before.
+    /// The networks whose traffic arrives on this machine; replaces the previous ones.
     Machine(Arc<[IpNet]>),
     /// An address pool appeared or changed.
     Pool(Arc<PoolRow>),
@@ -358,9 +358,9 @@ pub enum Fact {
         /// What is wrong with it.
         reasons: Vec<Reason>,
     },
-    /// Everything that was there at the start has been told. Sent once.
+    /// Everything that was there at the start has been sent. Sent once.
     Synced,
-    /// Everything that was there when this replica came to lead has been told.
+    /// Everything that was there when this replica came to lead has been sent.
     Current {
         /// The term in which it leads.
         term: u64,

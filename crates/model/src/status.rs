@@ -37,7 +37,7 @@ pub enum IpMode {
     /// Nodes deliver it themselves.
     #[serde(rename = "VIP")]
     Vip,
-    /// It travels through the load balancer like everybody's.
+    /// Traffic to it travels through the load balancer, also from inside the cluster.
     Proxy,
 }
 

@@ -84,7 +84,7 @@ pub struct ServiceView {
     pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.
     pub reasons: Vec<Reason>,
-    /// What was wished for as an address; absent when the spec is invalid.
+    /// The requested address; absent when the spec is invalid.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<AddressSpec>,
     /// The listeners as they are now.
@@ -286,7 +286,7 @@ pub struct MetricsView {
     pub failed_steps: BTreeMap<String, u64>,
     /// Services that wait for a pass now.
     pub queued: u64,
-    /// Events that are told by the count of another one.
+    /// Events that were aggregated into the count of another one.
     #[serde(default)]
     pub events_aggregated: u64,
     /// Events that were not sent.

@@ -10,14 +10,14 @@
 //!  ServiceRow + ServiceStatus ──service_to_json──> what kubectl prints
 //! ```
 //!
-//! The conversions judge as the API server's validation does, where its rules matter to a load
+//! The conversions validate as the API server's validation does, where its rules matter to a load
 //! balancer, and fill in the API server's defaults. They deviate on purpose in two places, each
 //! marked where it stands: Service names may begin with a digit, and endpoints may be loopback
 //! addresses.
 //!
 //! That is for manifests, which no API server has seen. What an API server has admitted becomes a
 //! row by `into_admitted_row` whatever these rules say: its own may be newer, and an object that is
-//! not read can be neither served nor let go of. Fields that can't be read are told.
+//! not read can be neither served nor let go of. Fields that can't be read are reported.
 //!
 //! Nothing here reads files or knows a client, and nothing here puts Secret data into a message.
 

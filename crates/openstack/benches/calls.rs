@@ -4,7 +4,7 @@
 //! The reference's column is computed from formulas that were fitted to counts of a real Octavia's
 //! access log (three TCP ports, monitors off): its creation costs 17 + 3 per port + 3 per node with
 //! security groups, a node that comes 30.6 calls per Service, a restart 10 per Service. It has no
-//! audit; one look at each Service costs it 10 calls. A creation at 1,000 nodes it never ends: its
+//! audit; one check of each Service costs it 10 calls. A creation at 1,000 nodes it never ends: its
 //! one request is larger than Octavia reads.
 
 #![expect(
@@ -108,7 +108,7 @@ fn world(conf: &str, nodes: usize) -> Rig {
     rig
 }
 
-/// Calls that are no looks at a busy load balancer, no login, and no port that gets its group.
+/// Calls that are no checks of a busy load balancer, no login, and no port that gets its group.
 fn counted(rig: &Rig) -> usize {
     let calls = rig.calls();
     let first_roster = calls.iter().any(|call| is_roster(call));

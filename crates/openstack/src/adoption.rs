@@ -1,4 +1,4 @@
-//! What a Service has in the cloud already, for people who are about to change controllers.
+//! What a Service has in the cloud already, before a change of controllers.
 
 use serde::Serialize;
 

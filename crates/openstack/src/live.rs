@@ -21,7 +21,7 @@ use crate::observed::{Found, Observed};
 use crate::plan::diff::Diff;
 use crate::refusal::Refusals;
 
-/// What Services asked for when they were last looked at.
+/// What Services asked for when they were last checked.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(Mutex<HashMap<Uid, Spec>>);
 
@@ -42,7 +42,7 @@ impl Shown {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A Service was looked at.
+    /// A Service was checked.
     pub(crate) fn note(&self, want: &Intent, have: &Observed) {
         let mut specs = self.specs();
         let (

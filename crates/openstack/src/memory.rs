@@ -137,7 +137,7 @@ impl Memory {
         known.pending_since = None;
     }
 
-    /// Notes that the last change is none of the usual ones: it is waited for, and its time says
+    /// Notes that the last change is not one of the usual ones: it is waited for, and its time says
     /// nothing of others.
     pub(crate) fn unusual(&mut self, id: &Id) {
         if let Some(known) = self.balancers.get_mut(id) {

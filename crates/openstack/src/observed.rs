@@ -124,7 +124,7 @@ pub(crate) enum Found {
 /// What is in the load balancer.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// It was not read: it is busy, or there is none.
+    /// It was not read: it is busy, or does not exist.
     Unread,
     /// What is wanted. It was seen earlier, and the load balancer has not been touched since.
     AsWanted,
@@ -150,7 +150,7 @@ pub(crate) struct Addressing {
     /// The load balancer to which the Service's own, or the one that is asked for, leads until it
     /// is deleted.
     pub(crate) held_by: Option<Id>,
-    /// The network of a new one; `None`: there is none.
+    /// The network of a new one; `None`: it gets none.
     pub(crate) network: Option<Id>,
     /// Subnets to try for a new one; empty: any.
     pub(crate) subnets: Vec<Id>,

@@ -328,7 +328,7 @@ pub(crate) fn is_as_wanted(
 }
 
 /// Where nothing is to be changed of a load balancer that is only taken to be done with the last
-/// change, it is looked at whether it is.
+/// change, it is checked whether it is.
 fn make_certain(have: &Observed, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
     let mut steps = plan.steps.iter();
     if have.assumed && steps.all(|planned| planned.step.locks().is_none()) {

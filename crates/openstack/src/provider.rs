@@ -37,9 +37,9 @@ pub struct OpenStack {
     profile: ProviderProfile,
 }
 
-/// From one look at busy load balancers to the next: at least, and at most.
+/// From one check of busy load balancers to the next: at least, and at most.
 const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
-/// So few busy load balancers are looked at as often as may be.
+/// So few busy load balancers are checked as often as may be.
 const FEW_BUSY: usize = 3;
 
 // === impl OpenStack ===
@@ -70,14 +70,14 @@ impl OpenStack {
         &self.settings
     }
 
-    /// Whom to tell of Services that must be looked at because of what became of another one: the
+    /// The receiver of Services that must be checked because of what became of another one: the
     /// `wakes` of `landfall_engine::Engine::run`. It is set once; without it they follow at the
     /// next audit.
     pub fn wake_through(&self, wakes: mpsc::Sender<Uid>) {
         let _ = self.wakes.set(wakes);
     }
 
-    /// Has a Service looked at soon. An engine that is too busy to be told sees it at the next
+    /// Has a Service checked soon. An engine whose queue is full sees it at the next
     /// audit.
     pub(crate) fn wake(&self, service: Uid) {
         if let Some(wakes) = self.wakes.get()
@@ -91,7 +91,7 @@ impl OpenStack {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From one look at busy load balancers to the next.
+    /// From one check of busy load balancers to the next.
     pub(crate) fn pace(&self) -> Duration {
         self.pace_with(&self.memory())
     }

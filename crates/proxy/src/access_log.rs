@@ -51,7 +51,7 @@ pub enum Format {
     Combined,
 }
 
-/// Which lines are written; of those that tell of a failure some more are.
+/// Which lines are written; of failures some more are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample(f64);
 

@@ -1,4 +1,4 @@
-//! Who gets scarce descriptors and ports. Pure: counts in, a decision out.
+//! The division of scarce descriptors and ports. Pure: counts in, a decision out.
 //!
 //! Each Service has a minimum that no other can take. The rest is common: a Service may hold so
 //! many times what is still free of it. One Service alone gets nearly all, several that want more
@@ -107,7 +107,7 @@ pub enum Decision {
     Refused(Excess),
 }
 
-/// Who has too much already.
+/// The holder that has too much already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// The Service.
@@ -219,7 +219,7 @@ impl Counts {
     }
 
     /// Decides about something that takes the place of what has just been given back: by the same
-    /// Service, or where nothing was left by the one with most. Shares do not count, or who has
+    /// Service, or where nothing was left by the one with most. Shares do not count, or a holder of
     /// more than its share, because others want more now, would give back and get nothing.
     pub fn decide_again(&self, cost: u32) -> Decision {
         let cost = u64::from(cost);

@@ -1,4 +1,4 @@
-//! The descriptors, UDP ports and memory for buffers of the process: how much there is, who holds
+//! The descriptors, UDP ports and memory for buffers of the process: how much there is, what holds
 //! it, and a hold on it that is given back when dropped. Counts only; [`crate::admission`] decides.
 //!
 //! All counts are plain atomics that workers share. A connection changes four to six of them, which
@@ -51,7 +51,7 @@ pub struct Budget {
     overloaded: AtomicBool,
     accounts: Mutex<HashMap<Uid, Weak<Account>>>,
     namespaces: Mutex<HashMap<String, Weak<Namespace>>>,
-    /// What keeps clients from knowing with whom they share a counter.
+    /// The secret that keeps clients from knowing with which others they share a counter.
     key: RandomState,
 }
 

@@ -167,7 +167,7 @@ thread_local! {
     static WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells the counters which worker the calling thread is.
+/// Sets which worker the calling thread is.
 pub(crate) fn set_worker(index: usize) {
     WORKER.set(index);
 }

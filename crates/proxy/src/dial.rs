@@ -91,7 +91,7 @@ pub(crate) async fn open(member: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Connects to a member, tells it about the client where a PROXY header is wanted, and shakes hands
+/// Connects to a member, sends it a PROXY header where one is wanted, and shakes hands
 /// where TLS is.
 pub async fn reach(
     member: SocketAddr,

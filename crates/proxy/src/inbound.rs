@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// Who connected to what.
+/// The ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound {
     /// The client: named by the PROXY protocol header of a trusted peer, else the peer itself.

@@ -25,7 +25,7 @@ use crate::tls::{CertificateError, Termination, TowardMembers};
 
 pub use gate::{Gate, Place};
 
-/// What tells listeners apart: the address and the key.
+/// The identity of a listener: the address and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId {
     /// The address that clients connect to.
@@ -34,8 +34,8 @@ pub struct ListenerId {
     pub key: ListenerKey,
 }
 
-/// The Service that a listener belongs to. Its identity decides who may change and close the
-/// listener; its name is for messages.
+/// The Service that a listener belongs to. Its identity decides which Service may change and close
+/// the listener; its name is for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its identity.
@@ -397,7 +397,7 @@ impl ListenerState {
         self.revision.subscribe()
     }
 
-    /// Who serves.
+    /// The pool and its options.
     pub fn pool(&self) -> &PoolState {
         &self.pool
     }

@@ -146,7 +146,7 @@ impl Ledger {
         &self.payer
     }
 
-    /// Takes so many units. Tells whether they were to be had.
+    /// Takes so many units. Returns whether they were to be had.
     pub(crate) fn take(&self, units: u32) -> bool {
         self.books().take(units, &self.payer)
     }
@@ -228,7 +228,7 @@ impl Books {
         self.settle();
     }
 
-    /// Gives back what is not needed; a step is kept, so that not each stream takes one anew.
+    /// Gives back what is not needed; a step is kept, so that not each stream takes one again.
     fn settle(&mut self) {
         let due = self.used.saturating_sub(FREE);
         let kept = if due == 0 { 0 } else { due + u32::from(STEP) };

@@ -1,4 +1,4 @@
-//! Tells when the process runs short of descriptors, ports or memory, and when it no longer does:
+//! Reports when the process runs short of descriptors, ports or memory, and when it no longer does:
 //! once per change, however often something is refused.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Watch {
     calm: u32,
 }
 
-/// Looks at the budget until `stop` fires. `changes` is raised when overload begins and ends.
+/// Reads the budget until `stop` fires. `changes` is raised when overload begins and ends.
 pub(crate) async fn announce(budget: Arc<Budget>, changes: Changes, stop: CancellationToken) {
     let mut seen = Watch::default();
     loop {

@@ -2,7 +2,7 @@
 //! connection gets. Changes replace an immutable snapshot; picking reads it without waiting for
 //! writers. Never opens a socket and never checks a member itself.
 //!
-//! Who serves, best first; a tier is used only while all before it are empty:
+//! The tiers of members, best first; a tier is used only while all before it are empty:
 //! checked and up, not yet checked, backup up, backup not yet checked, draining (terminating
 //! but still serving). Members that are down or without weight never serve.
 
@@ -50,11 +50,11 @@ pub struct PoolState {
     workers: usize,
 }
 
-/// What the pool and its members tell each other.
+/// What the pool and its members share.
 #[derive(Debug)]
 struct Shared {
     changes: ChangesOf,
-    /// Those who wait for a member.
+    /// The connections that wait for a member.
     line: Line,
     /// Tries at another member under way.
     retries: AtomicU32,
@@ -206,7 +206,8 @@ impl PoolState {
         leaving
     }
 
-    /// What the monitor found out about a member, and why. Tells whether this changed its health.
+    /// Stores the result of a monitor for a member, with its cause. Returns whether this changed
+    /// its health.
     pub fn set_health(&self, member: SocketAddr, health: Health, cause: &str) -> bool {
         let guard = lock(&self.gone);
         let before = self.snapshot.load_full();
@@ -243,9 +244,9 @@ impl PoolState {
         self.try_pick(client, tried).ok()
     }
 
-    /// As [`Self::pick`], and says why there is none.
+    /// As [`Self::pick`], with the reason if no member can be chosen.
     pub fn try_pick(&self, client: SocketAddr, tried: &[SocketAddr]) -> Result<Lease, Unavailable> {
-        // Who comes now does not pass those who wait. Who was let in before does.
+        // A new connection does not pass those that wait. One that was admitted before does.
         if tried.is_empty() && self.shared.line.length() > 0 {
             return Err(Unavailable::Full);
         }
@@ -391,7 +392,7 @@ impl PoolState {
             start: AtomicUsize::new(before.start.load(Ordering::Relaxed)),
         }));
         self.shared.changed();
-        // The first that waits looks at what there is now.
+        // The first that waits reads what there is now.
         self.shared.line.wake();
     }
 }

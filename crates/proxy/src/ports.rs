@@ -3,14 +3,14 @@
 //!
 //! The side that ends a connection first keeps its port for a minute (TIME-WAIT), and toward
 //! members that is mostly this side, because clients end first. The kernel takes such a port again
-//! only on loopback, unless `net.ipv4.tcp_tw_reuse` is 1. Left to itself it looks at the even ports
-//! first: once those 14,116 are used it looks at all of them for each new connection, which takes
+//! only on loopback, unless `net.ipv4.tcp_tw_reuse` is 1. Left to itself it reads the even ports
+//! first: once those 14,116 are used it reads all of them for each new connection, which takes
 //! milliseconds, and nothing else is served meanwhile. So:
 //!
 //! - each socket chooses within a window, which is short to look through, and takes the next window
 //!   when that one is used up;
 //! - when two windows are used up, it is given a port. The kernel then lets the new connection
-//!   follow the one in TIME-WAIT, whose segments TCP timestamps tell apart from its own. Ports take
+//! follow the one in TIME-WAIT, whose segments TCP timestamps distinguish from its own. Ports take
 //!   turns, so that a member has had time to forget the last connection. Only the last eighth of
 //!   all ports is given so, because the kernel chooses such ports for no other program. Such a
 //!   socket is never spare: it would come from the same port each time, and keep it while it is not
@@ -44,7 +44,7 @@ const WINDOWS: u32 = 64;
 struct Ports {
     first: u16,
     count: u32,
-    /// Kept for others by the administrator: the kernel gives them only to those who ask.
+    /// Kept for others by the administrator: the kernel gives them only on request.
     reserved: Vec<(u16, u16)>,
 }
 

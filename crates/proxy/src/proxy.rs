@@ -1,4 +1,4 @@
-//! The handle of the data plane: opens, changes and closes listeners, runs drain times, and tells
+//! The handle of the data plane: opens, changes and closes listeners, runs drain times, and reports
 //! what goes on. Changes of one listener never touch another; changes of a listener that is open
 //! never close its socket nor its connections.
 
@@ -56,9 +56,9 @@ pub struct ProxyConfig {
     pub beside: bool,
     /// Where requests, connections and flows are noted; `None`: nowhere.
     pub access_log: Option<Arc<AccessLog>>,
-    /// What clients must not know, so that they can't tell which member their address or port leads
-    /// to; zeros where identities of Services can't be guessed. All processes that serve a Service
-    /// after or beside each other need the same one.
+    /// What clients must not know, so that they can't find out which member their address or port
+    /// leads to; zeros where identities of Services can't be guessed. All processes that serve a
+    /// Service after or beside each other need the same one.
     pub hash_secret: [u8; 16],
 }
 
@@ -190,7 +190,7 @@ impl Proxy {
     }
 
     /// Opens a listener, or changes it in place. After an error it is as it was before. A listener
-    /// that passes to another owner is closed and opened anew.
+    /// that passes to another owner is closed and opened again.
     pub async fn apply(
         &self,
         id: ListenerId,
@@ -206,7 +206,7 @@ impl Proxy {
                 let config = ListenerConfig::after(Some(&state.config_full()), id, listener)?;
                 return Ok(self.change(&state, config).await);
             }
-            // Judged before the old owner's listener is given up.
+            // Validated before the old owner's listener is given up.
             ListenerConfig::new(id, listener)?;
             self.close_now(id).await;
         }

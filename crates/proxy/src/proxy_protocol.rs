@@ -2,8 +2,8 @@
 //! headers. Pure.
 //!
 //! Reading is strict: a header is taken only in the exact form that the specification gives,
-//! because what it says decides who may pass. Extensions are passed over, but they must add up, and
-//! a checksum among them must be right. A header may take [`MAX_HEADER`] bytes.
+//! because what it says decides which clients may pass. Extensions are skipped, but they must add
+//! up, and a checksum among them must be right. A header may take [`MAX_HEADER`] bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -237,7 +237,7 @@ const fn remainders() -> [u32; 256] {
 // === impl Header ===
 
 impl Header {
-    /// The header that tells a member about a client. Where the families of the two addresses
+    /// The header that names a client to a member. Where the families of the two addresses
     /// differ (a trusted peer may say so), both are written as IPv6.
     ///
     /// Version 1 has no form for datagrams; on UDP, version 2 is used for both.

@@ -21,7 +21,7 @@ pub(crate) enum Silence {
     Stuck,
 }
 
-/// Asks again and again; `ask` tells whether there was an answer. Returns when there is none.
+/// Asks again and again; `ask` returns whether there was an answer. Returns when there is none.
 pub(crate) async fn watch<A: Future<Output = bool>>(mut ask: impl FnMut() -> A) -> Silence {
     loop {
         match timeout(WITHIN, ask()).await {

@@ -40,7 +40,7 @@ struct Way {
     unflushed: bool,
 }
 
-/// When each side was last heard of, and how long it may be silent.
+/// When each side last sent something, and how long it may be silent.
 #[derive(Debug)]
 struct Silence {
     client: Instant,
@@ -232,7 +232,7 @@ impl Way {
         match ready!(Pin::new(from).poll_read(cx, &mut room)) {
             Ok(()) => {}
             // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as
-            // well: many do, and the bytes inside tell members where their messages end.
+            // well: many do, and the bytes inside show members where their messages end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Poll::Ready(Err(error)),
         }

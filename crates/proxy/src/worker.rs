@@ -51,7 +51,7 @@ impl Worker {
             .spawn(move || {
                 counters::set_worker(index);
                 runtime.block_on(engine.run());
-                // Tasks were told to end by the shutdown; the runtime drops what is left.
+                // Tasks were asked to end by the shutdown; the runtime drops what is left.
                 tasks.close();
             })?;
         Ok(Self {
@@ -75,7 +75,7 @@ impl Worker {
         answered.await.map_err(|_| Gone)
     }
 
-    /// The thread, to wait for once it was told to stop.
+    /// The thread, to wait for once it was asked to stop.
     pub(crate) fn take_thread(&self) -> Option<JoinHandle<()>> {
         self.thread
             .lock()
@@ -86,7 +86,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Ends the engine where nobody shut it down. A full queue is one that is being worked on;
+        // Ends the engine where nothing shut it down. A full queue is one that is being worked on;
         // its end then comes with the process.
         let _ = self.commands.try_send(Command::Stop);
     }

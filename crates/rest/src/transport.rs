@@ -41,7 +41,7 @@ pub enum NoAnswer {
 /// Why a transport can't be made from its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The authorities are not PEM, or there is none.
+    /// The authorities are not PEM, or the file has none.
     #[error("ca-file: {0}")]
     Authorities(String),
     /// The client's certificate or its key is invalid.

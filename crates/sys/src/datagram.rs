@@ -27,9 +27,9 @@ pub fn connected(peer: &RawAddress) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; the result is checked.
     let fd = check(unsafe { libc::socket(libc::c_int::from(peer.family()), kind, 0) })?;
-    // SAFETY: the call just returned this descriptor; nobody else owns it.
+    // SAFETY: the call just returned this descriptor; nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: the address lives across the call and is as long as told.
+    // SAFETY: the address lives across the call and is as long as stated.
     check(unsafe { libc::connect(fd.as_raw_fd(), peer.as_ptr(), peer.length()) })?;
     Ok(fd)
 }
@@ -37,7 +37,7 @@ pub fn connected(peer: &RawAddress) -> io::Result<OwnedFd> {
 /// Sends one datagram to the peer of a connected socket.
 pub fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the bytes live across the call and are as many as told.
+    // SAFETY: the bytes live across the call and are as many as stated.
     check_size(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
         .map(drop)
 }
@@ -98,7 +98,7 @@ impl Batch {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -114,7 +114,7 @@ impl Batch {
         self.bytes.get(start..start + length).unwrap_or_default()
     }
 
-    /// Who sent a datagram.
+    /// The sender of a datagram.
     pub fn sender(&self, place: usize) -> Option<SocketAddr> {
         self.senders.get(..self.count)?.get(place)?.get()
     }

@@ -14,7 +14,7 @@ use crate::check;
 /// How many events one look fetches.
 const BATCH: u16 = 256;
 
-/// What happened to sockets since the last look. Edge-triggered: every change is told once.
+/// What happened to sockets since the last check. Edge-triggered: every change is reported once.
 #[derive(Debug)]
 pub struct Epoll {
     fd: AsyncFd<OwnedFd>,
@@ -35,7 +35,7 @@ pub struct Event {
     flags: u32,
 }
 
-/// What to be told about.
+/// The events to be notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// Bytes, connections or the end of a stream arrived.
@@ -51,7 +51,7 @@ impl Epoll {
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the call just returned this descriptor; nobody else owns it.
+        // SAFETY: the call just returned this descriptor; nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same until it is
         // dropped; nothing here takes it out or replaces it.
@@ -69,7 +69,7 @@ impl Epoll {
         )
     }
 
-    /// Changes what a socket is watched for; what is already so is told again.
+    /// Changes what a socket is watched for; what is already so is reported again.
     pub fn change(&self, socket: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
         self.control(
             libc::EPOLL_CTL_MOD,
@@ -102,7 +102,7 @@ impl Epoll {
     }
 
     /// As [`Self::look`], waiting for the first event. Before it is called again, everything that
-    /// was told must have been dealt with or noted.
+    /// was reported must have been dealt with or noted.
     pub fn poll_look(&self, cx: &mut Context<'_>, events: &mut Events) -> Poll<io::Result<()>> {
         loop {
             let mut ready = match self.fd.poll_read_ready(cx) {

@@ -1,4 +1,4 @@
-//! Listening sockets: one per worker on the same port, which nobody else holds.
+//! Listening sockets: one per worker on the same port, which no other process holds.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

@@ -11,10 +11,10 @@ use crate::{check, size_of};
 /// Not in libc's headers before Linux 6.3.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 
-/// Where the kernel tells its range, of the network namespace of the process that reads.
+/// The file with the kernel's range, of the network namespace of the process that reads.
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// Where it tells which of them it keeps for those who ask for them.
+/// The file with those of them that are reserved for explicit requests.
 const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
 
 /// The first and the last of these ports where nothing else is configured.
@@ -26,7 +26,7 @@ pub fn range() -> io::Result<(u16, u16)> {
     parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the first and the last port of each range that the kernel gives only to those who ask
+/// Returns the first and the last port of each range that the kernel gives only on request
 /// for a port of it.
 pub fn reserved() -> Vec<(u16, u16)> {
     parse_list(&std::fs::read_to_string(RESERVED).unwrap_or_default())
@@ -46,7 +46,7 @@ fn parse(text: &str) -> Option<(u16, u16)> {
     (first <= last).then_some((first, last))
 }
 
-/// Makes the kernel choose among the ports from `first` to `last`, and look at each of them in
+/// Makes the kernel choose among the ports from `first` to `last`, and read each of them in
 /// turn. Fails before Linux 6.3.
 pub fn choose_within(socket: impl AsFd, first: u16, last: u16) -> io::Result<()> {
     let range = u32::from(last) << 16 | u32::from(first);
@@ -70,12 +70,12 @@ pub fn take(socket: impl AsFd, port: u16, v6: bool) -> io::Result<()> {
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))
     };
     let any = RawAddress::new(any);
-    // SAFETY: the address lives across the call and is as long as told.
+    // SAFETY: the address lives across the call and is as long as stated.
     check(unsafe { libc::bind(socket.as_fd().as_raw_fd(), any.as_ptr(), any.length()) }).map(drop)
 }
 
 fn set<T>(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: `value` lives across the call and is as long as told.
+    // SAFETY: `value` lives across the call and is as long as stated.
     check(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

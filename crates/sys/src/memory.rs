@@ -22,8 +22,8 @@ pub fn give_back() {
 mod jemalloc {
     use std::ffi::c_char;
 
-    /// Few arenas: threads that allocate little gain nothing from one of their own, and what one thread
-    /// frees is of use to others. Unused pages go back to the kernel after a second.
+    /// Few arenas: threads that allocate little gain nothing from one of their own, and what one
+    /// thread frees is of use to others. Unused pages go back to the kernel after a second.
     const OPTIONS: &std::ffi::CStr = c"narenas:4,dirty_decay_ms:1000,muzzy_decay_ms:0";
 
     /// Where jemalloc looks for options of the program. `_RJEM_MALLOC_CONF` in the environment goes
@@ -37,8 +37,8 @@ mod jemalloc {
     pub fn give_back() {
         // `MALLCTL_ARENAS_ALL` of jemalloc's manual.
         let purge_all = c"arena.4096.purge";
-        // SAFETY: the name ends in a zero byte, and this control reads and writes no value. Memory that
-        // is in use is not touched. Where it is refused, some memory is kept.
+        // SAFETY: the name ends in a zero byte, and this control reads and writes no value. Memory
+        // that is in use is not touched. Where it is refused, some memory is kept.
         let _refused = unsafe {
             tikv_jemalloc_sys::mallctl(
                 purge_all.as_ptr(),

@@ -38,7 +38,7 @@ impl Pipe {
         // SAFETY: the kernel writes two descriptors to `fds`.
         check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) })?;
         let [read, write] = fds;
-        // SAFETY: the call just returned these descriptors; nobody else owns them.
+        // SAFETY: the call just returned these descriptors; nothing else owns them.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(read), OwnedFd::from_raw_fd(write)) };
         let granted = enlarge(write.as_fd(), capacity)
             // SAFETY: no pointers.
@@ -52,7 +52,7 @@ impl Pipe {
         })
     }
 
-    /// Returns how many bytes the pipe has room for. Users who hold more than the system's soft
+    /// Returns how many bytes the pipe has room for. Users that hold more than the system's soft
     /// limit (`fs.pipe-user-pages-soft`) get two pages, whatever they ask for.
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -29,11 +29,11 @@ impl Stream {
         let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: no pointers; the result is checked.
         let fd = check(unsafe { libc::socket(libc::c_int::from(address.family()), kind, 0) })?;
-        // SAFETY: the call just returned this descriptor; nobody else owns it.
+        // SAFETY: the call just returned this descriptor; nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes the next connection of a listening socket, and tells who it is.
+    /// Takes the next connection of a listening socket, and returns its peer.
     pub fn accept(listener: impl AsFd) -> io::Result<(Self, RawAddress)> {
         let mut peer = RawAddress::UNSPECIFIED;
         let mut length = RawAddress::room();
@@ -42,14 +42,14 @@ impl Stream {
         // SAFETY: `peer` has `length` bytes of room; both live across the call.
         let fd =
             check(unsafe { libc::accept4(listener, peer.as_mut_ptr(), &raw mut length, flags) })?;
-        // SAFETY: the call just returned this descriptor; nobody else owns it.
+        // SAFETY: the call just returned this descriptor; nothing else owns it.
         Ok((Self(unsafe { OwnedFd::from_raw_fd(fd) }), peer))
     }
 
     /// Begins to connect. `Ok`: connected or on the way; watch for writability, then ask
     /// [`Self::take_error`].
     pub fn connect(&self, address: &RawAddress) -> io::Result<()> {
-        // SAFETY: the address lives across the call and is as long as told.
+        // SAFETY: the address lives across the call and is as long as stated.
         let result = unsafe { libc::connect(self.raw(), address.as_ptr(), address.length()) };
         match check(result) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
@@ -57,11 +57,11 @@ impl Stream {
         }
     }
 
-    /// Dissolves a connection that both sides have ended, so that the socket can connect anew. What
-    /// is left of the old connection in the kernel (TIME-WAIT) lives on without this socket.
+    /// Dissolves a connection that both sides have ended, so that the socket can connect again.
+    /// What is left of the old connection in the kernel (TIME-WAIT) lives on without this socket.
     pub fn disconnect(&self) -> io::Result<()> {
         let nowhere = RawAddress::UNSPECIFIED;
-        // SAFETY: the address lives across the call and is as long as told.
+        // SAFETY: the address lives across the call and is as long as stated.
         let result = unsafe { libc::connect(self.raw(), nowhere.as_ptr(), RawAddress::room()) };
         check(result).map(drop)
     }
@@ -78,7 +78,7 @@ impl Stream {
 
     /// Writes as much as fits.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the bytes live across the call and are as many as told.
+        // SAFETY: the bytes live across the call and are as many as stated.
         check_size(unsafe {
             libc::send(
                 self.raw(),
@@ -140,12 +140,12 @@ impl Stream {
     }
 
     fn receive_with(&self, room: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-        // SAFETY: the room lives across the call and is as large as told.
+        // SAFETY: the room lives across the call and is as large as stated.
         check_size(unsafe { libc::recv(self.raw(), room.as_mut_ptr().cast(), room.len(), flags) })
     }
 
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-        // SAFETY: `value` lives across the call and is as long as told.
+        // SAFETY: `value` lives across the call and is as long as stated.
         check(unsafe {
             libc::setsockopt(
                 self.raw(),

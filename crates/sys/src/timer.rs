@@ -1,5 +1,5 @@
 //! A timer as a descriptor (timerfd). Beside sockets in an epoll instance it costs nothing until it
-//! fires; a time-out of the wait itself would be set and cleared by the kernel at every wait.
+//! fires; a timeout of the wait itself would be set and cleared by the kernel at every wait.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ impl Timer {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: no pointers; the result is checked.
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        // SAFETY: the call just returned this descriptor; nobody else owns it.
+        // SAFETY: the call just returned this descriptor; nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

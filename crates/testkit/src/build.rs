@@ -157,7 +157,7 @@ pub fn number(port: u16) -> NonZeroU16 {
 /// An address of a test.
 ///
 /// # Panics
-/// When it is none.
+/// When it is invalid.
 #[expect(
     clippy::expect_used,
     reason = "a wrong test should fail where it is wrong"

@@ -203,7 +203,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The kubeconfig of somebody who may do everything.
+    /// The kubeconfig of a user that may do everything.
     pub fn admin(&self) -> &Path {
         &self.admin
     }
@@ -294,7 +294,7 @@ impl Cluster {
     }
 
     /// Forgets the history of every object in the store, so that no watch can begin in the past
-    /// once the API server has been started anew.
+    /// once the API server has been started again.
     pub async fn compact(&self) -> Result<(), ClusterError> {
         // The key only has to be valid: the answer's header names the revision.
         let answer = self.etcd_request("range", r#"{"key": "AA=="}"#).await?;
@@ -384,7 +384,7 @@ impl Cluster {
                 "service-cluster-ip-range",
                 "10.96.0.0/16,fd00:10:96::/112".to_owned(),
             ),
-            // Without it pods need no token, and so nobody to make one.
+            // Without it pods need no token, and so no controller to make one.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
             (
                 "service-account-issuer",

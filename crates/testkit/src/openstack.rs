@@ -231,7 +231,7 @@ impl Sim {
         calls
     }
 
-    /// Lets `calls` begin anew.
+    /// Lets `calls` start again.
     pub fn forget_calls(&self) {
         self.world(|world| world.forgotten = world.log.len());
     }

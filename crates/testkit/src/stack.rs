@@ -67,7 +67,7 @@ pub enum Service {
 /// What went wrong with the test bed.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
-    /// There is none, and it can't be started.
+    /// It does not run, and it can't be started.
     #[error(
         "no OpenStack to test with: {why}; start it by `cargo xtask openstack up` (as root), or \
         let LANDFALL_OPENSTACK name the clouds.yaml of one that runs"
@@ -158,7 +158,7 @@ impl Stack {
     ///
     /// # Panics
     ///
-    /// When there is none and it can't be started: a test has nothing else to do then.
+    /// When it does not run and can't be started: a test has nothing else to do then.
     #[expect(clippy::panic, reason = "a test without its cloud fails")]
     pub async fn shared() -> &'static Self {
         match SHARED.get_or_try_init(Self::connect).await {
@@ -239,8 +239,8 @@ impl Stack {
     }
 
     /// Every call since the mark whose `User-Agent` begins like the given one, by service and in
-    /// the order of the answers. Where tests run at the same time, [`Project::calls_since`] tells
-    /// them apart.
+    /// the order of the answers. Where tests run at the same time, [`Project::calls_since`]
+    /// separates them.
     pub async fn calls_since(
         &self,
         mark: &Mark,
@@ -251,13 +251,13 @@ impl Stack {
         Ok(calls)
     }
 
-    /// Stops octavia-worker, for everybody: the API goes on to answer, and what it accepts stays
+    /// Stops octavia-worker, for all projects: the API goes on to answer, and what it accepts stays
     /// PENDING_* for as long as the guard is held.
     pub fn pause_worker(&self) -> Result<Fault, StackError> {
         Fault::pause(self.place(), "octavia-worker")
     }
 
-    /// Stops an API, for everybody: requests to it hang for as long as the guard is held.
+    /// Stops an API, for all projects: requests to it hang for as long as the guard is held.
     pub fn pause_api(&self, service: Service) -> Result<Fault, StackError> {
         Fault::pause(self.place(), service.name())
     }

@@ -1,4 +1,4 @@
-//! The test bed itself: a control plane that is real, told apart by user, and gone when it should
+//! The test bed itself: a control plane that is real, separate per user, and gone when it should
 //! be.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! The test bed itself: a cloud that is real, told apart by project, and empty when a test has
+//! The test bed itself: a cloud that is real, separate per project, and empty when a test has
 //! left.
 
 #![expect(
@@ -69,7 +69,7 @@ async fn load_balancers_of_both_providers_become_active_and_nothing_is_left_of_t
         (Service::Network, "/v2.0/routers", "routers"),
         (Service::Network, "/v2.0/networks", "networks"),
         (Service::Network, "/v2.0/subnets", "subnets"),
-        // Asking for one project's groups would make its default group anew.
+        // Asking for one project's groups would make its default group again.
         (Service::Network, "/v2.0/security-groups", "security_groups"),
     ] {
         let answer = stack.ask_as_admin(Method::GET, service, path, None).await;

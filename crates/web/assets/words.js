@@ -203,8 +203,8 @@ export function stateOf(service) {
   const accepted = condition("landfall.dev/Accepted");
   const worst = service.reasons.some((reason) => reason.severity === "error");
   if (!programmed || programmed.status !== "True") {
-    const moving = programmed && ["Progressing", "Removing"].includes(programmed.reason);
-    return (moving || !programmed) && !worst ? "busy" : "bad";
+    const progressing = programmed?.reason === "Progressing";
+    return (progressing || !programmed) && !worst ? "busy" : "bad";
   }
   const listeners = service.listeners;
   const ill = worst || accepted?.status === "False" ||

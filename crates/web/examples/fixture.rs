@@ -60,7 +60,7 @@ struct Shoot {
     services: usize,
 }
 
-/// Sparklines and rates need some looks at the counters: pictures are taken after this many.
+/// Sparklines and rates need some reads of the counters: pictures are taken after this many.
 const LOOKS: usize = 6;
 
 /// What is outside the window may not be drawn yet, so the window holds all of the picture.

@@ -1,4 +1,4 @@
-//! The stream of change numbers (Server-Sent Events) that tells the status page when to look again.
+//! The stream of change numbers (Server-Sent Events) that notifies the status page of changes.
 //!
 //! Bounded: so many streams and no more; each holds at most one number that was not sent yet.
 
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 
-/// More readers than anybody has tabs open; the rest of the connections stay free for probes.
+/// More readers than a user has tabs open; the rest of the connections stay free for probes.
 const MOST_STREAMS: usize = 64;
 
-/// Changes closer together than this are told as one.
+/// Changes closer together than this are sent as one.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// So often a quiet stream says that it lives, which also finds readers that are gone.

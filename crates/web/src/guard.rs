@@ -3,11 +3,11 @@
 //! **DNS rebinding.** The endpoint has no password because it listens on loopback. A hostile page
 //! could still read it through the visitor's browser: it makes its own name resolve to 127.0.0.1,
 //! and the browser then takes the endpoint for that page's own server. The one thing such a request
-//! can't hide is the name in `Host`. So a name is only answered when nobody outside can point it
+//! can't hide is the name in `Host`. So a name is only answered when no outsider can point it
 //! here: `localhost`, an IP address (rebinding needs a name), or a name that the operator listed.
 //!
-//! **Cross-site requests.** Browsers say in `Sec-Fetch-Site` who sent a request. Pages of another
-//! site get nothing but refusals, so they can't make the instance compute plans.
+//! **Cross-site requests.** Browsers name in `Sec-Fetch-Site` the origin of a request. Pages of
+//! another site get nothing but refusals, so they can't make the instance compute plans.
 //!
 //! Must never look at a request's body.
 
@@ -41,7 +41,7 @@ const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-opener-policy");
 
-/// Refuses what a page of somebody else sent, and sets the headers that every answer carries.
+/// Refuses what a page of another site sent, and sets the headers that every answer carries.
 pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
     let mut response = match judge(&names, &request) {
         Ok(()) => next.run(request).await,

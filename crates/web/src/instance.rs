@@ -54,7 +54,7 @@ pub struct Readiness {
     pub waiting: Vec<String>,
 }
 
-/// So many names are told in place of one that is not there.
+/// The largest number of names that are listed in place of one that does not exist.
 const NAMED: usize = 3;
 
 /// Returns some of these names: those of the same Service elsewhere, else the first of all.

@@ -4,12 +4,12 @@
 //! never change anything: there is no route that writes.
 //!
 //! ```text
-//!  TCP ──> server (limits, time-outs) ──> guard (Host, origin, headers) ──> routes ──> Instance
+//!  TCP ──> server (limits, timeouts) ──> guard (Host, origin, headers) ──> routes ──> Instance
 //!                                                                            │
 //!                    page (embedded HTML, CSS, JS) · events (SSE) · metrics ─┘
 //! ```
 //!
-//! Without a [`token`] there are no credentials: who can connect can read. The default address is a
+//! Without a [`token`] there are no credentials: every client can read. The default address is a
 //! loopback address, and [`guard`] keeps web pages of others from using the reader's browser as a
 //! way in.
 

@@ -3,7 +3,7 @@
 use crate::guard::Names;
 use crate::token::TokenFile;
 
-/// What the endpoint needs to be told.
+/// The settings of the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Names under which it answers beside `localhost` and IP addresses; see [`crate::guard`].

@@ -1,6 +1,6 @@
 //! The status page: files that are part of the program, served as they are.
 //!
-//! The page gets its data from the JSON API like everybody else. Nothing is filled in on this side,
+//! The page gets its data from the JSON API like any client. Nothing is filled in on this side,
 //! so no text of a user can become markup here.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};

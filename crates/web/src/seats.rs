@@ -1,4 +1,4 @@
-//! Who may be connected: so many clients at once, and beyond them a few who ask for probes only.
+//! The clients that may be connected: so many at once, and beyond them a few for probes only.
 //!
 //! Pure but for a lock. When the places are taken, the connection on which nothing has been under
 //! way for the longest time gives up its own.
@@ -20,7 +20,7 @@ pub(crate) const RESERVED: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Seats {
     rows: Mutex<Rows>,
-    /// Told when a place is given back.
+    /// Notified when a place is given back.
     left: Notify,
 }
 
@@ -143,7 +143,7 @@ impl Drop for Busy {
             row.idle = Some(now);
         }
         drop(rows);
-        // Somebody who waits can have it.
+        // A client that waits can have it.
         seats.left.notify_one();
     }
 }

@@ -1,5 +1,5 @@
 //! A connection that gives up on a peer which does not read: a write that makes no progress for a
-//! while fails, so that nobody holds a place for ever by asking and not listening.
+//! while fails, so that no client holds a place for ever by asking and not reading.
 
 use std::io;
 use std::pin::Pin;

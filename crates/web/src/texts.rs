@@ -73,7 +73,7 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct About {
     subject: Subject,
-    /// When its making began: what it tells is at least as new.
+    /// When writing it began: its content is at least as new.
     began: Instant,
     bytes: usize,
 }
@@ -130,8 +130,8 @@ fn locked(bytes: &Mutex<Bytes>) -> MutexGuard<'_, Bytes> {
 // === impl Texts ===
 
 impl Texts {
-    /// Returns a text about the subject that tells nothing older than this call, or where the room
-    /// is full than some seconds. `write` is called on a thread that may be kept busy.
+    /// Returns a text about the subject that contains nothing older than this call, or where the
+    /// room is full than some seconds. `write` is called on a thread that may be kept busy.
     pub(crate) async fn get(
         &self,
         subject: Subject,

@@ -1,4 +1,4 @@
-//! Who may see more than probes and metrics: whoever knows the token, where there is one.
+//! Access to more than probes and metrics: clients that have the token, where one is configured.
 //!
 //! Must never show a token, nor say how much of one was right.
 
@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
 
-/// What is answered to everybody.
+/// What is answered to every client.
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/metrics"];
 
 /// Shorter ones can be guessed.
@@ -58,7 +58,7 @@ impl TokenFile {
     /// Reads the token.
     ///
     /// # Errors
-    /// There is none.
+    /// The file can't be read, or holds no valid token.
     pub async fn read(&self) -> Result<String, TokenError> {
         let path = || self.0.to_path_buf();
         let text = tokio::fs::read_to_string(&*self.0)
@@ -76,7 +76,7 @@ impl TokenFile {
     }
 }
 
-/// Lets through what is open to everybody, and who shows the token.
+/// Lets through what is open to all, and clients that show the token.
 pub(crate) async fn ask(State(file): State<TokenFile>, request: Request, next: Next) -> Response {
     if OPEN.contains(&request.uri().path()) {
         return next.run(request).await;

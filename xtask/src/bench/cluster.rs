@@ -194,7 +194,7 @@ struct Moves {
     /// Where the first Service is served.
     service: SocketAddr,
     api: SocketAddr,
-    /// Two members that say who they are.
+    /// Two members that answer with their name.
     members: [Member; 2],
     _proxy: Child,
 }
@@ -208,14 +208,14 @@ impl Member {
     /// Listens on this machine's own address: the API server takes no loopback addresses.
     async fn start(name: u8) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
-        // Nothing is sent: it only tells from where it would be.
+        // Nothing is sent: it only shows from where it would be.
         socket.connect("192.0.2.1:9")?;
         let listener = tokio::net::TcpListener::bind((socket.local_addr()?.ip(), 0)).await?;
         let address = listener.local_addr()?;
         // Ends with the process.
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                // Who does not listen any more is not told.
+                // A receiver that is gone is not notified.
                 let _ = stream.write_all(&[name]).await;
             }
         });
@@ -301,7 +301,7 @@ impl Moves {
         Ok(())
     }
 
-    /// Asks who serves.
+    /// Asks which member serves.
     async fn ask(&self) -> Option<u8> {
         let mut stream = tokio::net::TcpStream::connect(self.service).await.ok()?;
         stream.read_u8().await.ok()

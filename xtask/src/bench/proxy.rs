@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every proxy has the same work, one worker, the same CPU and members of its own; they take turns,
-//! and who goes first changes with every round. What a proxy costs is read from `/proc`.
+//! and the first one changes with every round. What a proxy costs is read from `/proc`.
 
 mod configs;
 mod contestant;

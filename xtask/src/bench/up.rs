@@ -174,7 +174,7 @@ fn mb(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }
 
-/// Something that says its name to everybody who connects.
+/// A server that says its name on every connection.
 struct Member {
     address: SocketAddr,
 }

@@ -83,7 +83,7 @@ const NOT_IN_MODEL: &[&str] = &[
     "notify",
 ];
 
-/// Judges every crate of the workspace.
+/// Validates every crate of the workspace.
 pub fn judge(metadata: &Metadata) -> Findings {
     let mut findings = Findings::default();
     let ours = metadata.ours();

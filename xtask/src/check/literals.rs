@@ -1,4 +1,4 @@
-//! String literals of Rust sources. No full lexer: enough to tell strings from comments,
+//! String literals of Rust sources. No full lexer: enough to distinguish strings from comments,
 //! characters and lifetimes.
 
 /// A string literal.
@@ -89,7 +89,7 @@ fn string(rest: &str) -> (Option<String>, usize) {
     (Some(text), rest.len())
 }
 
-/// Returns how many `#` a raw literal that begins here has; `None`: it is none.
+/// Returns how many `#` a raw literal that begins here has; `None`: it is not one.
 fn raw_hashes(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix('r')?;
     let hashes = after.len() - after.trim_start_matches('#').len();

@@ -29,7 +29,7 @@ const NOWHERE: &[&str] = &[
     "backoff",
 ];
 
-/// Judges every manifest of the workspace, and the graph: a line `name version` per crate, which
+/// Validates every manifest of the workspace, and the graph: a line `name version` per crate, which
 /// may be repeated.
 pub fn judge(place: &Place, metadata: &Metadata, graph: &str) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();

@@ -36,7 +36,7 @@ const ONE_MACHINE: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 /// Where such a path is not ours but part of what is described.
 const MAY_NAME_PATHS: &[&str] = &["Cargo.lock"];
 
-/// Judges every file of the checkout that is or may become tracked.
+/// Validates every file of the checkout that is or may become tracked.
 pub fn judge(place: &Place) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     each(place, |path, text| judge_file(path, text, &mut findings))?;

@@ -160,7 +160,7 @@ impl Archive {
             manifests: vec![Descriptor {
                 platform: Some(platform),
                 annotations: BTreeMap::from([
-                    // The name for containerd, and the tag for everybody else.
+                    // The name for containerd, and the tag for all other engines.
                     ("io.containerd.image.name", name.to_string()),
                     ("org.opencontainers.image.ref.name", name.tag().to_owned()),
                 ]),

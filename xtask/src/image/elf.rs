@@ -1,4 +1,4 @@
-//! Reads as much of an ELF file as tells whether it runs from nothing but itself, and where.
+//! Reads as much of an ELF file as shows whether it runs from nothing but itself, and where.
 //!
 //! Must never trust a number in the file: a broken one is an error, not a panic.
 

@@ -64,7 +64,7 @@ impl Root {
             0o644,
             format!("root:x:0:\nlandfall:x:{USER}:\n"),
         );
-        // Without it the C library asks the name server before it looks at the pod's /etc/hosts.
+        // Without it the C library asks the name server before it reads the pod's /etc/hosts.
         root.file("etc/nsswitch.conf", 0o644, "hosts: files dns\n");
         if let Some(authorities) = authorities {
             root.file(AUTHORITIES, 0o644, authorities);
@@ -104,7 +104,7 @@ impl Root {
     }
 }
 
-/// Adds an entry that is nobody's in particular and of no time.
+/// Adds an entry of user 0 and time 0.
 pub fn append(
     archive: &mut tar::Builder<impl std::io::Write>,
     kind: EntryType,

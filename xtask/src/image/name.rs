@@ -12,8 +12,8 @@ pub struct Name {
     tag: String,
 }
 
-/// No engine takes this for somebody's registry, so a cluster that lacks the image says so instead
-/// of fetching what a stranger put there.
+/// No engine takes this for a registry, so a cluster that lacks the image says so instead
+/// of fetching an image of another publisher.
 pub const REPOSITORY: &str = "localhost/landfall";
 
 /// What is in the image.

@@ -30,7 +30,7 @@ const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 /// Where an admin endpoint is looked for.
 const PORT: u16 = 9640;
 
-/// A lookup takes milliseconds, unless nobody answers.
+/// A lookup takes milliseconds, unless no server answers.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 const RUN_DEADLINE: Duration = Duration::from_mins(2);
 
@@ -112,7 +112,7 @@ impl Trial<'_> {
             bail!("the entrypoint is {:?}", self.start.entrypoint);
         };
         let mut command = Command::new("chroot");
-        // In a namespace of users there is nobody else to be; there, root is nobody outside.
+        // A user namespace has no other user; its root has no rights outside.
         if rustix::process::geteuid().is_root() && names_other_users()? {
             command.arg(format!("--userspec={}", self.start.user));
         }

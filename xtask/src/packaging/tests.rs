@@ -1,5 +1,5 @@
-//! What is shipped, against what it has to agree with. The real helm and the real API server judge;
-//! where helm is missing, a test fails and says how to get it.
+//! What is shipped, against what it has to agree with. The real helm and the real API server
+//! validate; where helm is missing, a test fails and says how to get it.
 
 mod chart;
 mod cluster;

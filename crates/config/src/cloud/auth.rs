@@ -1,4 +1,4 @@
-//! Who we are to Keystone, and for what: one way out of the many keys.
+//! The identity at Keystone and its scope: one way to authenticate out of the many keys.
 
 use secrecy::SecretString;
 
@@ -10,7 +10,7 @@ use super::global::Global;
 pub enum Auth {
     /// With the password of a user.
     Password {
-        /// Who.
+        /// The identity.
         user: UserRef,
         /// The password.
         password: SecretString,
@@ -56,7 +56,7 @@ pub enum CredentialRef {
     Name {
         /// The name.
         name: String,
-        /// The user for whom it is unique.
+        /// The user within whose domain it is unique.
         user: UserRef,
     },
 }

@@ -29,7 +29,7 @@ pub enum ConfError {
     /// The text is not of the file's language.
     #[error("{place}: {why}")]
     Syntax {
-        /// File, and line where one can be told.
+        /// File, and line where it is known.
         place: String,
         /// What is wrong, and what would be right.
         why: String,
@@ -37,7 +37,7 @@ pub enum ConfError {
     /// A key has a value that it does not take.
     #[error("{place}: {key}: {value:?}: {why}")]
     Value {
-        /// File, and line where one can be told.
+        /// File, and line where it is known.
         place: String,
         /// The key, with its section.
         key: String,
@@ -49,7 +49,7 @@ pub enum ConfError {
     /// Keys are missing, or contradict each other.
     #[error("{place}: {keys}: {why}")]
     Incomplete {
-        /// File, and line where one can be told.
+        /// File, and line where it is known.
         place: String,
         /// The keys it is about.
         keys: String,

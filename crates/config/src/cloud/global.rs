@@ -11,7 +11,7 @@ use super::error::ConfError;
 /// What is known of the cloud and the account, from `cloud.conf`, `clouds.yaml` or both.
 ///
 /// `None` is as good as an empty value. [`auth`](Self::auth), [`identity_url`](Self::identity_url)
-/// and [`tls`](Self::tls) judge whether it all fits together.
+/// and [`tls`](Self::tls) validate whether it all fits together.
 #[derive(Clone, Debug, Default)]
 pub struct Global {
     /// Keystone.
@@ -46,7 +46,7 @@ pub struct Global {
     pub tenant_domain_name: Option<String>,
     /// The trust to act under.
     pub trust_id: Option<String>,
-    /// Who acts under the trust; instead of `user_id`.
+    /// The user that acts under the trust; instead of `user_id`.
     pub trustee_id: Option<String>,
     /// Password of the trustee; instead of `password`.
     pub trustee_password: Option<SecretString>,
@@ -85,7 +85,7 @@ pub struct Global {
 /// The interface of catalog entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
-    /// For everybody.
+    /// For all requests.
     #[default]
     Public,
     /// For neighbours.
@@ -124,7 +124,7 @@ pub(crate) enum Naming {
     CloudsYaml,
 }
 
-/// The ways to show who we are.
+/// The ways to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Password,

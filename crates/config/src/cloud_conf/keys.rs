@@ -228,7 +228,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Does something without telling again what has been told.
+    /// Does something without repeating warnings.
     fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let told = self.warnings.len();
         let outcome = act(self);

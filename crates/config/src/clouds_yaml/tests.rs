@@ -270,7 +270,7 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
         )),
         "{error}"
     );
-    // What was named is not passed over.
+    // What was named is not skipped.
     let error = read(Some(&closed.join("clouds.yaml")), None, &here).unwrap_err();
     assert!(
         error

@@ -1,4 +1,4 @@
-//! Looks at everything that an instance holds. They go on beside the loop, and none waits for
+//! Reads everything that an instance holds. They go on beside the loop, and none waits for
 //! another instance's.
 
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ impl Audits {
 // === impl Engine ===
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Looks at everything, but for instances where the last look still goes on.
+    /// Reads everything, but for instances where the last look still goes on.
     pub(super) fn start_audit(&mut self) {
         for (instance, provider) in InstanceId::enumerate(&self.handle.providers) {
             if self.audits.goes_on(instance) {

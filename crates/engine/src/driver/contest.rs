@@ -96,7 +96,7 @@ impl Contest {
         Some(at.saturating_duration_since(now))
     }
 
-    /// What people are told while it goes on.
+    /// Returns what is reported while it lasts.
     pub(super) fn remark(&self) -> Option<Reason> {
         self.fight.as_ref()?;
         let reason = Reason::warning(

@@ -47,7 +47,7 @@ impl Course {
         }
     }
 
-    /// Whether the provider is at work and a look at it is due.
+    /// Whether the provider is at work and a check of it is due.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.last, Some((Outcome::Busy(_), _)))
     }

@@ -1,4 +1,4 @@
-//! What the source tells back of our own writing is no news: without this a status whose words
+//! A fact that repeats our own write is no change: without this a status whose words
 //! change with every attempt (a cloud that counts its requests in its messages) would call for the
 //! next attempt itself, past every pause.
 
@@ -22,8 +22,8 @@ pub(super) enum Echo {
 }
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// What of our own writing a fact, which has not been taken in yet, may tell back; `None`: it
-    /// tells more.
+    /// What a fact that has not been taken in yet may repeat of our own write; `None`: it
+    /// has more.
     pub(super) fn echo_of(&self, fact: &Fact) -> Option<Echo> {
         let Fact::Service(now) = fact else {
             return None;
@@ -35,7 +35,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         difference(&before, now)
     }
 
-    /// A Service has been told of, with nothing new but what may be our own writing. Asks for a
+    /// Takes in a fact about a Service that may repeat only our own write. Requests a
     /// pass if it is not.
     pub(super) fn hear(&mut self, key: &ServiceKey) {
         if self.queue.is_running(key) {
@@ -63,7 +63,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Takes in, after a pass, what was heard while it ran.
+    /// Takes in, after a pass, the facts that arrived while it ran.
     pub(super) fn take_heard(&mut self, key: &ServiceKey) {
         let (row, said) = (self.world.service(key), self.said(key));
         let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
@@ -100,7 +100,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let contest = &mut tracked.course.contest;
         let was_fight = contest.wait(now).is_some();
         if contest.rewritten(&said, now) || !was_fight {
-            // The first pass in a fight tells people of it.
+            // The first pass in a conflict reports it.
             self.queue.push_after(key, DEBOUNCE, now);
         } else if let Some(wait) = contest.wait(now) {
             self.queue.push_after(key, wait, now);

@@ -1,4 +1,4 @@
-//! How passes end: what is remembered of it, what follows, and who may be served now because of it.
+//! Ends of passes: what is remembered of one, what follows, and which Services may be served now.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Running {
     key: ServiceKey,
     /// The instances that it asks.
     owners: Owners,
-    /// How often those who wait for the first of them had been called when the pass began.
+    /// How often those that wait for the first of them had been called when the pass began.
     calls: u64,
     /// The Service as it was when the pass began.
     row: Option<Arc<ServiceRow>>,
@@ -31,7 +31,7 @@ pub(super) struct Running {
     holds: Option<Holds>,
 }
 
-/// Pauses after a pass that rested on something that has changed: the source will tell soon.
+/// Delay after a pass whose basis has changed meanwhile: the fact arrives soon.
 const CONFLICTS: Backoff = Backoff {
     first: Duration::from_millis(50),
     longest: Duration::from_secs(30),
@@ -40,7 +40,7 @@ const CONFLICTS: Backoff = Backoff {
 /// A Service that failed is not tried again sooner because others changed.
 const BREATHER: Duration = Duration::from_secs(5);
 
-/// Those who wait longest go before all that is ready; the others queue up.
+/// Those that have waited longest go before all that is ready; the others queue up.
 const BEFORE_ALL: usize = 16;
 
 // === impl Running ===
@@ -284,7 +284,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         (ended + BREATHER).checked_duration_since(now)
     }
 
-    /// Something may have been given back: who waits for it may have it now, at any instance.
+    /// Something may have been released: what waits for it may have it now, at any instance.
     pub(super) fn wake_waiting(&mut self) {
         let all = InstanceId::all(&self.handle.providers);
         self.wake_waiting_for(all);

@@ -46,8 +46,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if concerns_all {
             self.push_all();
         }
-        // First everybody who is still to be handled is noted, and then that all is known: the book
-        // must not say "ready" in between.
+        // First every Service that is still to be handled is noted, and then that all is known: the
+        // store must not say "ready" in between.
         self.begin();
         if of_note {
             self.note_problems();
@@ -55,8 +55,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and
-    /// a change that is under way, are not disturbed, and who has just failed has a moment's rest:
-    /// nodes may come and go every second.
+    /// a change that is in progress, are not disturbed, and what has just failed is delayed for a
+    /// moment: nodes may come and go every second.
     pub(super) fn push_all(&mut self) {
         let now = clock();
         let ours: Vec<ServiceKey> = self
@@ -78,7 +78,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Whether a fact about a Service may have to be acted upon. Most Services of a cluster are
-    /// nobody's business here, and their facts should cost next to nothing.
+    /// irrelevant here, and their facts should cost next to nothing.
     pub(super) fn is_relevant(&self, key: &ServiceKey) -> bool {
         let Some(affiliation) = self.world.affiliation(key) else {
             return self.is_remembered(key);

@@ -1,5 +1,5 @@
 //! Services that were ours and that no instance serves any more: what they hold stays theirs, and
-//! people are told why one of them can't be deleted.
+//! it is reported why one of them can't be deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::select::Ownership;
 pub(super) struct Lost {
     /// What they hold.
     pub(super) claims: BTreeMap<ServiceKey, Claim>,
-    /// Those that wait to be deleted, and when people are told next.
+    /// Those that wait to be deleted, and when each is reported next.
     stranded: BTreeMap<ServiceKey, (Uid, Instant)>,
     /// Events on their way.
     pub(super) telling: JoinSet<()>,
 }
 
-/// How long a Service may wait to be deleted until people are told: another process may serve its
+/// How long a Service may wait to be deleted before it is reported: another process may serve its
 /// class, and be about to clear it away.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// From one telling to the next. Events are forgotten after an hour, as API servers are set up.
+/// Time between two reports. Events are forgotten after an hour, as API servers are set up.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 // === impl Lost ===
@@ -42,7 +42,7 @@ impl Lost {
         self.claims.contains_key(key) || self.stranded.contains_key(key)
     }
 
-    /// Whether people are to be told of a Service now, and how long until this is asked again.
+    /// Returns whether a Service is to be reported now, and how long until this is asked again.
     fn wait(&mut self, row: &ServiceRow, now: Instant) -> (bool, Duration) {
         let begun = || (row.uid.clone(), now + TIMEOUT);
         let (uid, next) = self.stranded.entry(row.key.clone()).or_insert_with(begun);

@@ -92,7 +92,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     owners,
                 }),
                 // The annotation names an instance that is not there: a slip must not cost what is
-                // served, which stays with the Service until the annotation is mended.
+                // served, which stays with the Service until the annotation is fixed.
                 Ownership::UnknownClass if row.class.is_none() => None,
                 Ownership::NotOurs | Ownership::UnknownClass => Some(WorkItem {
                     job: tracked.removal(key, Some(row.clone())),
@@ -223,7 +223,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         // This process may have begun with a version that is refused already.
         let recorded = accepted.is_none();
         let record = || {
-            // What the source tells may be from before everything of it was removed.
+            // The fact may be from before everything of it was removed.
             let mut row = ServiceRow::clone(row);
             if let Some(known) = &mut known {
                 row.status = known.current_status(&row);
@@ -367,9 +367,9 @@ pub(super) fn stands(row: &ServiceRow, kind: ConditionType) -> bool {
 }
 
 /// Whether a Service that wants no load balancer (any more) had one of us. After a restart its
-/// class does not tell: the API server clears it with the type. Nor does the finalizer, which is
-/// shared by all who make load balancers. Our conditions do: they are put there with the finalizer,
-/// and go after it.
+/// class does not show it: the API server clears it with the type. Nor does the finalizer, which is
+/// shared by all controllers that make load balancers. Our conditions do: they are put there with
+/// the finalizer, and go after it.
 fn may_hold(row: &ServiceRow) -> bool {
     !row.wants_load_balancer && !row.status.conditions.is_empty()
 }

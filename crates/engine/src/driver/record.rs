@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::select::Ownership;
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Loads every claim on record before the first pass, and marks who will have to be handled
+    /// Loads every claim on record before the first pass, and marks what has to be handled
     /// before this instance is ready.
     pub(super) fn restore_claims(&mut self) {
         // Unpacking a row costs more than all that is asked of it here.

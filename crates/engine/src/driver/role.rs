@@ -22,7 +22,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self
     }
 
-    /// Makes passes in a term only after [`Fact::Current`] was told of it: until then facts may be
+    /// Makes passes in a term only after [`Fact::Current`] has arrived: until then facts may be
     /// from before the last writes of the replica that led before.
     ///
     /// [`Fact::Current`]: landfall_model::rows::Fact::Current

@@ -54,7 +54,7 @@ struct Shelf {
     pools: Mutex<Vec<(Vec<String>, bool)>>,
     in_doubt: AtomicBool,
     audits: Answers,
-    /// Who was looked at, in this order.
+    /// Who was checked, in this order.
     looks: Mutex<Vec<Uid>>,
     /// Whose looks fail, and how.
     fails: Mutex<BTreeMap<Uid, ProviderError>>,
@@ -71,7 +71,7 @@ struct Script(Box<Next>);
 
 type Next = dyn Fn(&[String]) -> Option<String> + Send;
 
-/// Looks at everything: each waits for its answer.
+/// Reads everything: each waits for its answer.
 #[derive(Debug)]
 struct Answers {
     begun: watch::Sender<usize>,

@@ -24,11 +24,11 @@ pub(super) struct Tracked {
     pub(super) accepted: Option<Accepted>,
     /// Whether it gave up an address since it was settled last.
     pub(super) gave_up: bool,
-    /// What we wrote last, until the source tells it back.
+    /// What we wrote last, until the source repeats it.
     pub(super) written: Option<Written>,
     pub(super) last_failure: Option<String>,
     pub(super) telling: EventState,
-    /// The marks as the last pass left them, whether or not the source has told them back: a
+    /// The marks as the last pass left them, whether or not the source has repeated them: a
     /// removal needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
     /// What its status published when its claim was read from there, or as the last pass left it
@@ -61,7 +61,7 @@ pub(super) struct Written {
     earlier: Vec<ServiceStatus>,
 }
 
-/// What to think of a status that the source tells.
+/// How a status that a fact brings relates to our own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// It is what we wrote last, with what others may have put beside it.
@@ -148,7 +148,7 @@ impl Tracked {
         }
     }
 
-    /// The status as far as we know: what we wrote, until the source tells something else than what
+    /// The status as far as we know: what we wrote, until a fact has something else than what
     /// came before it.
     pub(super) fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {
         if let Some(said) = self.course.contest.stands_in(clock()) {
@@ -163,7 +163,7 @@ impl Tracked {
         }
     }
 
-    /// Whose status this is, which the source tells instead of another one. `said`: as the last
+    /// The owner of this status, which a fact has instead of another one. `said`: as the last
     /// pass left it.
     pub(super) fn judge_told(&self, told: &ServiceStatus, said: Option<&ServiceStatus>) -> Told {
         let written = self.written.as_ref();
@@ -176,7 +176,7 @@ impl Tracked {
         }
     }
 
-    /// Takes in that the source tells what we wrote.
+    /// Takes in a fact that repeats what we wrote.
     pub(super) fn confirm(&mut self, told: &ServiceStatus) {
         self.written = self.written.take().and_then(|written| {
             let others_beside = written.status != *told;

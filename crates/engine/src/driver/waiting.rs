@@ -18,7 +18,7 @@ pub(super) struct Waiting {
     /// Those that have not been called since they were last refused.
     line: BTreeMap<Place, ServiceKey>,
     last: u64,
-    /// How often those who wait for each instance were called.
+    /// How often those that wait for each instance were called.
     calls: HashMap<InstanceId, u64>,
 }
 
@@ -50,12 +50,12 @@ impl Waiting {
         }
     }
 
-    /// Returns how often those who wait for an instance were called.
+    /// Returns how often those that wait for an instance were called.
     pub(super) fn calls(&self, instance: InstanceId) -> u64 {
         self.calls.get(&instance).copied().unwrap_or_default()
     }
 
-    /// Calls all who wait for an instance, the longest wait first.
+    /// Calls all that wait for an instance, the longest wait first.
     pub(super) fn call(&mut self, instance: InstanceId) -> Vec<ServiceKey> {
         *self.calls.entry(instance).or_default() += 1;
         let called = self

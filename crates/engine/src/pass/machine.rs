@@ -3,6 +3,9 @@
 //! Pure but for log lines. It asks the provider only for its answers without I/O: profile, plan
 //! and status.
 
+mod events;
+mod writes;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,11 +19,13 @@ use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
-use super::events::{announce, was_reported};
-use super::writes::{progress, unknown_status};
-use super::{EventState, Job, Outcome, PassEnd, Writing, outcome_of};
+use super::{Job, Outcome, PassEnd, Writing, outcome_of};
 use crate::progress::Progress;
 use crate::report::{Event, ReportError};
+pub use events::{Announced, EventState};
+use events::{announce, was_reported};
+use writes::progress;
+pub(super) use writes::unknown_status;
 
 /// How often one pass may observe again after carrying out a plan. Two suffice for a provider whose
 /// plans do what they say; the third is for one lost race.
@@ -54,7 +59,7 @@ pub(super) enum Action<'m, S> {
     Write(&'m ServiceRow, &'m ServiceStatus, bool),
     /// Remove the finalizer and the status.
     Release(&'m ServiceRow),
-    /// Tell the provider that the claim of this Service is on record.
+    /// Notify the provider that the claim of this Service is on record.
     Recorded(&'m Uid),
     /// Nothing: the pass is over.
     Finish,
@@ -410,9 +415,9 @@ impl<'j, P: Provider> Machine<'j, P> {
         let Some(row) = self.job.row.as_ref().filter(|_| self.job.last_of_row) else {
             return self.finish();
         };
-        // One write for both: whatever a crash leaves, the status tells whose the finalizer is.
-        // Also where the row has none: it may be older than the write that put it on with the
-        // status.
+        // One write for both: whatever a crash leaves, the status shows which instance set the
+        // finalizer. Also where the row has none: it may be older than the write that put it on
+        // with the status.
         if row.finalized || end.status != ServiceStatus::default() {
             let served = row.finalized || !end.status.ingress.is_empty();
             end.writing = Writing::Unsure;
@@ -452,7 +457,7 @@ impl<'j, P: Provider> Machine<'j, P> {
     /// Ends with a write that failed.
     fn fail(&mut self, error: &ReportError) -> Todo {
         let reason = match error {
-            // No failure yet, and none to tell people of.
+            // No failure yet, and none to report.
             ReportError::Conflict { .. } => {
                 self.end.outcome = Outcome::Outdated;
                 self.end.failure = None;

@@ -8,13 +8,13 @@ use landfall_model::status::{
     ACCEPTED_VERSION, ENGINE_MARKS, HELD_ADDRESSES, INSTANCE, IngressAddress, ServiceStatus,
 };
 
-use super::writes::unknown_status;
+use super::machine::unknown_status;
 use crate::held;
 
 /// What is kept on a Service for the process that comes next, whichever provider serves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persisted {
-    /// The instance that serves it, where its class does not tell.
+    /// The instance that serves it, where its class does not name one.
     pub instance: Option<String>,
     /// Whether that was on record before: an annotation that is gone comes back.
     pub named: bool,

@@ -11,12 +11,12 @@ use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Choice;
 
-/// Longest time-out of a listener, and what stands for none at all.
+/// Longest timeout of a listener, and what stands for none at all.
 const A_DAY: Duration = Duration::from_hours(24);
 const AN_HOUR: Duration = Duration::from_hours(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A time-out of a listener. Where the default is not to wait, zero means that; else it means
+/// A timeout of a listener. Where the default is not to wait, zero means that; else it means
 /// never.
 pub(super) fn timeout(
     scene: &ResolveContext<'_>,

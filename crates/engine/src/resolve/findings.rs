@@ -1,5 +1,5 @@
 //! What there is to say about a Service, gathered while it is resolved; and which annotations took
-//! effect, so that those that did not are told.
+//! effect, so that those that did not are reported.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -53,7 +53,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Tells of annotations that no port could use.
+    /// Reports annotations that no port could use.
     pub(super) fn remark_unused(&mut self, reading: &Reading) {
         for given in &reading.given {
             if self.used.contains(&given.annotation) || concerns_service(given.option) {

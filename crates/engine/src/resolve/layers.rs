@@ -15,7 +15,7 @@ pub(super) struct Layers<'a> {
     pub(super) defaults: &'a PortOptions,
 }
 
-/// An option that somebody gave.
+/// An option that is set.
 pub(super) struct Choice<'a, T> {
     pub(super) given: &'a Given<T>,
     /// Where it stands.
@@ -77,7 +77,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The value of an option that this port can have only where `possible`. Where it can't, the
-    /// option is passed over, or, if it was written for this very port, an error.
+    /// option is skipped, or, if it was written for this very port, an error.
     pub(super) fn take_if<T>(
         &self,
         findings: &mut Findings<'_>,
@@ -102,7 +102,7 @@ impl<'a, T> Choice<'a, T> {
         self.layer == Layer::Own
     }
 
-    /// Whether nobody said it of this Service.
+    /// Returns whether nothing sets it for this Service.
     pub(super) fn configured(&self) -> bool {
         self.layer == Layer::Defaults
     }

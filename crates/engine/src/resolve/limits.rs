@@ -10,7 +10,7 @@ use landfall_model::{Code, Listener, Reason};
 use super::ResolveContext;
 use super::findings::Findings;
 
-/// Judges what a Service asks for by itself.
+/// Validates what a Service asks for by itself.
 pub(super) fn judge(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     if scene.previous {
         return;

@@ -102,7 +102,7 @@ fn lacks_certificate(mode: &Mode) -> bool {
     }
 }
 
-/// What somebody said outright.
+/// Returns the fields that are set explicitly.
 fn said(layers: Layers<'_>, mode: Option<&Choice<'_, ModeChoice>>) -> ExplicitFields {
     let headers = layers.own.forwarded_headers.as_ref();
     let headers = headers.or(layers.common.forwarded_headers.as_ref());

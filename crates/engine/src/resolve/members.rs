@@ -1,4 +1,6 @@
-//! Who serves the traffic of a port, and who does not and why.
+//! The members of the pool of a port, and the endpoints that are left out, with reasons.
+
+mod node_ports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,15 +15,16 @@ use landfall_model::reason::Origin;
 use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
 use landfall_model::{Code, Listener, Member, Reason, Severity};
 
+use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Layers;
-use super::{ResolveContext, nodes};
 
 /// What is known of members while the ports of a Service are resolved one after the other.
 pub(super) struct MemberResolver {
-    /// Everybody who could be meant by a name or an address.
+    /// All endpoints that a name or an address could mean.
     known: BTreeSet<MemberRef>,
-    /// Who is in no pool. The same endpoint for the same reason is told once, whatever the port.
+    /// Endpoints that are in no pool. The same endpoint for the same reason is reported once,
+    /// whatever the port.
     left_out: BTreeMap<(String, String), LeftOut>,
     /// Members that annotations speak of.
     named: BTreeMap<String, BTreeSet<MemberRef>>,
@@ -29,7 +32,7 @@ pub(super) struct MemberResolver {
     barred: BTreeMap<IpAddr, Barred>,
 }
 
-/// How many members that nobody knows are told by name.
+/// How many unknown members a reason lists.
 const MAX_LISTED: usize = 5;
 
 /// Whether an endpoint serves.
@@ -42,7 +45,7 @@ enum Verdict {
 // === impl MemberResolver ===
 
 impl MemberResolver {
-    /// Everybody there is, before any port is looked at.
+    /// All endpoints, before any port is checked.
     pub(super) fn gather(scene: &ResolveContext<'_>) -> Self {
         let mut known = BTreeSet::new();
         match scene.profile.target {
@@ -84,7 +87,7 @@ impl MemberResolver {
                 self.literal(scene, named, check, findings)
             }
             (None, Target::Pod) => self.pods(scene, port, check),
-            (None, Target::Node) => nodes::members(scene, port, self),
+            (None, Target::Node) => self.node_ports(scene, port),
         };
         let weights = layers.get(findings, |port| &port.member_weights);
         let weights = weights.map(|choice| {
@@ -117,7 +120,7 @@ impl MemberResolver {
         members.into_values().collect()
     }
 
-    /// Remarks about names that mean nobody and about ports that nobody serves.
+    /// Remarks about names of no endpoint and about ports without one.
     pub(super) fn remark(
         &self,
         scene: &ResolveContext<'_>,
@@ -160,12 +163,12 @@ impl MemberResolver {
         }
     }
 
-    /// Who is in no pool.
+    /// The endpoints that are in no pool.
     pub(super) fn left_out(self) -> Vec<LeftOut> {
         self.left_out.into_values().collect()
     }
 
-    /// Puts somebody on the list of those who are in no pool.
+    /// Adds an endpoint to those that are in no pool.
     pub(super) fn leave_out(&mut self, endpoint: String, name: Option<&str>, reason: Reason) {
         let key = (endpoint.clone(), reason.message.clone());
         self.left_out.entry(key).or_insert_with(|| LeftOut {

@@ -73,7 +73,8 @@ fn check_kind(monitor: &Monitor) -> Asks {
     }
 }
 
-/// Nodes without an endpoint drop what reaches them, and only a monitor can tell which these are.
+/// Nodes without an endpoint drop what reaches them, and only a monitor can find out which these
+/// are.
 fn needs_monitor(scene: &ResolveContext<'_>) -> bool {
     scene.profile.target == Target::Node
         && scene.service.external_local

@@ -1,60 +1,19 @@
-//! Members for providers that send traffic to NodePorts.
+//! Which nodes are members, for providers that send traffic to NodePorts.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use landfall_model::dialect::NodeSelector;
 use landfall_model::intent::NodeTarget;
 use landfall_model::provider::Target;
-use landfall_model::rows::{Family, NodeRow, ServicePort};
-use landfall_model::{Code, Member, Reason};
+use landfall_model::rows::{Family, NodeRow};
+use landfall_model::{Code, Reason};
 
 use super::ResolveContext;
 use super::findings::Findings;
-use super::members::MemberResolver;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// What Go's `strconv.ParseBool` takes for false; every other value of the label excludes.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
-
-/// Every eligible node with the port's NodePort. Whether a node is `Ready` plays no role: monitors
-/// tell, and Kubernetes' own rule is the same.
-pub(super) fn members(
-    scene: &ResolveContext<'_>,
-    port: &ServicePort,
-    resolver: &mut MemberResolver,
-) -> BTreeMap<SocketAddr, Member> {
-    let mut members = BTreeMap::new();
-    let Some(node_port) = port.node_port else {
-        let reason = Reason::warning(Code::EndpointIgnored, "the port has no NodePort")
-            .remedy("set spec.allocateLoadBalancerNodePorts to true");
-        resolver.leave_out(
-            format!("port {}/{}", port.port, port.protocol),
-            None,
-            reason,
-        );
-        return members;
-    };
-    let selector = selector(scene);
-    for node in scene.world.nodes() {
-        match judge(node, scene, selector) {
-            Ok(address) => {
-                let address = SocketAddr::new(address, node_port.get());
-                let member = Member {
-                    node: Some(node.name.clone()),
-                    name: Some(node.name.clone()),
-                    ..Member::new(address)
-                };
-                members.insert(address, member);
-            }
-            Err(why) => {
-                let reason = Reason::info(Code::EndpointIgnored, why);
-                resolver.leave_out(format!("node {}", node.name), Some(&node.name), reason);
-            }
-        }
-    }
-    members
-}
 
 /// The nodes that are members, with the address that these have.
 ///
@@ -76,16 +35,24 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
             .remedy("check whether this process may list nodes"),
         );
     }
-    let selector = selector(scene);
-    let nodes = scene.world.nodes().filter_map(|node| {
+    let nodes = judged(scene).filter_map(|(node, address)| {
         Some(NodeTarget {
             name: node.name.clone(),
-            address: judge(node, scene, selector).ok()?,
+            address: address.ok()?,
             provider_id: node.provider_id.clone(),
             others: others(node, &scene.service.families),
         })
     });
     nodes.collect()
+}
+
+/// Returns every node with its address, or why it is no member.
+pub(super) fn judged<'a>(
+    scene: &'a ResolveContext<'_>,
+) -> impl Iterator<Item = (&'a NodeRow, Result<IpAddr, &'static str>)> {
+    let selector = selector(scene);
+    let nodes = scene.world.nodes();
+    nodes.map(move |node| (&**node, judge(node, scene, selector)))
 }
 
 /// Whether there is a node at all that traffic may be sent to, whichever the Service selects.

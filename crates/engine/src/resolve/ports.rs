@@ -9,7 +9,7 @@ use landfall_model::{Code, Protocol, Reason};
 use super::ResolveContext;
 use super::findings::Findings;
 
-/// Judges the ports. The API server refuses most of this; files are not so strict.
+/// Validates the ports. The API server refuses most of this; files are not so strict.
 pub(super) fn judge(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
     let service = scene.service;
     if service.headless {

@@ -44,7 +44,7 @@ pub(super) fn certificates(
     Certificates(certificates)
 }
 
-/// What a Secret has, or had when this version was accepted; `None` where there is none, which
+/// What a Secret has, or had when this version was accepted; `None` if it does not exist, which
 /// goes to the findings.
 pub(super) fn secret(
     scene: &ResolveContext<'_>,

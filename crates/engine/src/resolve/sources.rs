@@ -68,7 +68,7 @@ pub(super) fn of_port(
     }
 }
 
-/// Everybody, where the prefixes cover both families.
+/// All clients, where the prefixes cover both families.
 fn allowing(prefixes: &BTreeSet<IpNet>) -> AllowedSources {
     let whole = |v4: bool| {
         let mut prefixes = prefixes.iter();

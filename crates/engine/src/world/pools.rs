@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{PoolOrigin, PoolRow};
 
-/// The pools that sources have told, by where they come from and by name.
+/// The pools that sources have reported, by where they come from and by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pools {
     told: BTreeMap<(PoolOrigin, String), Arc<PoolRow>>,
@@ -89,9 +89,9 @@ impl Pools {
     /// what is wrong with the others.
     ///
     /// Of two with one name the configured one counts. The fallback serves only where no other pool
-    /// gives its addresses to everybody, and never while pools may be missing: their Services would
-    /// move there. Once another pool comes, the fallback keeps those that it has and takes no more;
-    /// so it does after a restart, but for addresses that are in another pool by now.
+    /// gives its addresses to all Services, and never while pools may be missing: their Services
+    /// would move there. Once another pool comes, the fallback keeps those that it has and takes no
+    /// more; so it does after a restart, but for addresses that are in another pool by now.
     pub(super) fn settle(&mut self, home: Option<&str>) -> Vec<Reason> {
         let mut problems = Vec::new();
         let mut by_name: BTreeMap<&str, Arc<PoolRow>> = BTreeMap::new();
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(settled(&mut pools), [] as [&str; 0]);
         assert!(pools.doubt("more.yaml".into(), false));
         assert_eq!(settled(&mut pools), ["default"]);
-        // Nothing is taken away for a doubt that comes later.
+        // Nothing is taken away because of pools that become unknown later.
         pools.doubt("pools.yaml".into(), true);
         assert_eq!(settled(&mut pools), ["default"]);
     }

@@ -21,13 +21,13 @@ pub(super) struct Part {
     pub(super) reasons: Vec<Reason>,
     /// Objects that stand in it and can't be used.
     pub(super) spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Whether anything could stand in it that was not told apart.
+    /// Whether anything could be in it that could not be parsed.
     pub(super) unclear: bool,
     /// Whether there is not a single character in it.
     pub(super) is_empty: bool,
 }
 
-/// So many names of kept objects are told.
+/// The largest number of kept objects that are listed.
 pub(super) const NAMED: usize = 3;
 
 // === impl Part ===

@@ -24,7 +24,7 @@ pub(super) fn from_node<T: de::DeserializeOwned>(node: &Node) -> Result<T, Fault
 pub(super) struct Fault {
     /// From the innermost key outwards while the error rises.
     path: Vec<Step>,
-    /// Where the value stands; 0 while nobody has said.
+    /// The line of the value; 0 while it is unknown.
     pub(super) line: u32,
     /// What is wrong; quotes no value.
     pub(super) message: String,
@@ -246,7 +246,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        // Nothing below is looked at: that is what keeps shared nodes cheap.
+        // Nothing below is checked: that is what keeps shared nodes cheap.
         visitor.visit_unit()
     }
 

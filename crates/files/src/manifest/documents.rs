@@ -1,7 +1,7 @@
 //! From a file's text to the documents in it: YAML with `---`, or JSON objects one after another.
 //!
-//! A document that is broken is told with its line and left out; the ones after it are read, as far
-//! as their beginnings can be found.
+//! A document that is broken is reported with its line and left out; the ones after it are read, as
+//! far as their beginnings can be found.
 
 use std::rc::Rc;
 
@@ -86,7 +86,7 @@ fn split_json(text: &str) -> Vec<Document> {
     }
 }
 
-/// Counts line ends without beginning anew for each document.
+/// Counts line ends without starting again for each document.
 #[derive(Default)]
 struct Position {
     offset: usize,
@@ -105,7 +105,7 @@ impl Position {
     }
 }
 
-/// The message alone: the line is told beside it, and the column helps little.
+/// The message alone: the line is reported beside it, and the column helps little.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

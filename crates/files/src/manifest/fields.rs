@@ -17,7 +17,7 @@ const FREE_MAPS: [&str; 6] = [
     "stringData",
 ];
 
-/// Notes of the API server that nobody writes by hand and no reason speaks of.
+/// Fields of the API server that are not written by hand and that no reason names.
 const UNREAD: &str = "metadata.managedFields";
 
 /// Lists whose items have no lines of their own fields: a slice holds a thousand endpoints, and the

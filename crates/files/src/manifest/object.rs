@@ -7,7 +7,7 @@ use landfall_model::ServiceKey;
 use landfall_model::kinds::ObjectKind as Kind;
 use landfall_model::rows::{NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow};
 
-/// What tells objects apart. Ordered as facts are told: what others depend on comes first.
+/// The identity of an object. Ordered as facts are sent: what others depend on comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ObjectKey {
     Namespace(Arc<str>),
@@ -32,7 +32,7 @@ pub(crate) enum Object {
 // === impl Object ===
 
 impl Object {
-    /// What tells it apart.
+    /// Its identity.
     pub(crate) fn key(&self) -> ObjectKey {
         match self {
             Self::Namespace(row) => ObjectKey::Namespace(row.name.clone()),

@@ -27,7 +27,7 @@ pub(crate) struct Content {
     pub(crate) objects: Vec<Found>,
     /// Objects that stand in it but can't be used as they are, with the reasons.
     pub(crate) spoilt: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Whether something in it could not even be told apart: then nothing that it said before can
+    /// Whether a part of it could not even be parsed: then nothing that it contained before can
     /// be taken as withdrawn.
     pub(crate) unclear: bool,
     /// What is wrong with it, in the order of its lines.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) object: Object,
 }
 
-/// So many reasons are told of one file; who wrote more mistakes than these finds the rest next.
+/// The largest number of reasons reported of one file; after these are fixed, the rest is reported.
 const REASONS_LIMIT: usize = 100;
 
 /// A parser notices a mistake where it can't go on, which is at the mistake or shortly after it.
@@ -110,7 +110,7 @@ impl Reading<'_> {
         self.content.reasons.push(reason.origin(Some(origin)));
     }
 
-    /// Something that can't be told apart.
+    /// Something that can't be parsed.
     fn unclear(&mut self, flaw: Flaw, remedy: &str) {
         self.content.unclear = true;
         let reason = Reason::error(Code::InvalidManifest, flaw.message).remedy(remedy);

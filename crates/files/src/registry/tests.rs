@@ -368,7 +368,7 @@ fn a_remembered_service_stays_while_its_file_can_not_be_read() {
     let doubtful: Vec<_> = registry.doubtful().cloned().collect();
     assert_eq!(doubtful, [key("web")]);
 
-    // The file is mended, and the Service is in it: nothing happened.
+    // The file is fixed, and the Service is in it: nothing happened.
     registry.want_all(
         rows([manifest("web", "u1", 80)]),
         |_| false,
@@ -558,7 +558,7 @@ fn a_mark_that_is_no_longer_written_leaves_the_annotations() {
         let row = changed(&mut registry).unwrap();
         assert_eq!(row.annotations, marked(mark).marks);
     }
-    // Also where there is no manifest to look at.
+    // Also where there is no manifest to read.
     want(&mut registry, []);
     registry.take_changed();
     registry

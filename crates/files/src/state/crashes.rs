@@ -24,7 +24,7 @@ fn batch(changes: &[(&str, Option<&str>)]) -> Changes {
 }
 
 /// What is written, one batch after another; some of it is outdated soon, so that the journal is
-/// written anew on the way.
+/// rewritten on the way.
 fn script() -> Vec<Changes> {
     vec![
         batch(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]),

@@ -7,7 +7,7 @@ use landfall_model::rows::{PoolRow, ServiceRow};
 use landfall_model::{ServiceKey, wire};
 use serde::{Deserialize, Serialize};
 
-/// What tells entries apart.
+/// The identity of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// A pool, by its name.
@@ -96,7 +96,7 @@ impl Key {
 // === impl Entry ===
 
 impl Entry {
-    /// Returns what tells it apart.
+    /// Returns its identity.
     pub(crate) fn key(&self) -> Key {
         match self {
             Self::Pool(row) => Key::Pool(row.name.clone()),

@@ -36,7 +36,7 @@ pub(crate) trait Folder: fmt::Debug + Send {
     /// Returns when all names are on the disk.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns which file has a name, where that can be told.
+    /// Returns which file has a name, where that can be found out.
     fn print(&self, _name: &str) -> Option<Print> {
         None
     }
@@ -56,7 +56,7 @@ pub(crate) trait Medium: fmt::Debug + Send {
     /// Returns when the content is on the disk.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns which file it is, where that can be told.
+    /// Returns which file it is, where that can be found out.
     fn print(&self) -> Option<Print> {
         None
     }
@@ -160,8 +160,8 @@ impl Medium for File {
     }
 }
 
-/// Opens a file of ours: no link is followed, nothing but a file is taken, and nobody else may read
-/// it afterwards.
+/// Opens a file of ours: no link is followed, nothing but a file is taken, and no other user may
+/// read it afterwards.
 pub(crate) fn open(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     let opened = options

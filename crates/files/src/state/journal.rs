@@ -10,10 +10,10 @@
 //!
 //! What follows the last conclusion was interrupted and is cut off. A batch that is damaged
 //! although others follow it was not interrupted: such a file is refused. Once most of the file is
-//! outdated, it is written anew beside itself and takes its own place.
+//! outdated, it is rewritten beside itself and takes its own place.
 //!
-//! After a failed write the file is cut back to its last conclusion. After a failed sync nobody can
-//! say what is on the disk and what only seems to be, so the next commit writes everything anew.
+//! After a failed write the file is cut back to its last conclusion. After a failed sync it is
+//! unknown what is on the disk, so the next commit rewrites everything.
 
 mod format;
 mod pen;
@@ -41,7 +41,7 @@ pub(crate) const FOREIGN: &str = "state.journal.other";
 /// Changes of entries; `None`: it is gone.
 pub(crate) type Changes = BTreeMap<Key, Option<Entry>>;
 
-/// Smaller journals are not worth writing anew.
+/// Smaller journals are not worth writing again.
 const COMPACT_FROM: u64 = 1024 * 1024;
 
 /// So many times what counts in it may a journal measure.
@@ -59,7 +59,7 @@ pub(crate) struct Journal {
     tail: Tail,
     /// The file that was put in the place of the journal last.
     placed: Option<Print>,
-    /// No journal below this size is written anew.
+    /// No journal below this size is rewritten.
     compact_from: u64,
 }
 
@@ -191,7 +191,7 @@ impl Journal {
         self.replace(&Changes::new(), None, is_foreign)
     }
 
-    /// Writes the journal anew as soon as it is worth it, however small it is.
+    /// Writes the journal again as soon as it is worth it, however small it is.
     #[cfg(any(test, feature = "memory"))]
     pub(super) fn compact_soon(&mut self) {
         self.compact_from = 0;
@@ -234,7 +234,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes everything anew.
+    /// Writes everything again.
     fn rewrite(&mut self, changes: &Changes, migrated: Option<String>) -> Result<(), Fault> {
         self.replace(changes, migrated, false)
     }

@@ -65,7 +65,7 @@ pub(super) fn take(directory: &Path, name: &str, wait: Wait<'_>) -> Result<File,
     Ok(file)
 }
 
-/// Who holds a lock, by what it wrote into the file.
+/// The holder of a lock, by what it wrote into the file.
 struct Holder(Option<u32>);
 
 // === impl Holder ===

@@ -34,8 +34,8 @@ impl Allocator {
         self.judge_share(&request.claimant, pool, address)
     }
 
-    /// Whether the namespace of the Service may hold this address beside those that it holds. One
-    /// that takes the place of another is none more.
+    /// Returns whether the namespace of the Service may hold this address beside those that it
+    /// holds. One that replaces another one is not counted.
     pub(crate) fn judge_share(
         &self,
         claimant: &Claimant,
@@ -60,7 +60,7 @@ impl Allocator {
         Err(self.used_up(pool, family, namespace))
     }
 
-    /// What a namespace is told that holds as many addresses as it may.
+    /// Returns the refusal for a namespace that holds as many addresses as it may.
     pub(crate) fn used_up(&self, pool: usize, family: Family, namespace: &str) -> Refusal {
         let shares = self.state(pool).map(|state| state.shares(family));
         let name = self.pools.at(pool).map(|pool| pool.name().clone());

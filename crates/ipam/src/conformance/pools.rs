@@ -206,7 +206,7 @@ fn row_45_avoiding_buggy_addresses_subtracts_nothing_from_ipv6() {
 
 #[test]
 fn a_pool_limited_by_a_selector_that_matches_no_namespace_is_closed_to_all() {
-    // The reference opens it to everybody who names it.
+    // The reference opens it to every Service that names it.
     let allocator = allocator([pool("a", "10.0.0.0/24").namespaces_with(exists("team"))]);
     let request = svc("web").in_pool("a");
     assert_eq!(

@@ -122,7 +122,7 @@ impl Case<'_> {
         self.refusal(index, self.shortage(index).unwrap_or(lead))
     }
 
-    /// A verdict on one pool, told to a Service that could only be served from there.
+    /// A verdict on one pool, for a Service that could only be served from there.
     pub(super) fn refusal(&self, index: usize, verdict: Verdict) -> Refusal {
         let pool = self.name(index);
         match verdict {

@@ -54,7 +54,7 @@ impl Described {
     pub(super) fn in_cluster() -> Result<Self, ConnectError> {
         let config =
             Config::incluster().map_err(|error| ConnectError::InCluster { why: chain(&error) })?;
-        // The client reads its files anew by itself.
+        // The client reads its files again by itself.
         Self {
             config,
             files: Vec::new(),
@@ -69,7 +69,7 @@ impl Described {
         let bad = |error: KubeconfigError| ConnectError::Kubeconfig {
             path: path.map(Path::to_owned),
             why: match &error {
-                // The path of one that was named is told already.
+                // The path of one that was named is known already.
                 KubeconfigError::ReadConfig(cause, _) if path.is_some() => cause.to_string(),
                 _ => chain(&error),
             },

@@ -38,7 +38,7 @@ pub(super) struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     Done,
-    /// Someone else changed it in between.
+    /// Another program changed it in between.
     Outdated,
     /// It is not there any more.
     Gone,
@@ -97,7 +97,7 @@ impl Candidate {
         }
     }
 
-    /// Writes the Lease, and looks at what came in between where that did not succeed.
+    /// Writes the Lease, and reads what came in between where that did not succeed.
     async fn renew(&mut self) {
         let retry = self.config.times.retry;
         let leads = self.renewed_at.is_some();
@@ -106,14 +106,14 @@ impl Candidate {
             Written::Done | Written::Gone => return,
             Written::Outdated => self.look().await,
             Written::Failed if !leads => self.look().await,
-            // The next attempt tells whether this one came through.
+            // The next attempt shows whether this one came through.
             Written::Failed => {}
         }
         // Not again in the same breath.
         self.pause(if leads { retry / 4 } else { retry }).await;
     }
 
-    /// Looks at the Lease until another replica serves, or none comes to.
+    /// Reads the Lease until another replica serves, or none comes to.
     async fn follow_successor(&mut self) {
         let (released_at, times) = (Instant::now(), self.config.times);
         while self.course.role() == Role::Carrying {
@@ -168,7 +168,7 @@ impl Candidate {
         Some(until.saturating_duration_since(Instant::now()))
     }
 
-    /// Looks at the Lease. What can't be seen is as it was.
+    /// Reads the Lease. What can't be seen is as it was.
     async fn look(&mut self) {
         let path = format!("{}/{}", self.config.path(), self.config.name);
         let ask = Ask::get(path, "get leases.coordination.k8s.io");
@@ -310,7 +310,7 @@ impl Candidate {
         self.publish();
     }
 
-    /// Tells of another holder than before.
+    /// Logs a change of the holder.
     fn log_holder(&self, now: Option<&Record>) {
         let before = self.record().map(|record| &record.holder);
         let now = now.map(|record| &record.holder);

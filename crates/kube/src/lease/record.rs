@@ -32,7 +32,7 @@ pub(super) struct LeaseSpec {
 }
 
 /// The annotation that names the holder once it serves. It is empty before: versions that don't
-/// know it, or leave it out until then, are told apart.
+/// know it, or leave it out until then, are recognized.
 const SERVING: &str = "landfall.dev/serving";
 
 /// The transitions of a Lease that was made and not renewed since.

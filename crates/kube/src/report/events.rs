@@ -98,7 +98,8 @@ impl Sender {
                 () = queue.filled.notified() => {}
             }
         }
-        // What the last passes said is still worth telling, as long as it does not hold up the end.
+        // The events of the last passes are still worth sending, as long as that does not delay the
+        // end.
         let rest = async {
             while let Some((occurrence, times)) = queue.pop() {
                 self.send(&queue, occurrence, times).await;

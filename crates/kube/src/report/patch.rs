@@ -1,7 +1,7 @@
 //! What a status patch says: our own entries, and only where they differ. Pure.
 //!
 //! Conditions are merged by type, so others' survive by themselves. The list of addresses is one
-//! value to the API server: whoever writes it writes all of it. So what others have put there is
+//! value to the API server: each write replaces all of it. So what others have put there is
 //! found and written back, and the patch holds only for the version in which it was found.
 //!
 //! | in the list | whose |
@@ -38,7 +38,7 @@ pub(super) struct Live {
 // === impl Live ===
 
 impl Live {
-    /// As the source told it.
+    /// As the source reported it.
     pub(super) fn of_row(row: &ServiceRow) -> Self {
         Self {
             version: row.resource_version.as_deref().map(str::to_owned),
@@ -128,7 +128,7 @@ pub(super) fn status_patch(uid: &str, live: &Live, wanted: &ServiceStatus) -> Op
         status.insert("conditions".to_owned(), conditions.into());
     }
     let mut metadata = json!({"uid": uid});
-    // Conditions merge on whatever is there; addresses only on what was looked at.
+    // Conditions merge on whatever is there; addresses only on what was checked.
     if changed && let Some(version) = &live.version {
         metadata["resourceVersion"] = version.as_str().into();
     }
@@ -143,7 +143,7 @@ fn marks_patch(live: &Live, wanted: &ServiceStatus) -> serde_json::Map<String, V
     let mut patch = serde_json::Map::new();
     for (key, value) in &wanted.marks {
         let there = live.marks.get(key);
-        // Another instance on record is somebody's request, which is still on its way to us.
+        // Another instance on record is a user's request, which is still on its way to us.
         let asked = key == INSTANCE && there.is_some();
         if there != Some(value) && !asked {
             patch.insert(key.clone(), value.as_str().into());

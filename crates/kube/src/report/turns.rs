@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 const WRITES: usize = 64;
 
 /// How many of them may be statuses of Services that have their finalizer, while others wait for
-/// theirs: a Service is served once that is on it, and told of after. Few, because each takes from
+/// theirs: a Service is served once that is on it, and reported after. Few, because each takes from
 /// the API server what the first traffic of another Service waits for; not none, because Services
-/// that are made without end must not keep those before them from being told of.
+/// that are made without end must not keep those before them from being reported.
 const STATUSES: usize = 4;
 
 /// Turns to write, each kind in the order in which it was asked for.

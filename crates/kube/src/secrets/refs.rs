@@ -22,7 +22,7 @@ pub(super) struct SecretRefs {
     pub(super) refused: BTreeMap<Arc<str>, BTreeSet<ServiceKey>>,
     /// How many there are of them in all.
     pub(super) refused_in_all: usize,
-    /// How many namespaces were looked at for room.
+    /// How many namespaces were checked for room.
     #[cfg(test)]
     pub(super) looks: usize,
     pub(super) named: HashMap<ServiceKey, Named>,
@@ -87,7 +87,7 @@ impl SecretRefs {
                 key.clone()
             }
             // Nothing that is older may come after it, and a Service that a new leader sees for the
-            // first time is not to be judged without its certificate.
+            // first time is not to be validated without its certificate.
             Fact::Current { .. } => {
                 let behind = self.held.keys().cloned().collect();
                 self.current = Some(Current { fact, behind });
@@ -114,7 +114,7 @@ impl SecretRefs {
         orders
     }
 
-    /// Tells that everything is known, once nothing from before is held back any more.
+    /// Sends that everything is known, once nothing from before is held back any more.
     fn tell_current(&mut self, orders: &mut Vec<Order>) {
         let held = &self.held;
         let due = self.current.take_if(|current| {
@@ -141,7 +141,7 @@ impl SecretRefs {
         self.held.values().map(|held| held.until).min()
     }
 
-    /// Whether everything about every named Secret is known and told.
+    /// Returns whether everything about every named Secret is known and sent.
     pub(super) fn is_settled(&self) -> bool {
         self.held.is_empty() && self.secrets.values().all(|secret| secret.known)
     }
@@ -248,7 +248,7 @@ impl SecretRefs {
         }
     }
 
-    /// Strikes a Secret off those for which there is no room; false: it is none of them.
+    /// Removes a Secret from those for which there is no room; false: it is not one of them.
     fn forget_refused(&mut self, secret: &ServiceKey) -> bool {
         let Some(refused) = self.refused.get_mut(secret.namespace()) else {
             return false;

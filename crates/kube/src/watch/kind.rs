@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Secret(ServiceKey),
 }
 
-/// One object, judged.
+/// One object, validated.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) key: ServiceKey,
@@ -41,7 +41,7 @@ pub(crate) struct Object {
     pub(crate) left_out: Vec<Reason>,
 }
 
-/// A `resourceVersion`, only good for telling whether two are the same.
+/// A `resourceVersion`, which only shows whether two are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
@@ -50,9 +50,9 @@ pub(crate) struct Version(u64);
 pub(crate) enum Outcome {
     /// A fact.
     Row(Fact),
-    /// Nothing that anybody here wants to know.
+    /// Nothing that is needed here.
     Nothing,
-    /// It can't be judged.
+    /// It can't be validated.
     Refused(Vec<Reason>),
 }
 
@@ -115,7 +115,7 @@ impl Kind {
         (self.row().gone)(key)
     }
 
-    /// The fact that pools may be missing because of what is told of a part; `None` for other
+    /// The fact that pools may be missing because of what is known of a part; `None` for other
     /// kinds.
     pub(crate) fn doubt(&self, part: &Arc<str>, in_doubt: bool) -> Option<Fact> {
         matches!(self, Self::Pools { .. }).then(|| Fact::PoolsInDoubt {
@@ -129,7 +129,7 @@ impl Kind {
         self.row().named(key).into()
     }
 
-    /// Judges one object as the API server sent it.
+    /// Validates one object as the API server sent it.
     pub(crate) fn judge(&self, json: &str) -> Result<Object, serde_json::Error> {
         let whole = |fact: Fact| Ok((Outcome::Row(fact), Vec::new()));
         match self {
@@ -186,7 +186,8 @@ impl Kind {
 /// A row (or nothing of interest), and what was left out of it.
 type Read = Result<(Outcome, Vec<Reason>), Vec<Reason>>;
 
-/// Judges one object; `salvage` does it where the object has not the shape that its kind promises.
+/// Validates one object; `salvage` does it where the object has not the shape that its kind
+/// promises.
 fn judge<T: DeserializeOwned>(
     json: &str,
     metadata: impl FnOnce(&T) -> &ObjectMeta,
@@ -198,7 +199,7 @@ fn judge<T: DeserializeOwned>(
             let object = unjudged(metadata(&shape))?;
             let (outcome, left_out) =
                 read(shape).unwrap_or_else(|reasons| (Outcome::Refused(reasons), Vec::new()));
-            // One text for everybody who remembers the object.
+            // One text for all that hold the object.
             let key = match &outcome {
                 Outcome::Row(Fact::Service(row)) => row.key.clone(),
                 Outcome::Row(Fact::Slice(row)) => row.key.clone(),
@@ -239,7 +240,7 @@ fn unreadable(_: Value) -> Outcome {
     Outcome::Refused(Vec::new())
 }
 
-/// What the metadata says of an object that is yet to be judged.
+/// What the metadata says of an object that is yet to be validated.
 fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let Some(name) = metadata.name.as_deref() else {
@@ -255,8 +256,8 @@ fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
     })
 }
 
-/// Services that want no load balancer and hold none are most of a cluster's, and nobody's business
-/// here. Who holds one has the finalizer, or conditions of ours that are still to be taken away.
+/// Services that want no load balancer and hold none are most of a cluster's, and irrelevant
+/// here. One that holds one has the finalizer, or conditions of ours that are still to be removed.
 fn service(mut row: ServiceRow) -> Outcome {
     let held = row.finalized || !row.status.conditions.is_empty();
     if !row.wants_load_balancer && !held {
@@ -496,7 +497,7 @@ mod tests {
             let mut object = full();
             let mut all = Vec::new();
             places(&object, "", &mut all);
-            // Who it is, and that it leaves, is the API server's own.
+            // Its identity, and that it is being deleted, are the API server's own.
             all.retain(|place| !matches!(place.as_str(), "/metadata" | "/metadata/name"
                 | "/metadata/namespace" | "/metadata/deletionTimestamp" | "/metadata/finalizers"
                 | "/metadata/finalizers/0"));

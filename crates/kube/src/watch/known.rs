@@ -1,4 +1,4 @@
-//! What has been told of one kind, so that nothing is told twice and nothing that vanished unseen
+//! What has been sent of one kind, so that nothing is sent twice and nothing that vanished unseen
 //! is forgotten: pure.
 
 use landfall_model::ServiceKey;
@@ -20,9 +20,9 @@ pub(crate) struct Known {
 struct Entry {
     version: Version,
     listing: bool,
-    /// A row of it was told: this version's, or the last one that could be judged.
+    /// A row of it was sent: this version's, or the last one that could be validated.
     told: bool,
-    /// Problems of it were told.
+    /// Problems of it were reported.
     refused: bool,
 }
 
@@ -125,7 +125,7 @@ impl Known {
         self.remove(key, &mut tell);
     }
 
-    /// Nobody needs to know the kind any more, or it does not exist any more.
+    /// The kind is not needed any more, or it does not exist any more.
     pub(crate) fn forget_all(&mut self, tell: impl FnMut(Fact)) {
         self.begin_listing();
         self.end_listing(tell);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a history is cut into watches and listings, whoever takes in the facts ends up
+        /// However a history is cut into watches and listings, a receiver of the facts ends up
         /// with what is there.
         #[test]
         fn facts_add_up_to_what_is_there(
@@ -365,7 +365,7 @@ mod tests {
                         .filter(|(_, (_, what))| *what == "bad").map(|(name,
                             _)| (*name).to_owned()).collect();
                     prop_assert!(rows.is_subset(&seen));
-                    // Beyond them only what could be judged once and can't be now.
+                    // Beyond them only what could be validated once and can't be now.
                     prop_assert!(seen.difference(&rows).all(|name| refused.contains(name)));
                     prop_assert_eq!(&bad, &refused);
                 }

@@ -7,7 +7,7 @@
 //! - a kind that never was is not known, and nothing is begun before it is: taken for empty it
 //!   would cost Services their members, or their addresses;
 //! - nothing stands in for Services: they are the record of claims, and the leader before wrote it;
-//! - a Secret concerns those Services alone that name it, and they tell that it is missing.
+//! - a Secret concerns those Services alone that name it, and they report that it is missing.
 //!
 //! Nothing stands in where Services fail, too: then the API server is away, and is waited for. Time
 //! counts from when Services fare well, so that after an outage every kind has its chance.

@@ -35,7 +35,8 @@ impl Watcher {
         let denied = matches!(error, ApiError::Denied { .. });
         if denied && !self.denied {
             self.denied = true;
-            // Pools may come from the configuration: who may not see these misses none, perhaps.
+            // Pools may come from the configuration: a process that may not see these perhaps needs
+            // none.
             let judged = match kind {
                 Kind::Pools { .. } => Reason::warning,
                 _ => Reason::error,

@@ -1,6 +1,7 @@
-//! Listing anew, because what is known may lag behind: who asks for it, and what a watch answers.
+//! Listing again, because what is known may lag behind: the request for it, and what a watch
+//! answers.
 //!
-//! A watch tells nothing of how far behind it is: the API server that it is connected to may lag
+//! A watch does not show how far behind it is: the API server that it is connected to may lag
 //! behind the store, or the connection may have stalled. Only a list that is asked for later, and
 //! without a `resourceVersion`, is as new as the store. So it needs no comparison of versions.
 
@@ -33,7 +34,7 @@ pub(crate) struct Renewal {
 // === impl Renewal ===
 
 impl Renewal {
-    /// Follows how often everything is asked to be listed anew.
+    /// Follows how often everything is asked to be listed again.
     pub(crate) fn when(asked: watch::Receiver<u64>) -> (Self, Listings) {
         let (answered, listings) = watch::channel(Answers::default());
         let begun = *asked.borrow();
@@ -57,7 +58,7 @@ impl Renewal {
         asked > std::mem::replace(&mut self.begun, asked)
     }
 
-    /// Returns once everything is to be listed anew since [`Self::begin`].
+    /// Returns once everything is to be listed again since [`Self::begin`].
     pub(super) async fn asked(&mut self) {
         let begun = self.begun;
         if self.asked.wait_for(|asked| *asked > begun).await.is_err() {

@@ -55,7 +55,7 @@ pub(super) struct Page<'a> {
 // === impl Bookmark ===
 
 impl Bookmark {
-    /// Whether everything that there was has been told before it.
+    /// Whether everything that there was has been sent before it.
     pub(super) fn ends_listing(&self) -> bool {
         let ends = self.metadata.annotations.get(INITIAL_EVENTS_END);
         ends.is_some_and(|truth| truth == "true")

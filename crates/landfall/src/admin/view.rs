@@ -10,7 +10,7 @@ use landfall_web::Readiness;
 
 use crate::backend::Backend;
 
-/// So many Services that were not handled yet are told to a probe by name.
+/// The largest number of unhandled Services that a probe lists.
 const NAMED: usize = 10;
 
 /// Everything the instance knows, with traffic counted up to now.
@@ -80,8 +80,8 @@ fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> S
     view
 }
 
-/// Returns where a Service stands once more, which the files tell as their own problem. What is
-/// served is right, so that it is no error of the Service.
+/// Returns the file and line once more for a Service which the files report as their own problem.
+/// What is served is right, so that it is no error of the Service.
 fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item = Reason> {
     let begins = format!("Service {service} is already defined in ");
     let about = problems.iter().filter(move |problem| {

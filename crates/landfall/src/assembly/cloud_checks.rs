@@ -56,7 +56,7 @@ pub(super) async fn check_clouds(
 }
 
 /// Asks a cloud that could not be used until it can, and says so. Its Services are tried meanwhile,
-/// too, and tell why they wait.
+/// too, and report why they wait.
 pub(super) async fn retry_cloud_check(setup: Setup, cancel: CancellationToken) {
     let instance = &setup.instance;
     let mut pause = AGAIN;

@@ -81,7 +81,7 @@ impl Ground {
     }
 
     /// Answers at the admin endpoint from `after` on, as long as this is polled: traffic that
-    /// can't be looked at looks like trouble.
+    /// can't be checked looks like trouble.
     pub async fn answer(&self, after: Duration) -> Infallible {
         tokio::time::sleep(after).await;
         let cancel = CancellationToken::new();

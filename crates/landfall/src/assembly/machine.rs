@@ -25,15 +25,15 @@ const PART: u32 = 50;
 /// Networks whose traffic arrives here.
 type Networks = Arc<[IpNet]>;
 
-/// Tells the addresses that there are, and returns them.
+/// Sends the addresses of the machine, and returns them.
 pub(super) async fn tell(facts: &mpsc::Sender<Fact>) -> Networks {
     let networks = look(routes::local).await.unwrap_or_default();
-    // Without an engine there is nothing to tell.
+    // The engine has ended.
     let _ = facts.send(Fact::Machine(networks.clone())).await;
     networks
 }
 
-/// Tells whenever they have changed, until there is no engine any more.
+/// Sends the addresses whenever they have changed, until the engine ends.
 pub(super) async fn follow(facts: mpsc::WeakSender<Fact>, known: Networks) {
     follow_as(facts, known, routes::local).await;
 }

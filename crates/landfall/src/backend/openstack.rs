@@ -313,7 +313,7 @@ fn orphan(orphan: orphans::Orphan) -> Orphan {
     }
 }
 
-/// Whether only a UID could tell that an object has an owner.
+/// Returns whether only a UID could show that an object has an owner.
 fn is_owned_by_uid(orphan: &orphans::Orphan, owners: &[Owner]) -> bool {
     let is_for = |owner: &Owner| {
         let (namespace, name) = (owner.service.namespace(), owner.service.name());

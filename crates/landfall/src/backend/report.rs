@@ -32,7 +32,7 @@ pub enum Unusable {
     /// There was no answer, or a failure that may pass.
     #[error("{0}")]
     NoAnswer(String),
-    /// The configuration is wrong, or the account lacks a permission. Only a person can mend it.
+    /// The configuration is wrong, or the account lacks a permission. Only a person can fix it.
     #[error("{0}")]
     Refused(String),
 }

@@ -14,7 +14,7 @@ use super::{AdminArgs, ClusterArgs, InstancesArgs, TextOutput};
                  landfall get svc -o wide\n  \
                  landfall get services -o json | jq '.items[].status'")]
 pub struct GetArgs {
-    /// What to list
+    /// The kind of the objects
     #[arg(value_enum)]
     pub kind: Kind,
     /// Output format
@@ -55,8 +55,9 @@ pub struct ExplainArgs {
 /// `landfall plan`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Plans on the running instance; if none answers, or with --config, --cloud-config \
-                 or --pool, it plans from an empty state.\n\n\
+    after_help = "Plans on the running instance or, with a kubeconfig, on the cluster. If no \
+                 instance answers, or with --config, --cloud-config or --pool, it plans for an \
+                 instance that holds nothing; an instance on OpenStack reads the cloud.\n\n\
                  Examples:\n  \
                  landfall plan -f web.yaml\n  \
                  landfall plan -f examples/ --prune -o json"

@@ -36,7 +36,7 @@ pub struct DemoArgs {
 /// `landfall up`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Beside a cluster it takes part in leader election with the controller of that \
+    after_help = "With a kubeconfig it takes part in leader election with the controller of that \
                   cluster: one of the two writes and serves, the other is a standby.\n\n\
                   Examples:\n  \
                   landfall up -f examples/\n  \
@@ -159,7 +159,8 @@ pub struct LeaseArgs {
 /// Serving the Services of a cluster instead of those of files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeClusterArgs {
-    /// Serve the Services of the cluster that this kubeconfig names, instead of manifests
+    /// The kubeconfig of the cluster to serve; `up` without it serves manifests, `controller`
+    /// without it the cluster of its pod
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig, instead of its current one
@@ -203,7 +204,8 @@ pub struct AccessLogArgs {
         value_name = "FORMAT"
     )]
     pub format: Option<AccessLogFormat>,
-    /// The fraction of lines that is written, from 0 to 1; failures of a Service up to 10/s
+    /// The fraction of lines that is written, from 0 to 1. Failures are written in addition, at
+    /// most 10 per second and Service in the long run
     #[arg(
         id = "access_log_sample",
         long = "access-log-sample",

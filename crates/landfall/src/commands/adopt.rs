@@ -92,7 +92,7 @@ fn is_error(reason: &Reason) -> bool {
     reason.severity == Severity::Error
 }
 
-/// Looks at every Service that an instance on OpenStack would serve. All look at the same time, so
+/// Reads every Service that an instance on OpenStack would serve. All look at the same time, so
 /// that they share the lists of the cloud.
 async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
     let mut world = World::default();

@@ -59,7 +59,7 @@ fn shortages(view: &InstanceView) -> impl Iterator<Item = &Reason> {
     problems.filter(|problem| problem.code == Code::Overloaded)
 }
 
-/// Who is asked.
+/// The source of the answer.
 enum Asked {
     Instance(Box<Admin>),
     Cluster(ClusterArgs, Known),

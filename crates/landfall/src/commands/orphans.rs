@@ -6,7 +6,7 @@
 //!
 //! The second look is what keeps a load balancer that is being made meanwhile: in the first its
 //! Service may not have been read yet, and in the second it has. Right before each deletion the
-//! object is looked at once more.
+//! object is checked once more.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -122,8 +122,8 @@ impl Outcome {
 // === impl Source ===
 
 impl Source {
-    /// The Services that may own something. Who can't be read would be missed as an owner, so that
-    /// this is an error.
+    /// The Services that may own something. One that can't be read would be missed as an owner, so
+    /// that this is an error.
     async fn owners(&self) -> anyhow::Result<Owners> {
         let loaded = match self {
             Self::Cluster(cluster) => cluster.load(METALLB_NAMESPACE).await?,
@@ -217,8 +217,8 @@ fn plural(kind: &str) -> String {
     format!("{kind}s")
 }
 
-/// Prints the list for people. Where programs read, they get the document at the end, and who is
-/// asked sees the list beside it.
+/// Prints the list for people. With an output for programs, the document comes at the end, and the
+/// list for confirmation goes to standard error.
 fn show(
     look: &Look,
     output: TextOutput,

@@ -47,7 +47,7 @@ pub struct ServeCluster {
     /// What people know this process by.
     pub host: String,
     pub grace: Duration,
-    /// Whether people start it by hand: as no part of the cluster, and to look at what it prints.
+    /// Whether people start it by hand: as no part of the cluster, and to read what it prints.
     pub by_hand: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `landfall up`: serves manifests until told to stop, or until another process takes over.
+//! `landfall up`: serves manifests until it is stopped, or until another process takes over.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -119,7 +119,7 @@ impl Serving {
         Ok((serving, instance))
     }
 
-    /// Serves until told to stop, or until another process serves in its place.
+    /// Serves until it is stopped, or until another process serves in its place.
     async fn run(self, mut instance: Instance) -> anyhow::Result<()> {
         self.stop.unless_asked(announce(&instance)).await;
         loop {
@@ -146,7 +146,7 @@ impl Serving {
             };
             let outcome = Box::pin(self.stop.unless_asked(handed)).await;
             let why = match outcome {
-                // When told to stop, the sockets are left to the new process, too.
+                // When it is stopped, the sockets are left to the new process, too.
                 None | Some(Outcome::Served) => {
                     handing.done().await;
                     if let Some(proxy) = &ground.proxy {

@@ -1,5 +1,5 @@
-//! What tells a cluster from every other: the UID of its namespace `kube-system`. Owners of objects
-//! in a cloud are told apart by it.
+//! The identity of a cluster: the UID of its namespace `kube-system`. Owners of objects
+//! in a cloud are distinguished by it.
 
 use std::time::Duration;
 

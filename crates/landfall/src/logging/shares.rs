@@ -26,7 +26,7 @@ struct Rate {
     each: Duration,
 }
 
-/// What each Service and namespace wrote lately, and what was left out since it was last told.
+/// What each Service and namespace wrote lately, and what was dropped since the last report.
 #[derive(Debug, Default)]
 pub struct Shares {
     services: Buckets,

@@ -13,7 +13,7 @@ pub const USER: &str = "system:serviceaccount:landfall-system:landfall";
 /// More than anything takes on a busy machine. Nothing waits this long unless it fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// From one look at a condition to the next.
+/// From one check of a condition to the next.
 pub const LOOK: Duration = Duration::from_millis(20);
 
 const ROLES: &str = include_str!("../../../../deploy/rbac.yaml");

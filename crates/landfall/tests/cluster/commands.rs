@@ -136,7 +136,7 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     let verdict = output(as_jane(&["check", "--config", text(&config)]), 1).await;
     assert!(verdict.contains("FASTEST"), "{verdict}");
 
-    // Who may not look at address pools plans with those of the configuration, and is told.
+    // Who may not read address pools plans with those of the configuration, and is told.
     let rule =
         "  - {apiGroups: [metallb.io], resources: [ipaddresspools], verbs: [get, list, watch]}\n";
     let without_pools = VIEWER.replace(rule, "");
@@ -208,7 +208,7 @@ async fn kubectl_finds_the_plugin_by_its_name() {
     let list = output(plugin(&["get", "services"]), 0).await;
     assert!(list.contains(&format!("{}/web", bed.namespace)), "{list}");
     assert!(list.contains("<pending>"), "{list}");
-    // What is in the cluster is judged without a file.
+    // What is in the cluster is validated without a file.
     let verdict = output(plugin(&["check"]), 0).await;
     assert!(verdict.starts_with("1 Service: 0 errors"), "{verdict}");
 }

@@ -23,7 +23,7 @@ use crate::ranges::Ranges;
 /// More than anything takes on a busy machine. Nothing waits this long unless it fails.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// From one look at a condition to the next.
+/// From one check of a condition to the next.
 pub const LOOK: Duration = Duration::from_millis(10);
 
 /// A running instance, or one that can be started.

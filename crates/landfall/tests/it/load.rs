@@ -306,7 +306,7 @@ impl Scene {
             it.algorithm == algorithm && seen == weights && prefixes == count
         };
         self.took_effect("tuned", "is tuned so", tuned).await;
-        // Time-outs show in no view: the plan knows.
+        // Timeouts show in no view: the plan knows.
         self.lab.settled().await;
     }
 

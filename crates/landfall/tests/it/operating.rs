@@ -200,10 +200,6 @@ const ADVICE: &[(Code, &str)] = &[
         "Wait: it is failed over or recreated. If it stays, the message has the cloud's error.",
     ),
     (
-        Code::LoadBalancerLost,
-        "Wait: it is recreated behind the same floating IP. Find out what deleted it.",
-    ),
-    (
         Code::QuotaExceeded,
         "Raise the project's quota, or delete what is not needed.",
     ),
@@ -266,11 +262,6 @@ const ADVICE: &[(Code, &str)] = &[
         "Find out why the API server can't be reached. Later changes are applied once it answers; \
          ports that terminate TLS are opened then, too.",
     ),
-    (
-        Code::ChangeHeldBack,
-        "Check whether so much should be removed; the remedy says how to allow it.",
-    ),
-    (Code::Removing, "Wait: connections drain."),
     (Code::Ready, "Nothing."),
     (Code::Accepted, "Nothing."),
     (Code::Assigned, "Nothing."),

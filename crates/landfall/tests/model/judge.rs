@@ -104,7 +104,7 @@ pub const SHARING_KEY: &str = "landfall.dev/sharing-key";
 /// The address that a version asks for.
 pub const ADDRESSES: &str = "landfall.dev/addresses";
 
-/// Numbers the versions that users write. Nothing that is judged here reads it.
+/// Numbers the versions that users write. Nothing that is validated here reads it.
 pub const VERSION: &str = "example.org/version";
 
 // === impl Terms ===
@@ -339,7 +339,7 @@ impl Judge {
                 past.removals += 1;
             }
             // A finalizer is written with the status as it was, which speaks of an earlier version
-            // where the newest is invalid. That none of these stays accepted is judged in the end.
+            // where the newest is invalid. That none of these stays accepted is checked in the end.
             Some(condition) if condition.status && past.is_valid(of) => {
                 past.accepted = Some(of);
             }

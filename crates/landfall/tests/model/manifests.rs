@@ -51,7 +51,7 @@ const POOL_FILE: &str = "pools.yaml";
 /// How long the disk takes at most, in milliseconds.
 const SLOWEST: u64 = 25;
 
-/// How long a look at a changed file may be late, in milliseconds.
+/// How long a check of a changed file may be late, in milliseconds.
 const LATEST: u64 = 40;
 
 /// Attempts to start on a disk of which one operation fails.
@@ -399,7 +399,7 @@ impl Schedule {
         };
     }
 
-    /// Lets everything settle, on a disk that works, and looks at what is there.
+    /// Lets everything settle, on a disk that works, and reads what is there.
     async fn settle(&mut self) {
         self.mend();
         self.wait(LONG).await;

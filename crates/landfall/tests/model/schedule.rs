@@ -357,7 +357,7 @@ impl Schedule {
         self.process = Process::start(&self.api, random);
     }
 
-    /// Lets everything settle, without faults, and looks at what is there.
+    /// Lets everything settle, without faults, and reads what is there.
     async fn settle(&mut self) {
         self.api.set_faulty(false);
         tokio::time::sleep(LONG).await;

@@ -97,7 +97,7 @@ port_options! {
     connection_limit: Option<u32>,
     /// Silence of the client that ends a connection.
     timeout_client_data: Duration,
-    /// Patience while connecting to a member.
+    /// The timeout of connecting to a member.
     timeout_member_connect: Duration,
     /// Silence of the member that ends a connection.
     timeout_member_data: Duration,
@@ -117,7 +117,7 @@ port_options! {
     monitor_codes: StatusCodes,
     /// Time between checks.
     monitor_delay: Duration,
-    /// Patience with one check.
+    /// The timeout of one check.
     monitor_timeout: Duration,
     /// Good checks that bring a member back.
     monitor_max_retries: u8,

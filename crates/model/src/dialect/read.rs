@@ -101,7 +101,7 @@ impl Default for Vocabulary {
 // === impl Reading ===
 
 impl Reading {
-    /// Tells of an old prefix, and whether its successor is there and speaks in its place.
+    /// Reports an old prefix, and whether its successor is there and takes precedence.
     fn succeeded(
         &mut self,
         dialect: &Dialect,

@@ -15,7 +15,7 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();
-    // A word this long is nobody's slip; and the work below grows with the square of the length.
+    // A word this long is no typo; and the work below grows with the square of the length.
     if left.len().abs_diff(right.len()) > 4 {
         return usize::MAX;
     }

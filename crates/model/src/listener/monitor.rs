@@ -54,7 +54,7 @@ pub enum Check {
         /// Whose health is asked for; empty: the server's as a whole.
         service: String,
     },
-    /// Good unless the datagram is answered by an ICMP error before the time-out.
+    /// Good unless the datagram is answered by an ICMP error before the timeout.
     UdpConnect,
 }
 
@@ -88,7 +88,7 @@ pub struct InvalidStatusCodes(String);
 // === impl Monitor ===
 
 impl Monitor {
-    /// The given check every 5 s, time-out 3 s, up after 1 good, down after 3 failed.
+    /// The given check every 5 s, timeout 3 s, up after 1 good, down after 3 failed.
     pub fn new(check: Check) -> Self {
         Self {
             check,

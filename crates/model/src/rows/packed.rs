@@ -1,7 +1,7 @@
-//! Rows of which there are many, packed into bytes for as long as nobody looks at them.
+//! Rows of which there are many, packed into bytes until one is read.
 //!
 //! A Service that costs two kilobytes as a [`ServiceRow`] takes a hundred bytes here, and so does a
-//! slice of three endpoints. Keys are not in it: whoever holds packed rows holds them by key.
+//! slice of three endpoints. Keys are not in it: packed rows are held by key.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct PackedService {
     source: Option<Arc<SourceMap>>,
 }
 
-/// What tells whose a Service is.
+/// The fields that show the owner of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnershipFields<'a> {
     /// See [`ServiceRow::wants_load_balancer`].
@@ -108,7 +108,7 @@ impl PackedService {
             *publish_not_ready,
             *allocate_node_ports,
         ]));
-        // First what tells whose it is.
+        // First the fields that show its owner.
         to.option(class.as_deref(), Writer::text);
         to.option(row.instance(), Writer::text);
         to.id(uid.as_str());
@@ -197,7 +197,7 @@ impl PackedService {
         })
     }
 
-    /// What tells whose it is, without unpacking the rest.
+    /// Returns the fields that show its owner, without unpacking the rest.
     pub fn affiliation(&self) -> Option<OwnershipFields<'_>> {
         let mut from = Reader::new(&self.bytes);
         let [finalized, deleting, wants_load_balancer, reported] = unflag(from.byte()?);

@@ -34,7 +34,7 @@ impl Findings {
         self.admitted
     }
 
-    /// Adds a rule that a readable value breaks, unless the API server has judged it.
+    /// Adds a rule that a readable value breaks, unless the API server has validated it.
     pub(super) fn forbid(
         &mut self,
         field: impl Into<String>,
@@ -81,7 +81,7 @@ impl Findings {
         );
     }
 
-    /// A text that must keep a rule about names, unless the API server has judged it.
+    /// A text that must keep a rule about names, unless the API server has validated it.
     pub(super) fn check(
         &mut self,
         field: impl Into<String>,
@@ -96,7 +96,7 @@ impl Findings {
         }
     }
 
-    /// The object's name, judged.
+    /// The object's name, validated.
     pub(super) fn name(
         &mut self,
         metadata: &ObjectMeta,
@@ -114,7 +114,7 @@ impl Findings {
         }
     }
 
-    /// The object's namespace with the default filled in, judged.
+    /// The object's namespace with the default filled in, validated.
     pub(super) fn namespace(&mut self, metadata: &ObjectMeta) -> String {
         let namespace = metadata.namespace_or_default();
         if namespace != DEFAULT_NAMESPACE {
@@ -128,7 +128,7 @@ impl Findings {
         self.labels("metadata.labels", &metadata.labels);
         let mut size = 0;
         for (key, value) in &metadata.annotations {
-            // Kubernetes looks at the key in lower case: the prefix may hold capitals.
+            // Kubernetes reads the key in lower case: the prefix may hold capitals.
             self.check(crate::reason::annotation_field(key), key, |key| {
                 names::qualified(&key.to_ascii_lowercase())
             });

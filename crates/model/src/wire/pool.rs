@@ -1,5 +1,5 @@
-//! `metallb.io/v1beta1` `IPAddressPool`: its shape and its row. Ranges and selectors are judged by
-//! the allocator, which alone knows how they fit together.
+//! `metallb.io/v1beta1` `IPAddressPool`: its shape and its row. Ranges and selectors are validated
+//! by the allocator, which alone knows how they fit together.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const ADDRESSES_PER_NAMESPACE: &str = "landfall.dev/addresses-per-namespace";
 pub struct IpAddressPool {
     /// Name and labels.
     pub metadata: ObjectMeta,
-    /// What it holds, and for whom.
+    /// Its ranges, and the Services that it serves.
     pub spec: IpAddressPoolSpec,
 }
 
@@ -40,7 +40,7 @@ pub struct IpAddressPoolSpec {
     /// Leave out IPv4 addresses that end in .0 or .255.
     #[serde(rename = "avoidBuggyIPs", skip_serializing_if = "Option::is_none")]
     pub avoid_buggy_ips: Option<bool>,
-    /// Whom it serves, and how eagerly.
+    /// Which Services it serves, and with what priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_allocation: Option<ServiceAllocation>,
 }

@@ -1,4 +1,4 @@
-//! `v1` Service: its shape and its row. What a `spec` may say is judged in `rules`.
+//! `v1` Service: its shape and its row. What a `spec` may say is validated in `rules`.
 
 pub(super) mod rules;
 mod salvage;
@@ -63,7 +63,7 @@ pub struct ServiceSpec {
     /// `Cluster` or `Local`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<String>,
-    /// Where nodes tell whether they have endpoints, with `externalTrafficPolicy: Local`.
+    /// Where nodes report whether they have endpoints, with `externalTrafficPolicy: Local`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<i64>,
     /// `IPv4`, `IPv6`.
@@ -73,7 +73,7 @@ pub struct ServiceSpec {
     /// `SingleStack`, `PreferDualStack`, `RequireDualStack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_family_policy: Option<String>,
-    /// Who shall serve it.
+    /// The class of its load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer_class: Option<String>,
     /// Wanted address.
@@ -98,7 +98,7 @@ pub struct ServiceSpec {
     /// `None` or `ClientIP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_affinity: Option<String>,
-    /// Its time-out.
+    /// Its timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_affinity_config: Option<SessionAffinityConfig>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer`, `ExternalName`.

@@ -27,7 +27,7 @@ pub struct EndpointSlice {
     /// `IPv4`, `IPv6`, `FQDN`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_type: Option<String>,
-    /// Who serves.
+    /// The endpoints.
     #[serde(deserialize_with = "lenient::or_default")]
     pub endpoints: Vec<EndpointShape>,
     /// On which ports.
@@ -45,7 +45,7 @@ pub struct EndpointShape {
     /// Whether it serves.
     #[serde(deserialize_with = "lenient::or_default")]
     pub conditions: EndpointConditions,
-    /// Its host name, which tells endpoints apart where no pod does.
+    /// Its host name, which distinguishes endpoints where no pod does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// Where it runs.

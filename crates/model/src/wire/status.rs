@@ -199,7 +199,7 @@ impl ConditionShape {
         let kind = ConditionType::ALL
             .into_iter()
             .find(|kind| kind.as_str() == self.kind)?;
-        // The type tells that it is ours, whatever a newer version says in it.
+        // The type shows that it is ours, whatever a newer version has in it.
         let reason = Code::ALL
             .iter()
             .copied()

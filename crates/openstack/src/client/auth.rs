@@ -1,5 +1,5 @@
-//! Who asks, and for what: the credentials, and the body of Keystone's `POST /v3/auth/tokens` for
-//! each of them.
+//! The identity and the scope: the credentials, and the body of Keystone's `POST /v3/auth/tokens`
+//! for each of them.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::auth::{Auth, body, ready_token, renews};
 use super::catalog::{Endpoints, Entry, versioned, without_version};
-use super::session::Token;
 use super::settings::{CloudConfig, Interface};
 use crate::objects::Id;
 
@@ -27,6 +26,14 @@ pub(super) struct Identity {
     timeout: Duration,
     interface: Interface,
     region: Option<String>,
+}
+
+/// A token and what came with it.
+#[derive(Debug)]
+pub(super) struct Token {
+    pub header: HeaderToken,
+    pub project_id: Option<Id>,
+    pub endpoints: Endpoints,
 }
 
 /// A token that is the credential and the subject of a request.
@@ -53,6 +60,18 @@ struct Project {
 }
 
 const SUBJECT_TOKEN: &str = "x-subject-token";
+
+// === impl Token ===
+
+impl Authorize for Token {
+    fn authorize(&self, request: &mut Request<Bytes>) -> Result<(), String> {
+        self.header.authorize(request)
+    }
+
+    fn secret(&self) -> Option<&SecretString> {
+        self.header.secret()
+    }
+}
 
 // === impl OwnToken ===
 
@@ -133,8 +152,8 @@ impl Identity {
         renews(&self.auth).then_some(lifetime)
     }
 
-    /// Where version 3 is. Only the path is taken from Keystone's own list, which nobody signs: the
-    /// password goes to the host that was configured.
+    /// Where version 3 is. Only the path is taken from Keystone's own list, which is not signed:
+    /// the password goes to the host that was configured.
     async fn v3(&self, exchange: &Exchange) -> Result<Url, ApiError> {
         let base = if versioned(&self.url) {
             if self.url.path().trim_end_matches('/').ends_with("/v3") {
@@ -170,8 +189,8 @@ fn subject_token(answer: &ApiResponse) -> Option<SecretString> {
     Some(SecretString::from(token))
 }
 
-/// A redirect isn't followed, as the password would go where nobody has configured. Asking again
-/// would bring the same: what is wrong is the address.
+/// A redirect isn't followed, as the password would go to an address that is not configured. Asking
+/// again would bring the same: what is wrong is the address.
 fn moved(error: ApiError, asked: &Url, path: &str) -> ApiError {
     let to = error.redirect.as_deref();
     let Some(to) = to.and_then(|to| asked.join(to).ok()) else {

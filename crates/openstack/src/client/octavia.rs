@@ -103,7 +103,7 @@ impl Cloud {
             .await
     }
 
-    /// Has the provider build the load balancer anew behind its VIP. Mostly only administrators
+    /// Has the provider build the load balancer again behind its VIP. Mostly only administrators
     /// may.
     pub async fn failover(&self, id: &Id) -> Result<(), ApiError> {
         let path = ["lbaas", LOAD_BALANCERS, id.as_str(), "failover"];
@@ -276,7 +276,7 @@ impl Cloud {
         let project = self.project_id().await?;
         let query: Vec<_> = match filter {
             Some((key, id)) => vec![(key, id.as_str())],
-            // Administrators would see everybody's.
+            // Administrators would see those of all projects.
             None => of_project(project.as_ref()).into_iter().collect(),
         };
         let path = ["lbaas", collection];

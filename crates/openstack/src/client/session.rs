@@ -2,39 +2,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Request;
-use landfall_rest::auth::HeaderToken;
-use landfall_rest::{Api, ApiError, Authorize, Exchange, Query, Session, Sessions, Url};
-use secrecy::SecretString;
+use landfall_rest::{Api, ApiError, Exchange, Query, Session, Sessions, Url};
 use serde_json::{Map, Value};
 
-use super::catalog::{Endpoints, Service};
-use super::identity::Identity;
-use crate::objects::Id;
-
-/// A token and what came with it.
-#[derive(Debug)]
-pub(super) struct Token {
-    pub header: HeaderToken,
-    pub project_id: Option<Id>,
-    pub endpoints: Endpoints,
-}
+use super::catalog::Service;
+use super::identity::{Identity, Token};
 
 /// The API of OpenStack: services from a catalog, with tokens of Keystone.
 pub(super) struct OpenStackApi {
     identity: Identity,
     sessions: Sessions<Token>,
-}
-
-impl Authorize for Token {
-    fn authorize(&self, request: &mut Request<Bytes>) -> Result<(), String> {
-        self.header.authorize(request)
-    }
-
-    fn secret(&self) -> Option<&SecretString> {
-        self.header.secret()
-    }
 }
 
 // === impl OpenStackApi ===

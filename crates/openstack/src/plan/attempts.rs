@@ -12,7 +12,7 @@ use crate::step::Step;
 /// Returns a plan without what can't be requested again.
 ///
 /// # Errors
-/// Only a failover would help, and there is none.
+/// Only a failover would help, and it is not possible.
 pub(super) fn without_refused(
     have: &Observed,
     mut plan: Plan<Step>,

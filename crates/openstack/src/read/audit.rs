@@ -15,7 +15,7 @@ use crate::provider::OpenStack;
 use crate::read::drift;
 
 impl OpenStack {
-    /// One look at everything: which Services' objects are not as they were left.
+    /// One check of everything: which Services' objects are not as they were left.
     pub(crate) async fn differences(&self) -> Result<Vec<Uid>, ApiError> {
         let now = Instant::now();
         let (roster, at) = self.roster(now).await?;

@@ -229,7 +229,7 @@ impl OpenStack {
             return Ok(None);
         }
         match self.cloud.load_balancer(id).await {
-            // Another project's is none that a Service here could use, or would have to leave.
+            // Another project's is not one that a Service here could use, or would have to leave.
             Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
             found => Ok(found?.map(Cow::Owned)),
         }

@@ -48,7 +48,7 @@ async fn vip(rig: &Rig) -> IpAddr {
     rig.picture().await.balancers[0].vip_address.unwrap()
 }
 
-/// Nothing more is done, however long one waits and however often one begins anew.
+/// Nothing more is done, however long one waits and however often one starts again.
 async fn stays(rig: &mut Rig) {
     rig.forget();
     rig.restart().await;

@@ -150,7 +150,7 @@ fn refuse_nth(rig: &Rig, nth: usize) -> std::sync::Arc<std::sync::Mutex<Option<W
     refused
 }
 
-/// Refuses one write of a change and all like it, and looks at what becomes of the rest.
+/// Refuses one write of a change and all like it, and reads what becomes of the rest.
 async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option<String> {
     let (mut rig, secret) = world(edit.1).await;
     let refused = refuse_nth(&rig, nth);

@@ -1,4 +1,4 @@
-//! Listeners: who may connect, time-outs, limits, protocols, certificates (rows L).
+//! Listeners: who may connect, timeouts, limits, protocols, certificates (rows L).
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ async fn l06_fifty_ranges_on_two_ports_are_two_writes() {
     assert_eq!(ranges(&picture, 80), ranges(&picture, 443));
 }
 
-// === Time-outs and limits ===
+// === Timeouts and limits ===
 
 #[tokio::test(start_paused = true)]
 async fn l07_and_l08_one_time_out_is_one_field_of_one_write() {

@@ -201,7 +201,7 @@ async fn h08_a_time_out_above_the_delay_is_octavias_business() {
     annotate(&mut rig, &[("health-monitor-timeout", "9")]).await;
     assert_eq!(rig.writes().len(), 1);
     assert_eq!(rig.picture().await.monitors[0].timeout, 9);
-    // A delay below the configured time-out is the Service's own spec; the time-out stays.
+    // A delay below the configured timeout is the Service's own spec; the timeout stays.
     remove(&mut rig, "health-monitor-timeout").await;
     annotate(&mut rig, &[("health-monitor-delay", "2")]).await;
     let monitor = rig.picture().await.monitors[0].clone();

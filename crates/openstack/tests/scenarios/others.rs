@@ -154,7 +154,7 @@ async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_aga
         // A restart knows no better.
         owner.restart().await;
         assert_eq!(guests_part(&owner.picture().await), before);
-        // Once the cloud lets it be mended, it is.
+        // Once the cloud lets it be fixed, it is.
         owner.sim.configure(|it| it.failover_allowed = true);
         owner.wait(Duration::from_secs(3600)).await;
         let picture = owner.picture().await;

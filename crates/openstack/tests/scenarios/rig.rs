@@ -254,7 +254,7 @@ impl Rig {
         self.settle().await;
     }
 
-    /// Starts anew and waits.
+    /// Starts again and waits.
     pub async fn restart(&mut self) {
         self.start();
         self.settle().await;

@@ -62,7 +62,7 @@ pub fn refusal(rig: &Rig, name: &str) -> String {
         .join("; ")
 }
 
-/// Somebody who looks at a port's listener and its pool again and again.
+/// Somebody who reads a port's listener and its pool again and again.
 pub struct Watch {
     seen: Arc<Mutex<Vec<usize>>>,
     looking: JoinHandle<()>,

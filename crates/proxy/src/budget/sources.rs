@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const CELLS: usize = 1 << 14;
 
 /// What source addresses hold, at most: two rows of counters in which each address has a place by
-/// its hash. Bounded whatever number of addresses there is; keyed, so that no client knows whom it
-/// shares a place with.
+/// its hash. Bounded whatever number of addresses there is; keyed, so that no client knows which
+/// other shares a place with.
 #[derive(Debug)]
 pub(super) struct Sources {
     rows: [Box<[AtomicU32]>; 2],

@@ -72,7 +72,7 @@ impl Engine {
         added
     }
 
-    /// Closes the sockets of a listener. Whoever is in their queue already is let in first.
+    /// Closes the sockets of a listener. Clients in their queue already are accepted first.
     pub(super) fn close_acceptors(&mut self, id: ListenerId) {
         for key in self.acceptors_by_id.remove(&id).unwrap_or_default() {
             let mut shares = 0..LAST_SHARES;
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the sockets of a listener, with all who are in their queues.
+    /// Gives up the sockets of a listener, with all clients in their queues.
     pub(super) fn leave_acceptors(&mut self, id: ListenerId) {
         for key in self.acceptors_by_id.remove(&id).unwrap_or_default() {
             self.remove_acceptor(key);
@@ -285,7 +285,7 @@ impl Engine {
 /// How far accepting went.
 #[derive(Debug)]
 enum Accepted {
-    /// Nobody waits any more, or accepting pauses already.
+    /// Nothing waits any more, or accepting pauses already.
     All,
     /// More may wait.
     More,

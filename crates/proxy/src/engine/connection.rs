@@ -1,6 +1,6 @@
 //! One TCP connection through a `Stream` listener: from the client's socket to a member's and back.
-//! Decides when it opens, what its failures mean and when it has lasted too long; the engine tells
-//! it what happened and carries out its end.
+//! Decides when it opens, what its failures mean and when it has lasted too long; the engine
+//! notifies it what happened and carries out its end.
 //!
 //! ```text
 //!   Inspect ──(first bytes, or time)──> Connecting ──> Open ──> end
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     inward: Way,
     /// From the member to the client.
     outward: Way,
-    /// Whether the engine tells when the client can be written to.
+    /// Whether the engine reports when the client can be written to.
     watches_writing: bool,
     client_heard: u64,
     member_heard: u64,
@@ -102,7 +102,7 @@ pub(super) enum Step {
 pub(super) enum End {
     /// Both sides said so.
     Agreed,
-    /// One side broke off; the other is told so.
+    /// One side broke off; the other is reset, too.
     Broken,
     /// It was idle, refused or cut.
     Closed,
@@ -273,7 +273,7 @@ impl Connection {
     /// The wait in line is over.
     pub(super) fn served(&mut self, member: Result<Lease, Unavailable>, tools: &mut Tools) -> Step {
         self.waits = None;
-        // It could not be heard before.
+        // It could not be noticed before.
         self.client_heard = tools.now;
         if self.phase != Phase::Waiting {
             return Step::Wait;

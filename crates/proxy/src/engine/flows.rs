@@ -2,7 +2,7 @@
 //! listener. The listener's own socket, bound to the address that clients know, sends the replies.
 //!
 //! A flow ends when nothing came from either side for the client's idle time, when its member says
-//! that nobody listens there (the next datagram then chooses anew), when it is cut, or with its
+//! that nothing listens there (the next datagram then chooses again), when it is cut, or with its
 //! listener: without the listener's socket there is no reply. Where there may be no more flows, a
 //! listener's own flow that was silent for longest makes room: a Service that has its share uses it
 //! again, and takes nothing from others. Where it has none, one of a Service above its minimum

@@ -1,5 +1,5 @@
-//! Connections of trusted peers before their PROXY header is complete. The header is looked at
-//! where it is, in the kernel's queue, and exactly its bytes are taken out; whoever gets the
+//! Connections of trusted peers before their PROXY header is complete. The header is checked
+//! where it is, in the kernel's queue, and exactly its bytes are taken out; the next reader of the
 //! connection next finds only what the client sent.
 
 use std::net::SocketAddr;
@@ -111,7 +111,7 @@ impl Engine {
             listener,
             place,
         } = greeting;
-        // Whoever serves it next watches it in their own way.
+        // The next engine watches it in its own way.
         if self.tools.epoll.remove(&stream).is_err() {
             return;
         }

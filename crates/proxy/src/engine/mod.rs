@@ -67,7 +67,7 @@ const PASSES: usize = 8;
 /// the timer fires, the deadline is to have passed on both.
 const COARSENESS: u64 = 10;
 
-/// What a worker is told.
+/// A command to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Accept connections of a listener.
@@ -204,7 +204,7 @@ impl Engine {
         })
     }
 
-    /// Serves until told to stop.
+    /// Serves until it is stopped.
     pub(crate) async fn run(mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -303,7 +303,7 @@ impl Engine {
             }
             Some(Subject::Port(key)) => self.flows.port_event(key, &mut self.tools),
             Some(Subject::Flow(key)) => self.flows.flow_event(key, &mut self.tools),
-            // Deadlines are looked at in every pass.
+            // Deadlines are checked in every pass.
             Some(Subject::Time) => self.alarm = None,
             None => {}
         }
@@ -399,7 +399,7 @@ impl Engine {
         match command {
             Command::OpenTcp(listener, socket, done) => {
                 let opened = self.open_acceptor(listener, socket);
-                // Nobody waits any more only when the proxy itself is gone.
+                // The receiver is gone only when the proxy itself is.
                 let _ = done.send(opened);
             }
             Command::OpenUdp(listener, socket, done) => {
@@ -433,12 +433,12 @@ impl Engine {
     }
 }
 
-/// Where the state of a listener lies, which tells it from others for as long as it is held.
+/// Where the state of a listener lies, which identifies it for as long as it is held.
 fn place_of(listener: &Arc<ListenerState>) -> usize {
     Arc::as_ptr(listener).addr()
 }
 
-/// The kernel does not tell events: the next pass tries again.
+/// The kernel does not report events: the next pass tries again.
 fn lose_sight(error: &io::Error) {
     if error.kind() != io::ErrorKind::Interrupted {
         tracing::error!(%error, "events cannot be fetched");

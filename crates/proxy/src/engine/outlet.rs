@@ -31,7 +31,7 @@ pub(super) struct Outlet {
     has_port: bool,
 }
 
-/// All member sockets of a worker: who uses which, and the spare ones.
+/// All member sockets of a worker: which connection uses which, and the spare ones.
 #[derive(Debug)]
 pub(super) struct Outlets {
     /// Place of the connection that uses the outlet with this number, and since which pass.
@@ -191,10 +191,10 @@ impl Outlets {
         }
     }
 
-    /// Closes a socket; with `reset`, the member is told that the connection broke.
+    /// Closes a socket; with `reset`, the member sees that the connection broke.
     pub(super) fn close(&mut self, outlet: Outlet, reset: bool) {
         if reset && outlet.stream.set_reset_on_close().is_err() {
-            // The next best way to tell.
+            // The next best signal.
             let _ = outlet.stream.shutdown(Half::Both);
         }
         self.assign(outlet.number, NOBODY);

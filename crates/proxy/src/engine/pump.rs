@@ -58,7 +58,7 @@ enum Held {
 /// Why a way rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// There is nothing to read at present, or nothing can be written: an event will tell.
+    /// There is nothing to read at present, or nothing can be written: an event will follow.
     Waiting,
     /// It has had its share; there is more.
     Share,
@@ -178,10 +178,10 @@ impl Way {
         }
     }
 
-    /// Tells the receiver that nothing more comes.
+    /// Signals the receiver that nothing more comes.
     pub(super) fn close(&mut self, to: &Stream) {
         self.closed = true;
-        // Fails only where the receiver is gone already, which its own events tell.
+        // Fails only where the receiver is gone already, which its own events show.
         let _ = to.shutdown(Half::Write);
     }
 

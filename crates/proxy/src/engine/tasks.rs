@@ -72,7 +72,7 @@ async fn serve(
 /// What is left to do with a connection.
 type Rest<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Ends TLS, and tells how the connection goes on then.
+/// Ends TLS, and returns how the connection goes on then.
 async fn secure<'a>(
     front: Option<Arc<Front>>,
     config: &'a ListenerConfig,

@@ -151,7 +151,7 @@ impl Wheel {
         }
         let start = self.next as usize % SLOTS;
         let words = SLOTS / 64;
-        // The word that `start` stands in is looked at twice: its upper part first, its lower last.
+        // The word that `start` stands in is checked twice: its upper part first, its lower last.
         for step in 0..=words {
             let place = (start / 64 + step) % words;
             let mut word = self.used[place];

@@ -21,7 +21,7 @@ const SMALL: usize = UNIT;
 const MEDIUM: usize = super::MAX_HEAD;
 
 /// Size of a buffer whose source keeps filling it: halves the system calls of large bodies twice
-/// over, and still fits the second-level cache of a core together with its twin.
+/// over, and still fits the second-level cache of a core together with that of the other direction.
 const LARGE: usize = 64 * 1024;
 
 /// Storage kept for later per thread: 7 MiB at most. What is more goes back to the allocator.
@@ -191,7 +191,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Pays for a storage of this size. Tells whether it is paid for.
+    /// Pays for a storage of this size. Returns whether it is paid for.
     fn pay(&mut self, size: usize) -> bool {
         let Some(payer) = &self.payer else {
             return true;
@@ -270,7 +270,7 @@ fn take(size: usize) -> Vec<u8> {
 }
 
 fn give(storage: Vec<u8>) {
-    // At the end of a thread there may be nobody left to give to: then it is freed.
+    // At the end of a thread its list may be gone already: then it is freed.
     let _ = SPARE.try_with(|spare| {
         let Ok(mut spare) = spare.try_borrow_mut() else {
             return;
@@ -292,7 +292,8 @@ pub(super) fn much_is_free() -> bool {
 }
 
 /// Gives free memory back to the kernel. Takes too long for a thread that serves clients, and holds
-/// up others that allocate: once for all who saw that much is free, and not again for a while.
+/// up others that allocate: once for all threads that saw that much is free, and not again for a
+/// while.
 pub(super) fn give_back() {
     let now = coarse_millis();
     let last = LAST.load(Ordering::Relaxed);

@@ -20,7 +20,7 @@ use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
 use crate::memory::Ledger;
 
-/// How long a request is read that nobody wants any more.
+/// How long a request is read that is not needed any more.
 const READ_ON: Duration = Duration::from_secs(2);
 
 /// What follows the head of a request.
@@ -34,7 +34,7 @@ pub(super) struct RequestContent {
     progress: Arc<Progress>,
 }
 
-/// How far a request has come, for those who wait for its answer.
+/// How far a request has come, for the tasks that wait for its answer.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     bytes: AtomicU64,
@@ -67,7 +67,7 @@ pub(super) enum BodyFailed {
     Share,
 }
 
-/// Measures how long somebody who is waited for keeps silent.
+/// Measures how long a peer that is waited for keeps silent.
 #[derive(Debug)]
 pub(super) struct Impatience {
     watchdog: Watchdog,
@@ -83,7 +83,7 @@ enum Source {
         impatience: Impatience,
         /// Whether the member has not taken all that is here of it.
         waits: bool,
-        /// Where the rest is read to its end if nobody else does.
+        /// Where the rest is read to its end if nothing else does.
         streams: TaskTracker,
     },
     /// Frames that the task of an HTTP/1 client reads.
@@ -156,7 +156,7 @@ impl RequestContent {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.source, Source::Empty)
     }
@@ -168,7 +168,7 @@ impl RequestContent {
 }
 
 impl RequestContent {
-    /// The next frame, for who sends it at once.
+    /// The next frame, for a caller that sends it at once.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -328,13 +328,14 @@ impl Impatience {
         }
     }
 
-    /// Ready when nobody has been heard for too long since the first call, or since [`Self::calm`].
+    /// Ready when the peer has been silent for too long since the first call, or since
+    /// [`Self::calm`].
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
         self.watchdog.poll(since + self.time_limit, context)
     }
 
-    /// Somebody was heard.
+    /// The peer sent something.
     pub(super) fn calm(&mut self) {
         self.since = None;
     }

@@ -117,7 +117,7 @@ pub(super) fn allowed_in_trailers(name: &[u8]) -> bool {
 // === impl Forwarding ===
 
 impl Forwarding {
-    /// What is told about a client that came to a port.
+    /// What is forwarded about a client of a port.
     pub(super) fn new(http: Http, client: SocketAddr, secure: bool, port: u16) -> Self {
         let mut forwarding = Self {
             http,
@@ -138,7 +138,7 @@ impl Forwarding {
     }
 
     /// Whether the field of a request does not pass as it is: the proxy's own replaces it, or
-    /// none who could have written it is believed.
+    /// no proxy that could have written it is believed.
     pub(super) fn replaces(&self, field: Field) -> bool {
         let believes_none = self.http.trusted_hops == Some(0);
         match field {
@@ -206,7 +206,7 @@ impl Forwarding {
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         let goes = |name: &&HeaderName| match Field::of(name.as_str().as_bytes()) {
             Field::Lookalike => true,
-            // What is kept of it is told with the client's own address.
+            // What is kept of it is forwarded with the client's own address.
             Field::ForwardedFor => false,
             field => self.replaces(field),
         };
@@ -232,7 +232,7 @@ impl Forwarding {
             .unwrap_or(self.client)
     }
 
-    /// The client after those before it who are believed; empty where it is not to be told.
+    /// The client after those before it that are believed; empty where it is not to be forwarded.
     fn forwarded_for(&self, before: &[&[u8]]) -> Vec<u8> {
         let all: Vec<&[u8]>;
         let before = match self.http.trusted_hops {

@@ -31,7 +31,7 @@ use crate::tls::{MemberStream, TowardMembers};
 /// How often idle connections are looked through, while there are any.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Nobody lives to see a longer time-out.
+/// Longer than any process runs.
 const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A client's connection, plain or with TLS ended.
@@ -181,7 +181,7 @@ impl Front {
         }
     }
 
-    /// Counts a member that could not be reached, and tells what that means for the client.
+    /// Counts a member that could not be reached, and returns what that means for the client.
     pub(super) fn connect_failed(&self, lease: &Lease, error: &io::Error) -> Refusal {
         lease.failed(error);
         self.listener.counters().mine().connect_failed(error);
@@ -193,7 +193,7 @@ impl Front {
         }
     }
 
-    /// Tells what it means for the client that a member gets no further request over HTTP/2.
+    /// Returns what it means for the client that a member gets no further request over HTTP/2.
     pub(super) fn no_link(&self, lease: &Lease, why: &NoLink) -> Refusal {
         match why {
             NoLink::Failed(error) => self.connect_failed(lease, error),
@@ -202,7 +202,7 @@ impl Front {
         }
     }
 
-    /// Lets a request of a source go on, or tells after how many seconds the next may come.
+    /// Lets a request of a source go on, or returns after how many seconds the next may come.
     pub(super) fn admit(&self, rate: Rate, source: IpAddr) -> Result<(), NonZeroU32> {
         let clients = self.listener.clients();
         clients
@@ -259,7 +259,7 @@ impl Front {
     }
 }
 
-/// Time-outs that can be added to any moment.
+/// Timeouts that can be added to any moment.
 fn bounded(timeouts: Timeouts) -> Timeouts {
     Timeouts {
         client_data: timeouts.client_data.min(LONGEST_WAIT),
@@ -272,7 +272,7 @@ fn bounded(timeouts: Timeouts) -> Timeouts {
 // === impl Shared ===
 
 impl Shared {
-    /// Closes idle connections that are of no use any more. Tells whether any are left.
+    /// Closes idle connections that are of no use any more. Returns whether any are left.
     fn sweep(&self, listener: &ListenerState) -> bool {
         if listener.account().is_scarce() {
             self.idle.clear();

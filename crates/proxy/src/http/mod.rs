@@ -7,7 +7,7 @@
 //! ```
 //!
 //! HTTP/1 on both sides, nearly all traffic, runs in one task per client without any hand-over: the
-//! head is read strictly and written anew, the body goes from the buffer that it was read into to
+//! head is read strictly and rewritten, the body goes from the buffer that it was read into to
 //! the other socket. Never looks into a body and never stores one.
 
 mod buffer;

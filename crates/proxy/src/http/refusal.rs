@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::access_log;
 use crate::pool::Unavailable;
 
-/// When a client may try again after nobody could serve it: about one round of checks.
+/// When a client may try again after no member could serve it: about one round of checks.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a request gets no answer from a member.

@@ -4,7 +4,7 @@
 use hyper::rt::Executor;
 use tokio_util::task::TaskTracker;
 
-/// Spawns into a tracker, so that whoever owns the connection can wait for its streams.
+/// Spawns into a tracker, so that the owner of the connection can wait for its streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner(TaskTracker);
 

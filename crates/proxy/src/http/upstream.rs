@@ -1,6 +1,6 @@
 //! Connections to members: idle ones kept for the next request, and new ones. One set of idle
-//! connections per listener and worker; one per client where members are told about each client by
-//! a PROXY header, because such a connection speaks for nobody else.
+//! connections per listener and worker; one per client where members get each client's
+//! PROXY header, because such a connection carries requests of that client alone.
 
 mod links;
 
@@ -44,7 +44,7 @@ pub(super) struct Own(Idle);
 pub(super) enum Need {
     /// Any that is open.
     Open,
-    /// One that will not close under it, as far as can be told.
+    /// One that will not close under it, as far as is known.
     SurelyOpen,
 }
 
@@ -85,7 +85,7 @@ impl Idle {
         None
     }
 
-    /// Keeps a connection for later, with its hold on a descriptor. Tells whether it is the first
+    /// Keeps a connection for later, with its hold on a descriptor. Returns whether it is the first
     /// one kept.
     pub(super) fn put(
         &self,
@@ -107,7 +107,7 @@ impl Idle {
     }
 
     /// Closes connections that rested too long, that their member closed, and those to members that
-    /// are not `usable`. Tells whether any are left.
+    /// are not `usable`. Returns whether any are left.
     pub(super) fn sweep(&self, usable: impl Fn(SocketAddr) -> bool) -> bool {
         let mut lists = self.lists();
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Time-outs of a connection. One timer, for deadlines that nearly always move away before they are
+//! Timeouts of a connection. One timer, for deadlines that nearly always move away before they are
 //! reached: it is only set again when it fires, or for a deadline that is nearer, so that a request
 //! costs it nothing.
 
@@ -14,7 +14,7 @@ pub(super) struct Watchdog {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-/// How long one of two sides has kept everybody waiting.
+/// How long one of two sides has kept the other waiting.
 #[derive(Debug)]
 pub(super) struct Side {
     bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct Side {
 // === impl Side ===
 
 impl Side {
-    /// Nobody waits for this side yet.
+    /// Nothing waits for this side yet.
     pub(super) fn new(since: Instant) -> Self {
         Self {
             bytes: 0,
@@ -42,7 +42,7 @@ impl Side {
         (self.bytes, self.waits) = (bytes, waits);
     }
 
-    /// When it will have kept everybody waiting for too long; `None` if nobody waits for it.
+    /// When it will have kept the other waiting for too long; `None` if nothing waits for it.
     pub(super) fn deadline(&self, time_limit: Duration) -> Option<Instant> {
         self.waits.then(|| self.since + time_limit)
     }

@@ -50,7 +50,7 @@ impl Gate {
     /// Takes a place unless all are taken.
     pub fn enter(self: &Arc<Self>) -> Option<Place> {
         let limit = self.limit.load(Ordering::SeqCst);
-        // Not "add, and take back if too many": that would wake others who wait, for nothing.
+        // Not "add, and take back if too many": that would wake others that wait, for nothing.
         let taken = self
             .open
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| {
@@ -116,7 +116,7 @@ impl Place {
         self.share.is_common()
     }
 
-    /// Judges and counts it as one of its client's, whose identity is known by now.
+    /// Validates and counts it as one of its client's, whose identity is known by now.
     pub(crate) fn judge(
         &mut self,
         listener: &ListenerState,

@@ -207,7 +207,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The code of the answer, and its body if that is `wanted`, as far as it is looked at.
+    /// The code of the answer, and its body if that is `wanted`, as far as it is checked.
     pub(super) async fn ask(
         self,
         stream: MemberStream,

@@ -1,5 +1,5 @@
 //! Carries out the checks of live listeners: one task per listener that follows its configuration,
-//! asks the state machine what to check, and tells the pool what came of it. Runs on the control
+//! asks the state machine what to check, and reports the results to the pool. Runs on the control
 //! plane's runtime, never on a worker's.
 
 use std::collections::BTreeSet;
@@ -27,11 +27,11 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// A longer one as this.
 const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A longer time-out as this: a check holds a place that others wait for.
+/// A longer timeout as this: a check holds a place that others wait for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The monitors of all listeners. A bounded number of checks runs at the same time, and begins in a
-/// second. Others wait, and namespaces and Services have turns; the time-out of a check counts from
+/// second. Others wait, and namespaces and Services have turns; the timeout of a check counts from
 /// its turn.
 #[derive(Debug)]
 pub struct Monitors {

@@ -1,4 +1,4 @@
-//! What a check found: a sign of life, or why there is none.
+//! The result of a check: a sign of life, or the failure.
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -49,7 +49,7 @@ pub enum Failure {
         /// What should be in it.
         wanted: String,
     },
-    /// gRPC's health service says otherwise, or there is none.
+    /// gRPC's health service says otherwise, or does not exist.
     #[error("gRPC health: {0}")]
     Grpc(String),
     /// There is no TLS with this member; the text says so.

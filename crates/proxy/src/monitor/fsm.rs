@@ -59,8 +59,8 @@ pub struct Transition {
 pub struct Order {
     /// Which member.
     pub member: SocketAddr,
-    /// Tells this check from earlier ones of a member that left and came back, and from checks
-    /// begun under other rules.
+    /// Distinguishes this check from earlier ones of a member that left and came back, and from
+    /// checks begun under other rules.
     pub ticket: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Change {
     /// Same question to the members, possibly asked at another pace.
     PaceOnly,
     /// Another question (type, path, codes, port, protocol): health stays until new results
-    /// overrule it, the counting in a row begins anew and everybody is asked at once.
+    /// overrule it, the counting in a row starts again and all members are checked at once.
     Question,
 }
 
@@ -162,8 +162,8 @@ impl Schedule {
         orders
     }
 
-    /// Takes a result. Results that nobody waits for any more change nothing: then `None`, as for a
-    /// result that leaves the member as it is.
+    /// Takes a result. Results that are not waited for any more change nothing: then `None`, as for
+    /// a result that leaves the member as it is.
     pub fn finished(&mut self, order: Order, verdict: Verdict, now: Instant) -> Option<Transition> {
         let pace = self.pace;
         let checked = self.members.get_mut(&order.member)?;

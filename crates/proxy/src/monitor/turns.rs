@@ -24,7 +24,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// usual delay of 5 s need. A check over TCP is some 0.1 ms of CPU time.
 const STARTS: usize = 400;
 
-/// Who runs and who waits. Pure.
+/// Which checks run and which wait. Pure.
 #[derive(Debug)]
 struct Queue<W> {
     places: usize,
@@ -188,7 +188,7 @@ impl Started {
         }
     }
 
-    /// Begins to count anew where the window is over.
+    /// Begins to count again where the window is over.
     fn roll(&mut self, now: Instant) {
         if now.saturating_duration_since(self.window) >= WINDOW {
             self.window = now;
@@ -287,7 +287,7 @@ impl Turns {
         taken
     }
 
-    /// Calls all for whom there is a place.
+    /// Calls all for which there is a place.
     fn call(&self) {
         loop {
             let next = self.queue().next(now());

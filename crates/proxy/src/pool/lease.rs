@@ -68,7 +68,7 @@ impl Lease {
         self.member.counters().mine().connect_failed();
     }
 
-    /// The member did what was asked of it, as far as can be told.
+    /// The member did what was asked of it, as far as is known.
     pub fn succeeded(&self) {
         self.member.note_success();
     }

@@ -1,5 +1,5 @@
-//! The line of those who wait for a member, while each has as much as it may. Bounded; the one that
-//! came first goes first, and who comes later goes behind, even if a place is free just then.
+//! The line of connections that wait for a member, while each has as much as it may. Bounded; the
+//! one that came first goes first, and later ones go behind, even if a place is free just then.
 //! Shared by all workers. Never chooses a member.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Those who wait.
+/// The connections that wait.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// How many. Raised before they look for a free place and read after one is given back, so that

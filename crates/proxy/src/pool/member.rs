@@ -69,7 +69,7 @@ pub struct MemberState {
     left_out_until: AtomicU64,
     times_left_out: AtomicU32,
     left_out_for: Mutex<Arc<str>>,
-    /// People were told that it is left out, and not yet that it is not.
+    /// Its ejection was reported, and its end not yet.
     told: AtomicBool,
     /// Since when it gets less than its share, in milliseconds after `born`; zero: it does not.
     begun: AtomicU64,
@@ -107,7 +107,7 @@ pub(super) fn describe(error: &io::Error) -> String {
 // === impl MemberState ===
 
 impl MemberState {
-    /// The pool is told when connections begin to fail, and when they no longer do.
+    /// The pool is notified when connections begin to fail, and when they no longer do.
     pub(super) fn new(address: SocketAddr, workers: usize, shared: Arc<Shared>) -> Self {
         Self {
             failures: AtomicU32::new(0),
@@ -173,7 +173,8 @@ impl MemberState {
 
     /// Connections, flows or requests that it has at present.
     pub fn open(&self) -> u32 {
-        // Who waits for a place sees each that was given back before it began to wait.
+        // A connection that waits for a place sees each that was given back before it began to
+        // wait.
         self.open.load(Ordering::SeqCst)
     }
 
@@ -196,7 +197,7 @@ impl MemberState {
         self.hash
     }
 
-    /// Stores a verdict; tells whether the health is another one now.
+    /// Stores a verdict; returns whether the health is another one now.
     pub(super) fn set_health(&self, health: Health, cause: &str, now: Instant) -> bool {
         let mut stored = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
         if **stored != *cause {

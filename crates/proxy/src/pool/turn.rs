@@ -1,4 +1,4 @@
-//! Weighted turns: who is next in `ROUND_ROBIN`. Pure.
+//! Weighted turns: which member is next in `ROUND_ROBIN`. Pure.
 //!
 //! Every member has a virtual time at which it is due next; the earliest is chosen and moves on by
 //! `CYCLE / weight`. Starting at half a step spreads a member's turns evenly over the cycle, and in
@@ -12,7 +12,7 @@ use std::collections::binary_heap::PeekMut;
 /// Virtual time of one cycle, in which each member is due as often as its weight says.
 const CYCLE: u64 = 1 << 40;
 
-/// Virtual time starts anew beyond this, long before it could overflow.
+/// Virtual time starts again beyond this, long before it could overflow.
 const HORIZON: u64 = 1 << 62;
 
 /// The order in which members are due.
@@ -65,7 +65,7 @@ impl Turns {
         self.due.iter().map(|Reverse(due)| (due.index, due.at))
     }
 
-    /// The member that is due first among those that `accept` takes. Those that it passes over lose
+    /// The member that is due first among those that `accept` takes. Those that it skips lose
     /// this turn: they are not owed a burst later.
     pub(super) fn next(&mut self, accept: impl Fn(usize) -> bool) -> Option<usize> {
         if self.due.peek().is_some_and(|Reverse(due)| due.at > HORIZON) {

@@ -1,5 +1,5 @@
 //! The two things that people want to know about a certificate, read from its DER (X.509, RFC 5280
-//! section 4.1): names and end of validity. Judges nothing; rustls has checked the form before.
+//! section 4.1): names and end of validity. Validates nothing; rustls has checked the form before.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
 //! From PEM to a certificate that can be served. Errors name the Secret and the key in it that is
-//! to be looked at, and never quote from it.
+//! to be checked, and never quote from it.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ pub struct TowardMembers {
 /// What is spoken inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// Bytes that are not looked at.
+    /// Bytes that are not checked.
     Bytes,
     /// HTTP/1.1.
     Http1,
@@ -100,7 +100,7 @@ impl TowardMembers {
         };
         let mut config = match &settings.certificate {
             Some(certificate) => {
-                // Judged as those are that clients see.
+                // Validated as those are that clients see.
                 let loaded = load::load(certificate, &provider)?;
                 let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem).map_err(|_| {
                     CertificateError::KeyMissing {
@@ -150,7 +150,7 @@ impl TowardMembers {
         };
         let handshake = TlsConnector::from(config.clone()).connect(self.name.clone(), stream);
         let stream = handshake.await.map_err(|error| {
-            // What the machine lacks is told by its number, which must stay.
+            // A shortage of the machine is recognized by its number, which must stay.
             match error.raw_os_error() {
                 Some(_) => error,
                 None => io::Error::new(error.kind(), format!("TLS: {error}")),

@@ -37,7 +37,7 @@ static ONLY_1_3: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS1
 /// Which protocols are offered inside TLS (ALPN, RFC 7301).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// None: the bytes inside are not looked at.
+    /// None: the bytes inside are not checked.
     Nothing,
     /// `h2`, then `http/1.1`, then `http/1.0`.
     Http,
@@ -67,7 +67,8 @@ pub enum HandshakeError {
     Failed(#[source] io::Error),
 }
 
-/// Judges one certificate without serving it: what it is for and until when, or why it is unusable.
+/// Validates one certificate without serving it: what it is for and until when, or why it is
+/// unusable.
 pub fn validate(certificate: &Certificate) -> Result<CertificateFacts, CertificateError> {
     let loaded = load::load(certificate, &rustls::crypto::aws_lc_rs::default_provider())?;
     Ok(loaded.facts)
@@ -79,7 +80,7 @@ impl Offer {
     fn protocols(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nothing => Vec::new(),
-            // A client that offers nothing but HTTP/1.0 must be told so, or it would be turned
+            // A client that offers nothing but HTTP/1.0 must be answered so, or it would be turned
             // away.
             Self::Http => ["h2", "http/1.1", "http/1.0"]
                 .map(|name| name.as_bytes().to_vec())

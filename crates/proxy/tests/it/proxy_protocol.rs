@@ -142,7 +142,7 @@ async fn the_named_client_is_the_one_that_is_judged() {
         b""
     );
     until("counted", || scene.refused(Refusal::Source) == 1).await;
-    // Speaking for itself, the peer is judged as any client.
+    // Speaking for itself, the peer is validated as any client.
     assert_eq!(answer(b"PROXY UNKNOWN\r\n").await, b"");
     until("counted", || scene.refused(Refusal::Source) == 2).await;
     assert_eq!(scene.refused(Refusal::ProxyHeader), 0);

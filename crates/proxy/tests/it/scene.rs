@@ -311,7 +311,7 @@ pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
         .expect("not in time")
 }
 
-/// Looks at something until it is as wanted.
+/// Reads something until it is as wanted.
 pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !wanted() {

@@ -12,8 +12,8 @@ use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::option::OptionId;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{
-    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep, Scope, Support,
-    Target,
+    Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep, Scope,
+    Support, Target,
 };
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::{IngressAddress, IpMode};

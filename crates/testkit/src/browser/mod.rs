@@ -97,7 +97,7 @@ const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 /// PATH.
 ///
 /// # Errors
-/// When there is none.
+/// When it does not exist.
 pub fn find_chromium() -> Result<PathBuf, BrowserError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     find(std::env::var_os("CHROMIUM"), &path)
@@ -123,7 +123,7 @@ impl Browser {
     /// Starts a browser with an empty profile.
     ///
     /// # Errors
-    /// When there is none, or it does not answer.
+    /// When it does not exist, or does not answer.
     pub async fn start() -> Result<Self, BrowserError> {
         let program = find_chromium()?;
         let profile = new_profile()?;

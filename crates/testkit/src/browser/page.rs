@@ -32,7 +32,7 @@ pub struct Page {
     session: String,
 }
 
-/// From one look at the page to the next while waiting for something in it.
+/// From one check of the page to the next while waiting for something in it.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 // === impl Screen ===
@@ -192,7 +192,7 @@ impl Page {
     /// Clicks the middle of the first element that a CSS selector finds.
     ///
     /// # Errors
-    /// When there is none.
+    /// When it does not exist.
     pub async fn click(&self, selector: &str) -> Result<(), BrowserError> {
         let script = format!(
             "(() => {{ const found = document.querySelector({selector:?}); \

@@ -97,7 +97,7 @@ impl Pipe {
         }
     }
 
-    /// Everything that was told about a session so far.
+    /// Everything that was received about a session so far.
     pub(super) fn events(&self, session: &str) -> Vec<Value> {
         self.0
             .state()
@@ -107,7 +107,7 @@ impl Pipe {
             .unwrap_or_default()
     }
 
-    /// Waits until what was told about a session satisfies the test.
+    /// Waits until what was received about a session satisfies the test.
     pub(super) async fn until(
         &self,
         session: &str,
@@ -148,7 +148,7 @@ impl Line {
         let mut state = self.state();
         if let Some(number) = message["id"].as_u64() {
             if let Some(waiting) = state.waiting.remove(&number) {
-                // Nobody waits any more after a time-out.
+                // Nothing waits any more after a timeout.
                 let _ = waiting.send(message);
             }
             return;

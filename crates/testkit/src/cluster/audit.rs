@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// A place in the audit log. What it tells begins there.
+/// A place in the audit log, from which entries are read.
 #[derive(Clone, Debug)]
 pub struct Audit {
     path: PathBuf,
@@ -16,7 +16,7 @@ pub struct Audit {
 /// One request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Who asked.
+    /// The user of the request.
     pub user: String,
     /// With what: the `User-Agent` header.
     pub user_agent: String,

@@ -18,7 +18,7 @@ pub(super) struct Daemon {
     log: PathBuf,
 }
 
-/// A directory for one cluster. Removed once nobody holds it any more, whatever the reason.
+/// A directory for one cluster. Removed with its last holder, whatever the reason.
 pub(super) struct Place {
     path: PathBuf,
     janitor: Child,
@@ -26,10 +26,11 @@ pub(super) struct Place {
 
 /// `$0` is a name for the process list; the program and its arguments are `$@`.
 ///
-/// The watcher reads the pipe until it closes. Should the program end by itself, the shell tells
-/// how, and takes the watcher along, so that nobody kills a process id that means another by then.
+/// The watcher reads the pipe until it closes. Should the program end by itself, the shell reports
+/// how, and takes the watcher along, so that no process id is killed that means another process by
+/// then.
 ///
-/// Signals that go to everybody at once (Ctrl-C) must not end the watcher before its work.
+/// Signals that go to the whole group (Ctrl-C) must not end the watcher before its work.
 const WATCH: &str = r#"
 trap '' INT TERM HUP
 exec 3<&0

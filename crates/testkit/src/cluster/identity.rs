@@ -87,7 +87,7 @@ impl Authority {
         Ok(())
     }
 
-    /// A kubeconfig for a user, whose certificate says who they are and in which groups.
+    /// A kubeconfig for a user, whose certificate has its name and groups.
     pub(super) fn write_kubeconfig(
         &self,
         place: &Path,

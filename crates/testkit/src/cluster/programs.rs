@@ -186,7 +186,7 @@ fn version_fits(path: &Path, program: Program) -> bool {
     })
 }
 
-/// Builds a program, unless somebody else just did.
+/// Builds a program, unless another test just did.
 fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
     let missing = |why: String| ClusterError::Missing {
         program: program.name(),

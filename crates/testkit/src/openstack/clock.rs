@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Tells the time as the simulated servers write it.
+/// Returns the time as the simulated servers write it.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,

@@ -30,7 +30,7 @@ pub struct CallInfo {
 }
 
 impl CallInfo {
-    /// Whether it asks for a change of the cloud. Getting a token is none.
+    /// Whether it asks for a change of the cloud. Getting a token does not.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && self.service != Some(Service::Identity)
     }

@@ -236,7 +236,7 @@ impl Sim {
         self.world(|world| world.tokens.clear());
     }
 
-    /// Marks an object as somebody else's, with all below it: it appears in `snapshot_foreign`.
+    /// Marks an object as another owner's, with all below it: it appears in `snapshot_foreign`.
     pub fn mark_foreign(&self, id: &str) {
         self.world(|world| world.foreign.insert(id.to_owned()));
     }
@@ -261,7 +261,7 @@ impl Sim {
         })
     }
 
-    /// One load balancer, of any project, with everything nested; null if there is none.
+    /// One load balancer, of any project, with everything nested; null if it does not exist.
     pub fn load_balancer(&self, id: &str) -> Value {
         self.world(|world| world.picture(id))
     }
@@ -362,7 +362,7 @@ impl World {
         self.pools.get(pool).map(|pool| pool.balancer.clone())
     }
 
-    /// Somebody worked on a load balancer: its time of change moves.
+    /// A load balancer was changed: its time of change moves.
     fn touched_by_hand(&mut self, balancer: Option<&str>) {
         let now = self.clock.plain();
         if let Some(balancer) = balancer.and_then(|id| self.balancers.get_mut(id)) {

@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether it asked for a change. Getting a token is none.
+    /// Whether it asked for a change. Getting a token does not.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
             && self.method != Method::HEAD

@@ -264,7 +264,7 @@ impl World {
                 ));
             }
             None => {
-                // Low addresses are left to those who want to choose.
+                // Low addresses are left to explicit requests.
                 let wide = cidr.max_prefix_len() - cidr.prefix_len() >= 8;
                 let found = if wide {
                     self.next_address(subnet, cidr)
@@ -280,7 +280,7 @@ impl World {
         Ok(address)
     }
 
-    /// The next free one from the hundredth on, without looking at those that are surely taken.
+    /// The next free one from the hundredth on, without reading those that are surely taken.
     fn next_address(&self, subnet: &str, cidr: IpNet) -> Option<IpAddr> {
         let used = self.taken.len();
         let hosts =

@@ -21,7 +21,7 @@ pub struct Mark {
 /// One answered API call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whom it was for.
+    /// The receiver.
     pub service: Service,
     /// `GET`, `POST`, ...
     pub method: String,

@@ -16,7 +16,7 @@ pub use http::Method;
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The body, or null where there is none.
+    /// The body, or null where it is empty.
     pub body: Value,
     /// Keystone's token, where a login was answered.
     pub(super) token: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct Request<'a> {
     pub(super) body: Option<&'a Value>,
 }
 
-/// What testkit itself calls itself, to be told apart from the code under test.
+/// The name of the testkit itself, which distinguishes it from the code under test.
 pub(super) const USER_AGENT: &str = "landfall-testkit";
 
 // === impl Client ===

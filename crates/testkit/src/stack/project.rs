@@ -67,7 +67,7 @@ impl Project {
     ) -> Result<Self, StackError> {
         let admin = stack.admin();
         let name = unique(prefix);
-        // Nobody else can reach the stack; a password only has to be the project's own.
+        // Nothing else can reach the stack; a password only has to be the project's own.
         let password = format!("password-of-{name}");
         let project = json!({"name": name, "domain_id": "default"});
         let project = admin

@@ -69,7 +69,7 @@ async fn load_balancers(project: &Project, admin: &Session) -> Result<(), StackE
             let answer = admin
                 .ask(Method::DELETE, Service::LoadBalancer, &path, None)
                 .await?;
-            // Gone, or busy again: the next round tells.
+            // Gone, or busy again: the next round shows.
             if !matches!(answer.status, 404 | 409) {
                 answer.successful(&format!("DELETE {path}"))?;
             }

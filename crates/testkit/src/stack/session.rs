@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::http::{Answer, Client, Method, Request, USER_AGENT};
 use super::{Service, StackError};
 
-/// Who logs in. The password is never shown.
+/// The credentials. The password is never shown.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) auth_url: String,
@@ -18,7 +18,7 @@ pub(super) struct Account {
     pub(super) project: String,
 }
 
-/// A user who logs in on first use, and again after a 401.
+/// A user that logs in on first use, and again after a 401.
 #[derive(Clone)]
 pub(super) struct Session {
     client: Client,
@@ -51,7 +51,7 @@ impl Session {
         &self.client
     }
 
-    /// The token in use. Logs in, if there is none.
+    /// The token in use. Logs in, if there is no token yet.
     pub(super) async fn token(&self) -> Result<String, StackError> {
         Ok(self.login().await?.token)
     }

@@ -79,7 +79,7 @@ impl Snapshot {
     fn services(&self, page: &mut Page<'_>) -> fmt::Result {
         let services = &self.view.services;
         page.one(&table::SERVICES, services.len() as u64)?;
-        // Each pair is there from the start: an alert must tell "none" from "not exported".
+        // Each pair is there from the start: an alert must distinguish "none" from "not exported".
         let none = CONDITIONS
             .iter()
             .flat_map(|(_, name)| ["true", "false"].map(|status| (labels([name, &status]), 0)));

@@ -231,7 +231,7 @@ fn names_follow_the_conventions_of_prometheus() {
     }
 }
 
-/// Writes the page anew with `LANDFALL_BLESS=1 cargo test -p landfall-web`.
+/// Writes the page again with `LANDFALL_BLESS=1 cargo test -p landfall-web`.
 #[test]
 fn the_reference_page_is_what_the_table_says() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");

@@ -1,4 +1,5 @@
-//! How each proxy is told to do the same work. docs/benchmarks.md says why each line is there.
+//! How each proxy is configured to do the same work. docs/benchmarks.md says why each line is
+//! there.
 
 use std::fmt::Write as _;
 use std::path::Path;

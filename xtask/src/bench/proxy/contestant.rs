@@ -272,7 +272,7 @@ fn version(program: &Path, option: &str) -> anyhow::Result<String> {
         .arg(option)
         .output()
         .with_context(|| format!("{} can't be started", program.display()))?;
-    // nginx tells its version as if it were an error.
+    // nginx prints its version as if it were an error.
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     Ok(text.lines().next().unwrap_or("unknown").to_owned())

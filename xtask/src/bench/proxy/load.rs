@@ -229,7 +229,7 @@ async fn closed(mut stream: TcpStream, talk: Talk, end: Instant) -> anyhow::Resu
 }
 
 /// A request that could not be sent in time, because the last one was not answered, counts from
-/// when it should have been sent: a stall hits all who would have come meanwhile.
+/// when it should have been sent: a stall hits all that would have come meanwhile.
 async fn paced(
     mut stream: TcpStream,
     talk: Talk,
@@ -380,7 +380,7 @@ fn response_is_complete(bytes: &[u8]) -> anyhow::Result<bool> {
 }
 
 /// Clients come from many addresses and never use a port twice in one run, so that the kernel's
-/// memory of ended connections stands in nobody's way.
+/// memory of ended connections does not matter.
 async fn connect(target: SocketAddrV4) -> io::Result<TcpStream> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {

@@ -41,7 +41,7 @@ impl Work {
 }
 
 /// Addresses of one proxy and of its members, all its own: the kernel remembers ended connections
-/// per address for a minute, and nobody shall pay for another's.
+/// per address for a minute, and none shall pay for another's.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses(pub u8);
 

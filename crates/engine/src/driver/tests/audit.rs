@@ -1,4 +1,4 @@
-//! Looks at everything go on beside the loop.
+//! Reads everything go on beside the loop.
 
 use super::*;
 

@@ -21,7 +21,7 @@ pub(super) struct End {
 pub(super) struct Header<'a> {
     pub(super) landfall: Cow<'a, str>,
     pub(super) format: u64,
-    /// Tells journals apart, so that none can seem to go on in what is left of another one.
+    /// Identifies the journal, so that none can seem to go on in what is left of another one.
     #[serde(default)]
     pub(super) written: Option<jiff::Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

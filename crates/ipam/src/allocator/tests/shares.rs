@@ -85,7 +85,7 @@ fn an_address_shared_across_namespaces_counts_for_each() {
     assert_eq!(allocator.give(&joins), ips("10.0.0.0"));
     let largest = |allocator: &Allocator| allocator.counters()[0].largest_ipv4;
     assert_eq!(largest(&allocator), 1);
-    // Pools that come anew count the same.
+    // Pools that come again count the same.
     let pools = allocator.pools().clone();
     allocator.set_pools(pools);
     assert_eq!(

@@ -43,7 +43,7 @@ impl Queue {
         self.with(Pending::pop)
     }
 
-    /// Counts occurrences that are told by the count of another event.
+    /// Counts occurrences that were aggregated into the count of another event.
     pub(super) fn note_aggregated(&self, count: u32) {
         self.with(|pending| pending.counts.aggregated += u64::from(count));
     }

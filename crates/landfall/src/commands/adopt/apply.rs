@@ -22,7 +22,7 @@ use crate::text::counted;
 
 /// How long the Lease of a controller that is gone may still be held.
 const ELECTED_WITHIN: Duration = Duration::from_secs(60);
-/// From one look at what the API server has to the next.
+/// From one check of what the API server has to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Takes over `keys`; says whether that is done.

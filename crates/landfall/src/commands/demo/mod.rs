@@ -179,7 +179,7 @@ fn try_lines(view: &InstanceView) -> Vec<String> {
 
 impl Pool {
     /// A /24 of loopback on whose first addresses nothing listens yet, so that a second demo (or an
-    /// instance in earnest) beside this one is not in the way.
+    /// instance in production) on the same machine does not conflict.
     fn claim() -> anyhow::Result<Self> {
         for third in 0..=255 {
             let address = |last| IpAddr::V4(Ipv4Addr::new(127, 77, third, last));

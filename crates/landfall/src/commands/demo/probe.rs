@@ -75,7 +75,7 @@ pub async fn run(view: &InstanceView, backends: &Backends) -> anyhow::Result<()>
     Ok(())
 }
 
-/// One HTTP request on a connection of its own; returns who answered.
+/// Sends one HTTP request on a connection of its own; returns which member answered.
 async fn request(at: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(at).await.context("connecting")?;
     let request = format!("GET / HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -96,7 +96,7 @@ async fn request(at: SocketAddr) -> anyhow::Result<String> {
     Ok(name.context("an answer without a name")?.to_owned())
 }
 
-/// One datagram from a port of its own; returns who answered.
+/// Sends one datagram from a port of its own; returns which member answered.
 async fn datagram(at: SocketAddr, number: usize) -> anyhow::Result<String> {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).await?;
     socket.connect(at).await?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Says whether this replica may lead, until its candidacy ends: one that leads and does not come
-/// to work keeps others from theirs. `changes` tells when `works` may say something else.
+/// to work keeps others from theirs. `changes` notifies when `works` may have changed.
 pub(super) async fn take_turns(
     times: Times,
     works: impl Fn() -> bool,

@@ -14,7 +14,7 @@ use crate::replica::Replica;
 /// A load balancer takes seconds, and minutes where other tests have theirs made on two cores, too.
 pub const SOON: Duration = Duration::from_secs(900);
 
-/// From one look at the cloud to the next.
+/// From one check of the cloud to the next.
 pub const LOOK: Duration = Duration::from_millis(300);
 
 /// A cluster and the project in which it is.

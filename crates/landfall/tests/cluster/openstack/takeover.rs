@@ -26,7 +26,7 @@ fn id(object: &Value) -> &str {
     object["id"].as_str().unwrap()
 }
 
-/// A command that looks at cluster and cloud as the administrator.
+/// A command that reads cluster and cloud as the administrator.
 fn command(bed: &Bed, arguments: &[&str]) -> Command {
     let mut command = landfall(bed.cluster.directory());
     command

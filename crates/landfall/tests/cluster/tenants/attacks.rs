@@ -168,7 +168,7 @@ pub fn all(held: &str, secure: &str, admin: SocketAddr) -> Vec<(String, String)>
     attacks
 }
 
-/// Far more checks than may run at once, none of which ends before its time-out, and one of the
+/// Far more checks than may run at once, none of which ends before its timeout, and one of the
 /// victim's member.
 fn endless_checks() -> String {
     let monitor = [

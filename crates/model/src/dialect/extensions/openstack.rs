@@ -7,7 +7,8 @@ use crate::status::ServiceStatus;
 
 macro_rules! openstack_options {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)+) => {
-        /// Options of annotations that only OpenStack supports; `None` where there is no annotation.
+        /// Options of annotations that only OpenStack supports; `None` where there is no
+        /// annotation.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct OpenStackOptions {

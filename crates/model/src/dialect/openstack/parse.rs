@@ -117,7 +117,7 @@ pub(super) fn within<T: TryFrom<i64>>(
     T::try_from(number).map_err(|_| refusal().into())
 }
 
-/// What Octavia takes; other providers judge for themselves.
+/// What Octavia takes; other providers validate for themselves.
 pub(super) fn timeout(text: Text<'_>, default: &'static str) -> Result<Duration, AnnotationError> {
     within(integer(text, default)?, 0, 2_073_600_000).map(Duration::from_millis)
 }
@@ -126,7 +126,7 @@ pub(super) fn seconds(text: Text<'_>, least: i64) -> Result<Duration, Annotation
     of_monitor(text, least, i64::from(i32::MAX)).map(Duration::from_secs)
 }
 
-/// A number of a monitor, which does no harm where there is none.
+/// A number of a monitor, which does no harm without a monitor.
 pub(super) fn of_monitor<T: TryFrom<i64>>(
     text: Text<'_>,
     least: i64,

@@ -1,7 +1,7 @@
 //! What the API server accepts in a Service's `spec`, and what it fills in.
 //!
-//! Each function judges one subject, tells everything that is wrong with it, and answers with the
-//! best reading, so that later rules still have something to go by. What the API server has
+//! Each function validates one subject, reports everything that is wrong with it, and answers with
+//! the best reading, so that later rules still have something to go by. What the API server has
 //! admitted is read by the same functions, which then find only what can't be read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ impl ServiceSpec {
             Some("NodePort") => Kind::NodePort,
             Some("LoadBalancer") => Kind::LoadBalancer,
             Some("ExternalName") => Kind::ExternalName,
-            // A type of the future is none of those that want a load balancer.
+            // A type of the future does not want a load balancer.
             Some(_) if findings.admitted() => Kind::ClusterIp,
             Some(other) => {
                 findings.refuse(

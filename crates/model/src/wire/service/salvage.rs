@@ -12,7 +12,7 @@ use crate::wire::{
     ConditionShape, IngressShape, LoadBalancerShape, ObjectMeta, ServiceStatusShape,
 };
 
-/// The fields that tell whose a Service is.
+/// The fields that show the owner of a Service.
 const DECISIVE: [&str; 4] = [
     "spec",
     "spec.type",
@@ -29,9 +29,9 @@ impl Service {
     /// each.
     ///
     /// # Errors
-    /// Every fault, where the fields that tell whose the Service is are among them: what was known
-    /// of it goes on to hold. A Service that is being deleted is a row in any case, which wants no
-    /// load balancer.
+    /// Every fault, where the fields that show the owner of the Service are among them: what was
+    /// known of it goes on to hold. A Service that is being deleted is a row in any case, which
+    /// wants no load balancer.
     pub fn salvage(mut object: Value) -> Result<ServiceRow, Vec<Reason>> {
         let mut losses = Losses::default();
         for (field, read) in [

@@ -44,7 +44,7 @@ impl Connection {
         self.refuse(refusal)
     }
 
-    /// Begins to connect to a member, or tells what it means for the client that it can't.
+    /// Begins to connect to a member, or returns what it means for the client that it can't.
     pub(super) fn connect_to(&mut self, lease: Lease, tools: &mut Tools) -> Option<Refusal> {
         self.chosen = Instant::now();
         match self.try_member(&lease, tools) {
@@ -79,7 +79,7 @@ impl Connection {
             return Step::End(End::Closed);
         };
         // Before the handshake is over, a socket is not writable. Where the event says more than
-        // that, or was about an earlier use of the socket, writing nothing tells what is true.
+        // that, or was about an earlier use of the socket, writing nothing shows what is true.
         if !event.is_writable() || event.is_read_closed() {
             match outlet.stream.send(&[]) {
                 Ok(_) => {}

@@ -28,7 +28,7 @@ pub(super) struct Flow {
     pub(super) idle: u32,
     pub(super) heard: u64,
     pub(super) source: Option<Source>,
-    /// Whom the ranges are about: the peer, or whom its PROXY header names.
+    /// The address that the ranges are about: the peer, or the client in its PROXY header.
     pub(super) client: SocketAddr,
     pub(super) began: u64,
     pub(super) note: Option<Box<Note>>,
@@ -72,8 +72,8 @@ impl Flow {
             .passed(bytes_in, bytes_out);
     }
 
-    /// Notes that a datagram could not be sent. Tells whether that was this side's doing: the flow
-    /// goes on then.
+    /// Notes that a datagram could not be sent. Returns whether that was this side's doing: the
+    /// flow goes on then.
     pub(super) fn fail(&mut self, error: &io::Error) -> bool {
         self.lease.failed(error);
         self.listener.counters().mine().connect_failed(error);

@@ -5,7 +5,7 @@ use crate::admission::Excess;
 use crate::budget::Source;
 use crate::listener::Place;
 
-/// So many ports with the most flows above the minimum of their Service are looked at for one that
+/// So many ports with the most flows above the minimum of their Service are checked for one that
 /// is still above it.
 const LOOKS: usize = 16;
 
@@ -27,7 +27,7 @@ impl Flows {
         excess: Excess,
         place: &mut Place,
     ) -> bool {
-        // Who has more than its share, because others want more now, gives it back by and by.
+        // A holder of more than its share, because others want more now, gives it back by and by.
         let rounds = if excess == Excess::All { 1 } else { 2 };
         for _ in 0..rounds {
             if let Some(giver) = self.giver(port, source, excess) {

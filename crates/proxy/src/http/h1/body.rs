@@ -9,8 +9,8 @@ use crate::http::fields::allowed_in_trailers;
 /// Most bytes of a body or a chunk. More are less than nothing to programs that know a sign.
 pub(in crate::http) const MAX_LENGTH: u64 = u64::MAX >> 1;
 
-/// Most bytes that chunk extensions may take in one body. Nobody uses them; unbounded, they are a
-/// way to make a proxy work for nothing.
+/// Most bytes that chunk extensions may take in one body. No client uses them; unbounded, they are
+/// a way to make a proxy work for nothing.
 const MAX_EXTENSIONS: usize = 16 * 1024;
 
 /// Most bytes that a trailer section may take.

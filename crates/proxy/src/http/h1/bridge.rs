@@ -38,7 +38,7 @@ const FRAMES_AHEAD: usize = 1;
 /// The body of a request on its way into frames.
 struct Upload {
     decoder: Decoder,
-    /// Gone when there is nothing more to send, or nobody who wants it.
+    /// Gone when there is nothing more to send, or its receiver is gone.
     frames: Option<PollSender<Result<Frame<Bytes>, BodyFailed>>>,
     /// What the client waits for before it sends.
     permission: Outgoing,

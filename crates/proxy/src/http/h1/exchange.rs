@@ -57,7 +57,7 @@ pub(super) enum Answered {
 pub(super) enum Failure {
     /// The member failed before any part of a response, and nothing has gone to the client.
     Unanswered {
-        /// What the client is told if nobody else answers.
+        /// The response to the client if nothing else answers.
         refusal: Refusal,
         /// The request can be sent to another member, or once more.
         may_retry: bool,
@@ -65,7 +65,7 @@ pub(super) enum Failure {
         /// which kept it waiting did not fail.
         was_asked: bool,
     },
-    /// Nothing has gone to the client, which is told this.
+    /// Nothing has gone to the client, which gets this response.
     Refused(Refusal),
     /// The client has a part of the response, or is gone. Why, for the access log.
     Broken(access_log::End),
@@ -378,8 +378,8 @@ impl Exchange {
 /// Ready when a client that waits for its response has closed or reset the connection. What else it
 /// says is kept for later.
 ///
-/// A client that only closes its own half, which TCP cannot tell from one that has left, gets no
-/// response either: such clients are rare, those that leave are not, and nginx does the same.
+/// A client that only closes its own half, which TCP can't distinguish from one that has left, gets
+/// no response either: such clients are rare, those that leave are not, and nginx does the same.
 pub(super) fn poll_gone<S: ClientStream>(
     front: &Front,
     client: &mut S,

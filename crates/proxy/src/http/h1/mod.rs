@@ -46,7 +46,7 @@ pub(super) struct Connection<S> {
     /// Storage for heads on their way to the member, and to the client.
     upward: Vec<u8>,
     downward: Vec<u8>,
-    /// Connections to members that were told about this client.
+    /// Connections to members that carry the PROXY header of this client.
     own: Option<Own>,
     own_links: Option<Links>,
     /// The request as an HTTP/2 member is to see it, where members speak that.

@@ -88,7 +88,7 @@ impl<S: ClientStream> Connection<S> {
                 return (length == HTTP2_PREFACE.len()).then_some(Next::Http2);
             }
         }
-        // Parsing anew for each part of a head that comes in drops would be a gift to attackers.
+        // Parsing again for each part of a head that comes in drops would be a gift to attackers.
         let complete = !bytes.is_empty()
             && (*searched == 0
                 || ends_line_twice(bytes.get(searched.saturating_sub(3)..).unwrap_or_default()));

@@ -79,7 +79,7 @@ impl<S: ClientStream> Connection<S> {
         let _ = timeout(LINGER, self.client.shutdown()).await;
     }
 
-    /// Closes, and reads on for a while what nobody wants any more.
+    /// Closes, and reads on for a while what is not needed any more.
     pub(super) async fn linger(&mut self) {
         let read_on = async {
             if self.client.shutdown().await.is_err() {

@@ -87,7 +87,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 && fields.of(Field::Expect).any(|field| {
                     list(field.value).any(|value| value.eq_ignore_ascii_case(b"100-continue"))
                 }),
-            // Where a body comes first, the switch could not be told from the body's end.
+            // Where a body comes first, the switch could not be distinguished from the body's end.
             upgrade: connection.upgrade
                 && version == Version::Http11
                 && framing == Framing::Empty
@@ -196,7 +196,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                 && name != http::header::HOST
                 && name != http::header::UPGRADE
                 // Permission is given from here: what a member says ahead of its answer is not
-                // heard over HTTP/2.
+                // read over HTTP/2.
                 && name != http::header::EXPECT
             {
                 headers.append(name, value);
@@ -278,7 +278,7 @@ impl RequestFacts {
 }
 
 /// Writes the head of a request that came over HTTP/2, from which hop-by-hop fields and `Host` were
-/// taken out, for an HTTP/1.1 member. Tells how its body, if any, is to be framed.
+/// taken out, for an HTTP/1.1 member. Returns how its body, if any, is to be framed.
 pub(in crate::http) fn write_request(
     parts: &http::request::Parts,
     authority: &str,

@@ -7,7 +7,7 @@ use super::request::RequestFacts;
 use crate::http::MAX_HEAD;
 use crate::http::fields::Field;
 
-/// Most bytes of interim responses (1xx) ahead of one response. Each is heard as a sign of life, so
+/// Most bytes of interim responses (1xx) ahead of one response. Each counts as a sign of life, so
 /// that without a bound they keep a request for ever; 2,400 of the shortest fit.
 const MAX_INTERIMS: usize = 2 * MAX_HEAD;
 
@@ -46,7 +46,7 @@ pub(in crate::http) struct ResponseStyle {
     pub(in crate::http) enchunk: bool,
 }
 
-/// A member's response that is none.
+/// An invalid response of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::http) enum BadResponse {
     #[error("the head of the response is broken")]
@@ -64,7 +64,7 @@ pub(in crate::http) enum BadResponse {
 // === impl Interims ===
 
 impl Interims {
-    /// Counts an interim response. Tells whether the member may go on.
+    /// Counts an interim response. Returns whether the member may go on.
     pub(in crate::http) fn allow(&mut self, length: usize) -> bool {
         self.bytes = self.bytes.saturating_add(length);
         self.bytes <= MAX_INTERIMS
@@ -153,7 +153,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         status_line(status, self.reason, out);
         for (field, &kind) in self.fields.all.iter().zip(self.fields.kinds) {
             let passes = match kind {
-                // RFC 9110 section 8.6 forbids it in some; 304 tells of the 200 that would have
+                // RFC 9110 section 8.6 forbids it in some; 304 describes the 200 that would have
                 // been.
                 Field::ContentLength => !bodiless || status == 304,
                 Field::Upgrade => status == 101 || status == 426,
@@ -171,7 +171,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
                 line(field.name, field.value, out);
             }
         }
-        // The answer to HEAD tells how the one to GET would be framed.
+        // The answer to HEAD says how the one to GET would be framed.
         let chunked = self.fields.has(Field::TransferEncoding) && !bodiless;
         if (chunked || style.enchunk) && style.version == Version::Http11 {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");

@@ -1,4 +1,4 @@
-//! One direction of one message: a head that was written anew, then the body, passed on from the
+//! One direction of one message: a head that was rewritten, then the body, passed on from the
 //! buffer that it was read into. Knows framing, no timers and no members.
 
 use std::io::{self, IoSlice};
@@ -20,8 +20,8 @@ pub(super) enum Recode {
     Raw,
     /// Chunks are taken apart, for clients that do not know them.
     Dechunk,
-    /// A body that ends with its connection is put in chunks, so that the client can tell its end
-    /// from an accident.
+    /// A body that ends with its connection is put in chunks, so that the client can distinguish
+    /// its end from an accident.
     Enchunk,
 }
 

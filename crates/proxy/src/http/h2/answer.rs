@@ -1,5 +1,5 @@
 //! The way of one request of an HTTP/2 client: checked, given to a member, to another if that
-//! fails, and answered from here if nobody can.
+//! fails, and answered from here if none can.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -50,8 +50,8 @@ use crate::tls::MemberStream;
 /// browsers open no more than that.
 const MAX_STREAMS: u32 = 100;
 
-/// Streams that a client opened and reset before they were looked at. More in a row than anybody
-/// cancels in earnest end the connection (CVE-2023-44487, rapid reset).
+/// Streams that a client opened and reset before they were checked. More in a row than any client
+/// cancels in practice end the connection (CVE-2023-44487, rapid reset).
 const MAX_PENDING_RESETS: usize = 20;
 
 /// Streams that had to be reset because of the client's own errors, after which the connection ends
@@ -70,13 +70,13 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes of one response that may wait for its client.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// A client is asked for a sign of life no more often than this, however short its time-out.
+/// A client is asked for a sign of life no more often than this, however short its timeout.
 const LEAST_PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long that sign may take.
 const PING_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long a connection that was told to end may take when nothing is left to do.
+/// How long a connection that was asked to end may take when nothing is left to do.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Units of memory that a request takes in any case: the buffer for its response, and a chunk of it
@@ -96,7 +96,7 @@ struct Client {
     /// What they hold of memory.
     ledger: Arc<Ledger>,
     forwarding: Mutex<Arc<Forwarding>>,
-    /// Connections to members that were told about this client.
+    /// Connections to members that carry the PROXY header of this client.
     own_idle: Own,
     own_links: Links,
     /// Requests under way, and requests ever begun.
@@ -235,7 +235,7 @@ impl Client {
         (self.streams.clone(), self.ledger.clone())
     }
 
-    /// What members are told, by the options in force.
+    /// What is forwarded to members, by the options in force.
     fn forwarding(&self, settings: Settings) -> Arc<Forwarding> {
         let mut kept = self
             .forwarding

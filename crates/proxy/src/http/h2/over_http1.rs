@@ -1,5 +1,5 @@
 //! One request of an HTTP/2 client, and its response, over an HTTP/1.1 connection to a member. Is
-//! the body of the response: driven by whoever reads that, it goes on sending the request
+//! the body of the response: driven by its reader, it goes on sending the request
 //! meanwhile.
 
 use std::future::poll_fn;
@@ -70,7 +70,7 @@ pub(super) enum NoResponse {
     Broken,
     /// Its head takes more memory than there is for its client.
     Share,
-    /// Somebody took too long, or left.
+    /// A peer took too long, or left.
     Failed(BodyFailed),
 }
 

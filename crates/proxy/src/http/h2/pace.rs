@@ -1,5 +1,5 @@
 //! How fast a client takes its responses. A stream whose client opens its window by nothing, or by
-//! next to nothing, ends after the client's time-out, and gives its connection to the member back;
+//! next to nothing, ends after the client's timeout, and gives its connection to the member back;
 //! what the client says beside that, pings for one, does not count. Decides nothing about members.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ use crate::http::CHUNK;
 use crate::http::upstream::STREAM_WINDOW;
 use crate::memory::{Ledger, UNIT};
 
-/// Bytes of a response that a client must take within its time-out, if there are as many. Slower
+/// Bytes of a response that a client must take within its timeout, if there are as many. Slower
 /// than any line that people use; below it, a connection to a member costs an attacker too little.
 const LEAST: u64 = 1024;
 
-/// The longest and the shortest pause between two looks at the streams of a connection.
+/// The longest and the shortest pause between two checks of the streams of a connection.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
@@ -42,7 +42,7 @@ const LOW: u64 = MOST / 2;
 const QUEUE: u32 = (MOST / UNIT as u64) as u32 - 1;
 
 /// Units of memory for what a member over HTTP/2 sends of a response that waits. The bits of both
-/// differ, so that a number tells which are held.
+/// differ, so that a number shows which are held.
 const AHEAD: u32 = STREAM_WINDOW / UNIT as u32;
 const _: () = assert!(QUEUE & AHEAD == 0, "their bits differ");
 
@@ -63,7 +63,7 @@ pub(in crate::http) struct Pace {
     held: AtomicU32,
 }
 
-/// Bytes of a message that tell their [`Pace`] when they have gone.
+/// Bytes of a message that notify their [`Pace`] when they have gone.
 #[derive(Debug)]
 pub(in crate::http) struct Paced {
     bytes: Bytes,
@@ -85,7 +85,7 @@ pub(super) struct Looks {
     wire: Clock,
 }
 
-/// What a look at the streams finds.
+/// What a check of the streams finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// No response waits for its client.
@@ -125,7 +125,7 @@ impl Pace {
         Arc::new(pace)
     }
 
-    /// Bytes that will tell when they have gone.
+    /// Bytes that notify when they have gone.
     pub(in crate::http) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.unsent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Pace {
         self.taken.load(Ordering::Relaxed) >= CHUNK as u64
     }
 
-    /// Counts what may come from a member over HTTP/2, while something waits. Tells whether there
+    /// Counts what may come from a member over HTTP/2, while something waits. Returns whether there
     /// is memory for it.
     pub(super) fn hold_ahead(&self) -> bool {
         self.hold(AHEAD)
@@ -399,7 +399,7 @@ mod tests {
         receiver.await.unwrap()
     }
 
-    /// Looks once a second, as often as given, and tells how many streams are left then.
+    /// Checks once a second, as often as given, and returns how many streams are left then.
     async fn look(
         streams: &Streams,
         looks: &mut Looks,

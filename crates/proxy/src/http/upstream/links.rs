@@ -27,7 +27,7 @@ use crate::inbound::Inbound;
 use crate::tls::{Inside, TowardMembers};
 
 /// A connection that carries requests is asked for a sign of life this often, so that a member that
-/// vanished does not hold them until their own time-outs.
+/// vanished does not hold them until their own timeouts.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
 /// How long that sign may take.
@@ -98,7 +98,7 @@ struct Connection {
 #[derive(Debug)]
 struct Place(Arc<Cell>);
 
-/// Runs the tasks of one connection, and tells whenever one has moved until the member's settings
+/// Runs the tasks of one connection, and reports whenever one has moved until the member's settings
 /// are there: nothing else does.
 #[derive(Clone, Debug)]
 struct Carrier {
@@ -110,7 +110,7 @@ struct Carrier {
 // === impl Links ===
 
 impl Links {
-    /// A place on a connection to a member, which is made now if there is none with a free place.
+    /// A place on a connection to a member, which is made now if none has a free place.
     /// However many ask at the same time, no more are made than are needed. `hold` is asked for the
     /// descriptor of a new one, and may name that of the client instead.
     pub(in crate::http) async fn get(
@@ -157,7 +157,7 @@ impl Links {
     }
 
     /// Forgets connections that have ended, that no request has used for a while, and those to
-    /// members that are not `usable`; requests under way go on. Tells whether any are left.
+    /// members that are not `usable`; requests under way go on. Returns whether any are left.
     pub(in crate::http) fn sweep(&self, usable: impl Fn(SocketAddr) -> bool) -> bool {
         let now = Instant::now();
         let mut lists = self.lists();

@@ -69,7 +69,7 @@ fn a_client_whose_own_member_is_full_meets_another_and_comes_back_later() {
     }
 }
 
-/// A wait in line that is looked at by hand.
+/// A wait in line that is checked by hand.
 type Wait<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Lease, Unavailable>> + 'a>>;
 
 fn look(wait: &mut Wait<'_>) -> Option<Result<Lease, Unavailable>> {

@@ -159,7 +159,7 @@ pub fn nobody() -> SocketAddr {
         .unwrap()
 }
 
-/// Looks at something until it is as wanted.
+/// Reads something until it is as wanted.
 pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !wanted() {

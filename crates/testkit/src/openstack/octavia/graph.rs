@@ -1,4 +1,4 @@
-//! The fully populated create: everything is judged before anything is made.
+//! The fully populated create: everything is validated before anything is made.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ fn objects<'a>(row: &'a Row, key: &str) -> Vec<&'a Row> {
     items.filter_map(Value::as_object).collect()
 }
 
-/// Judges listeners, pools, members and monitors of a POST.
+/// Validates listeners, pools, members and monitors of a POST.
 pub(super) fn plan(world: &World, given: &Row, row: &Row, vip: &Vip) -> Result<Graph, Reply> {
     let mut specs = objects(given, "pools");
     let mut wanted = Vec::new();

@@ -1,4 +1,5 @@
-//! The lock of a load balancer: who may write, when it ends, and what becomes of what was written.
+//! The lock of a load balancer: which request may write, when it ends, and what becomes of what was
+//! written.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;

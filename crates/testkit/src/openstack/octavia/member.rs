@@ -73,7 +73,7 @@ impl World {
         own(&found.row, ask)?;
         let balancer = self.own_balancer(&found.balancer, &ask.project)?;
         let provider = text(balancer, "provider").to_owned();
-        // The pool is looked at first: one that is busy names itself.
+        // The pool is checked first: one that is busy names itself.
         if text(&found.row, "provisioning_status") != ACTIVE {
             let text = format!("Pool {pool} is immutable and cannot be updated.");
             return Err(Reply::balancer(409, text));

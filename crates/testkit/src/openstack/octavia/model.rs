@@ -103,7 +103,7 @@ pub(in super::super) struct Member {
 }
 
 impl Member {
-    /// From attributes that were judged by the schema, with all defaults there.
+    /// From attributes that were validated by the schema, with all defaults there.
     pub fn of(row: &Row, id: String, now: i64) -> Self {
         let mut member = Self {
             id,

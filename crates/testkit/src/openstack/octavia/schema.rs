@@ -15,7 +15,7 @@ pub(super) enum Shape {
     Cidrs,
     Headers,
     Address,
-    /// Anything: judged elsewhere.
+    /// Anything: validated elsewhere.
     Any,
     /// Anything, and not kept with the object.
     Link,

@@ -22,7 +22,7 @@ fn no_subnet(id: &str) -> Reply {
 }
 
 impl World {
-    /// Judges the VIP fields of a POST.
+    /// Validates the VIP fields of a POST.
     pub(super) fn vip_of(&self, row: &Row) -> Result<Vip, Reply> {
         let address = text(row, "vip_address").parse::<IpAddr>().ok();
         let (port, network) = (text(row, "vip_port_id"), text(row, "vip_network_id"));

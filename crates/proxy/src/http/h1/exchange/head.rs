@@ -76,7 +76,7 @@ impl Exchange {
             (Framing::Empty | Framing::Length(_) | Framing::Chunked, _) => (Recode::Raw, true),
         };
         // A client that is still sending may never come to its end: what it sends after this
-        // response could not be told from the next request.
+        // response could not be distinguished from the next request.
         let keep_client =
             known_end && self.request.keep_alive && self.up.is_done() && !front.is_draining();
         let enchunk = recode == Recode::Enchunk;

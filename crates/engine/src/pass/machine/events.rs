@@ -6,20 +6,20 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Severity};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::machine::Machine;
-use super::{PassEnd, Writing};
+use super::super::{PassEnd, Writing};
+use super::Machine;
 use crate::report::Event;
 use crate::status::addresses;
 
-/// What people were told, so that an event comes once per change however many passes it takes.
+/// What events have reported, so that one is sent per change however many passes it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventState {
-    /// What was announced and has not been told to be done yet.
+    /// What was announced and has not been reported as done yet.
     pub announced: Option<Announced>,
-    /// Notices that were told and still hold.
+    /// Notices that were reported and still hold.
     pub notices: Vec<String>,
-    /// Whether a pass of this process has looked at the Service. Until then what is found is what
-    /// an earlier process told of, unless the status says otherwise.
+    /// Whether a pass of this process has checked the Service. Until then what is found is what
+    /// reported by an earlier process, unless the status says otherwise.
     pub looked: bool,
 }
 
@@ -37,8 +37,8 @@ pub enum Announced {
 // === impl Machine ===
 
 impl<P: Provider> Machine<'_, P> {
-    /// Tells that a change is done. Members that follow the nodes are worth a line in the log, and
-    /// what a process finds at its start as its predecessor reported it was told then.
+    /// Reports that a change is done. Members that follow the nodes are worth a line in the log,
+    /// and what a process finds at its start as its predecessor reported it was reported then.
     pub(super) fn announce_success(&mut self, status: &ProviderStatus) {
         let (job, end) = (self.job, &mut self.end);
         let at = addresses(&status.ingress);
@@ -58,7 +58,7 @@ impl<P: Provider> Machine<'_, P> {
         }
     }
 
-    /// Tells of what has become true since the last pass: what the provider notices, and what holds
+    /// Reports what has become true since the last pass: the provider's notices, and what holds
     /// otherwise than it is written. `found`: it was true before this process looked.
     pub(super) fn announce_notices(&mut self, status: &ProviderStatus, found: bool) {
         let (job, end) = (self.job, &mut self.end);
@@ -151,7 +151,7 @@ pub(super) fn was_reported(status: &ServiceStatus) -> bool {
     status.condition(ConditionType::Accepted).is_some()
 }
 
-/// Returns whether a condition tells of a failure.
+/// Returns whether a condition reports a failure.
 fn is_on_record(status: &ServiceStatus, failure: &str) -> bool {
     let unmet = status.conditions.iter().filter(|it| !it.status);
     unmet.into_iter().any(|it| it.message.starts_with(failure))

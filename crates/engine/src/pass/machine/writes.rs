@@ -5,15 +5,15 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::Writing;
+use super::super::Writing;
 use super::events::Announced;
-use super::machine::{Machine, Todo};
+use super::{Machine, Todo};
 use crate::report::{Event, ReportError};
 use crate::status::{Facts, compose};
 
 impl<P: Provider> Machine<'_, P> {
     /// Prepares the finalizer, which goes on before anything is made outside, with a status that
-    /// tells that it is ours; returns whether that is to be written. A plan that begins with a
+    /// shows that it is ours; returns whether that is to be written. A plan that begins with a
     /// claim makes nothing before the claim is on record, and the finalizer goes there in the same
     /// write.
     pub(super) fn begin(
@@ -131,8 +131,8 @@ pub(super) fn progress(before: &ServiceStatus, standing: &ProviderStatus) -> Vec
     )]
 }
 
-/// Whether a status is worth a write over another one. Marks that are `deferred_marks` are not, where
-/// they are there with an older value.
+/// Whether a status is worth a write over another one. Marks that are `deferred_marks` are not,
+/// where they are there with an older value.
 fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&str]) -> bool {
     let is_late = |(key, value): (&String, &String)| {
         let older = before.marks.get(key);
@@ -151,7 +151,7 @@ fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&
 }
 
 /// Where the provider can't be asked, what was last published still stands.
-pub(super) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
+pub(in crate::pass) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
     ProviderStatus {
         ingress: status.ingress.clone(),
         marks: status.marks.clone(),
