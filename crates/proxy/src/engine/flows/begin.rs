@@ -16,6 +16,7 @@ use super::Flows;
 use super::flow::Flow;
 use crate::budget::Cost;
 use crate::counters::Refusal;
+use crate::inbound::Inbound;
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Lease;
 use crate::proxy_protocol::{Header, Origin, Parsed};
@@ -39,18 +40,10 @@ impl Flows {
             return listener.refuse(inbound.client, Refusal::Source);
         }
         if trusted {
-            let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
-                return listener.refuse(inbound.client, Refusal::ProxyHeader);
+            bytes = match take_header(bytes, &mut inbound) {
+                Ok(payload) => payload,
+                Err(refusal) => return listener.refuse(inbound.client, refusal),
             };
-            if let Origin::Client {
-                source,
-                destination,
-            } = origin
-            {
-                inbound.client = source;
-                inbound.local = destination;
-            }
-            bytes = bytes.get(length..).unwrap_or_default();
         }
         if !config.allows(inbound.client.ip()) {
             return listener.refuse(inbound.client, Refusal::Source);
@@ -158,6 +151,22 @@ impl Flows {
         }
         self.times.set(key.index, expires);
     }
+}
+
+/// Takes the addresses of a trusted peer's PROXY header, and returns the payload after it.
+fn take_header<'a>(bytes: &'a [u8], inbound: &mut Inbound) -> Result<&'a [u8], Refusal> {
+    let Parsed::Header(origin, length) = Parsed::read(bytes, Protocol::Udp) else {
+        return Err(Refusal::ProxyHeader);
+    };
+    if let Origin::Client {
+        source,
+        destination,
+    } = origin
+    {
+        inbound.client = source;
+        inbound.local = destination;
+    }
+    Ok(bytes.get(length..).unwrap_or_default())
 }
 
 /// Why no member got the first datagram.
