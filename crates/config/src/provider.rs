@@ -1,5 +1,5 @@
 //! The kinds of providers in `landfall.yaml`. A new one is a file in `provider/` and a line in
-//! [`kinds!`].
+//! `kinds!`.
 
 use std::fmt;
 use std::vec;
@@ -88,13 +88,17 @@ kinds! {
     OpenStack(OpenStack) = "openstack",
 }
 
+/// Returns the kinds whose name alone is a provider.
+fn short_kinds() -> Vec<&'static str> {
+    let kinds = KINDS.iter().copied();
+    kinds
+        .filter(|kind| ProviderConfig::short::<serde_json::Error>(kind).is_ok())
+        .collect()
+}
+
 /// Adds to the schema that kinds without options are written as their name alone, too.
 fn with_short_form(schema: &mut Schema) {
-    let names: Vec<&str> = KINDS
-        .iter()
-        .copied()
-        .filter(|kind| ProviderConfig::short::<serde_json::Error>(kind).is_ok())
-        .collect();
+    let names = short_kinds();
     let Some(description) = schema.remove("description") else {
         return;
     };
@@ -121,7 +125,8 @@ impl<'de> Visitor<'de> for Provider {
     type Value = ProviderConfig;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a map with kind: {}", KINDS.join(" or "))
+        let names = short_kinds().join(" or ");
+        write!(f, "{names}, or a map with kind: {}", KINDS.join(" or "))
     }
 
     fn visit_str<E: Error>(self, kind: &str) -> Result<ProviderConfig, E> {

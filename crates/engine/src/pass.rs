@@ -1,5 +1,5 @@
 //! One pass over one Service: observe, plan, apply, report. The only place that orders writes: a
-//! state machine (`machine`) says what is next, and [`Pass::run`] does it.
+//! state machine (`machine`) says what is next, and `Pass::run` does it.
 //!
 //! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
 //! waits. Whatever it leaves undone the next pass finds by observing again, which is also what

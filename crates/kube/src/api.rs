@@ -163,5 +163,3 @@ async fn read_error(mut body: Body) -> Vec<u8> {
     }
     bytes
 }
-
-// === impl ApiError ===

@@ -215,8 +215,6 @@ impl fmt::Display for DialectId {
     }
 }
 
-// === impl OptionRow ===
-
 /// Joins two halves of a table.
 const fn join<const N: usize>(first: &[OptionRow], second: &[OptionRow]) -> [OptionRow; N] {
     assert!(

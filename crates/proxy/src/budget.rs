@@ -5,13 +5,11 @@
 //! is little beside the system calls that it takes. Between reading and adding, another worker may
 //! add as well: limits are exceeded by at most a connection per worker, which the reserve covers.
 
-use std::hash::BuildHasher;
-
 mod account;
 mod sources;
 
 use std::collections::HashMap;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -333,8 +331,6 @@ impl Resource {
         }
     }
 }
-
-// === impl Account ===
 
 impl Drop for Aside {
     fn drop(&mut self) {

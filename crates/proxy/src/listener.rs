@@ -471,5 +471,3 @@ impl ListenerState {
         Some(Change { leaving, ranges })
     }
 }
-
-// === impl Gate ===

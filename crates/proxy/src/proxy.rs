@@ -423,8 +423,6 @@ impl Drop for Proxy {
     }
 }
 
-// === impl Turns ===
-
 /// A socket on its way to a worker.
 enum Opening {
     Tcp(TcpListener),

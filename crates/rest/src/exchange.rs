@@ -1,6 +1,7 @@
 //! One request and its answer: throttle, timeout, trace, count, and errors in the server's words.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,8 +52,7 @@ pub struct ApiRequest<'a> {
     pub private: bool,
 }
 
-/// A successful answer.
-#[derive(Debug)]
+/// A successful answer. Its `Debug` shows neither headers nor body: these may be secrets.
 pub struct ApiResponse {
     /// Its body.
     pub body: Bytes,
@@ -64,6 +64,15 @@ pub struct ApiResponse {
 /// The pause after "too many requests" without a `Retry-After`.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 const REDACTED: &str = "[secret]";
+
+impl fmt::Debug for ApiResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiResponse")
+            .field("bytes", &self.body.len())
+            .field("request_id", &self.request_id)
+            .finish_non_exhaustive()
+    }
+}
 
 // === impl ApiRequest ===
 

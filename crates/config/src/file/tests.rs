@@ -232,6 +232,14 @@ fn options_of_a_provider_may_stand_before_its_kind() {
 }
 
 #[test]
+fn options_of_a_provider_may_be_null() {
+    let short = openstack("{kind: openstack, cloudConf: x}");
+    let empty = "{kind: openstack, cloudConf: x, clusterName: ~, strictSourceRanges: ~, \
+                 securityGroups: ~, clouds: ~}";
+    assert_eq!(openstack(empty), short);
+}
+
+#[test]
 fn a_mistake_amid_the_options_of_a_provider_keeps_its_line() {
     let error = refused(
         "instances:\n- name: c\n  provider:\n    kind: openstack\n    clusterName: [x]\n    \

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Complaint, Options};
 use crate::cloud::ConfError;
@@ -22,15 +22,15 @@ pub struct OpenStack {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clouds: Option<CloudsChoice>,
     /// Part of all names in the cloud: the `--cluster-name` of cloud-provider-openstack.
-    #[serde(default = "cluster_name")]
+    #[serde(default = "cluster_name", deserialize_with = "named_cluster")]
     #[schemars(length(min = 1))]
     pub cluster_name: String,
     /// Whether a Service with source ranges is refused if the cloud can't enforce them. False: it
     /// is exposed to all clients, with a warning.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "given_or_yes")]
     pub strict_source_ranges: bool,
     /// The layout of security groups, if `cloud.conf` enables their management.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given_or_default")]
     pub security_groups: SecurityGroups,
 }
 
@@ -64,6 +64,23 @@ fn cluster_name() -> String {
 
 fn yes() -> bool {
     true
+}
+
+fn named_cluster<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Option::deserialize(from).map(|given| given.unwrap_or_else(cluster_name))
+}
+
+fn given_or_yes<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Option::deserialize(from).map(|given| given.unwrap_or_else(yes))
+}
+
+/// Reads a value; null is the default.
+fn given_or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 // === impl OpenStack ===

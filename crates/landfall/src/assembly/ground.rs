@@ -23,7 +23,7 @@ pub struct Ground {
     pub estate: Estate,
     /// A data plane that runs already.
     pub proxy: Option<Arc<Proxy>>,
-    /// What clients must not know: [`DataPlane::hash_secret`].
+    /// What clients must not know: `DataPlane::hash_secret`.
     pub hash_secret: [u8; 16],
     /// What the control plane that ended says of itself.
     pub last_words: Option<LastWords>,

@@ -1,7 +1,7 @@
-//! One enum over all kinds of providers, for the instances of a configuration ([`Setup`]) and for
-//! their providers ([`Backend`]). It only passes on; [`Mode`] is the one thing that it decides.
+//! One enum over all kinds of providers, for the instances of a configuration (`Setup`) and for
+//! their providers (`Backend`). It only passes on; `Mode` is the one thing that it decides.
 
-/// Generates the enums from a list of kinds, named as in [`ProviderConfig`].
+/// Generates the enums from a list of kinds, named as in `ProviderConfig`.
 macro_rules! backends {
     ($($name:ident => $kind:ty),+ $(,)?) => {
         #[derive(Clone, Debug)]

@@ -58,8 +58,8 @@ impl OpenStack {
         Ok(graph.map_or(Content::Unread, Content::Graph))
     }
 
-    /// Reads the graph; `None`: it is still being changed. Members that are
-    /// expected are not read.
+    /// Reads the graph; `None`: it is still being changed. Members that are expected are not
+    /// read.
     pub(super) async fn graph(
         &self,
         balancer: &LoadBalancer,

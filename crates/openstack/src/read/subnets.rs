@@ -178,8 +178,7 @@ impl OpenStack {
     }
 
     /// Octavia takes a new load balancer whose members are in a subnet that is not there, and gives
-    /// it up later. What the configuration names is not
-    /// checked.
+    /// it up later. What the configuration names is not checked.
     pub(super) async fn check_named_member_subnet(
         &self,
         intent: &Intent,

@@ -83,8 +83,6 @@ fn unverified() -> Result<Arc<TowardMembers>, Failure> {
     Ok(UNVERIFIED.get_or_init(|| made).clone())
 }
 
-// === impl Failure ===
-
 /// Checks one member. Takes at most `limit`.
 pub async fn check(
     question: &Question,
