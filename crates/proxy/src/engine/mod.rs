@@ -23,6 +23,7 @@
 
 mod accept;
 mod connection;
+mod copies;
 mod flows;
 mod greeting;
 mod lists;
@@ -50,6 +51,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::accept::Acceptor;
 use self::connection::{Connection, End, Step};
+use self::copies::Copies;
 use self::flows::Flows;
 use self::greeting::Greeting;
 use self::lists::Lists;
@@ -57,7 +59,8 @@ use self::outlet::Outlets;
 use self::pipes::Pipes;
 use self::slab::{Key, Slab};
 use self::wheel::Wheel;
-use crate::listener::{ListenerId, ListenerState};
+use crate::identity::ListenerId;
+use crate::listener::ListenerState;
 use crate::pool::{Lease, Unavailable};
 
 /// After this many passes without a pause, the runtime's other tasks have a turn.
@@ -101,9 +104,6 @@ pub(crate) enum Command {
     /// End everything and return.
     Stop,
 }
-
-/// Copies of the sockets of listeners.
-pub(crate) type Copies = Vec<(ListenerId, io::Result<OwnedFd>)>;
 
 /// The engine of one worker.
 pub(crate) struct Engine {
