@@ -36,7 +36,6 @@ use crate::{overload, pulse};
 use closing::sweep;
 use handover::Adopted;
 pub use handover::Sockets;
-pub(crate) use handover::copy;
 use turns::Turns;
 
 mod handover;

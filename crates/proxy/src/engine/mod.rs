@@ -38,7 +38,6 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;

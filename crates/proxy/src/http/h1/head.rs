@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use httparse::Header;
 
-use super::body::{Framing, MAX_LENGTH};
+use super::body::MAX_LENGTH;
 use crate::http::fields::{Field, list};
 
 /// Most fields in a head.
