@@ -26,10 +26,15 @@ mod load;
 mod manifest;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "memory")]
+mod memory_files;
+#[cfg(feature = "memory")]
+mod pace;
 mod parallel;
 mod pools;
 mod registry;
 mod report;
+mod scanner;
 mod settle;
 mod snapshot;
 mod source;
