@@ -107,7 +107,7 @@ impl Occupancy {
         })
     }
 
-    /// One more holder, which [`judge`](Self::validate) let in.
+    /// One more holder, which [`judge`](Self::judge) let in.
     pub(crate) fn join(&mut self, claimant: Arc<Claimant>) {
         if let Self::Sole(first) = self {
             let mut shared = Shared::default();
