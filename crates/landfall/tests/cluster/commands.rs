@@ -163,9 +163,9 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(
         said,
-        "landfall: this identity may not: watch services, list services, watch nodes, list nodes, \
-        watch namespaces, list namespaces, watch endpointslices.discovery.k8s.io, list \
-        endpointslices.discovery.k8s.io; request a role that permits it\n"
+        "landfall: this identity may not: list namespaces, watch namespaces, list nodes, watch \
+        nodes, list endpointslices.discovery.k8s.io, watch endpointslices.discovery.k8s.io, list \
+        services, watch services; request a role that permits it\n"
     );
     // Nor does anybody wait for a server that is not there.
     bed.cluster.stop_api_server();

@@ -67,7 +67,7 @@ async fn what_differs_is_a_step_and_what_can_not_be_had_is_told() {
     assert!(told.contains("create load balancer"), "{told}");
     assert!(told.contains("no load balancer of this id"), "{told}");
     assert!(told.contains("3 Services, 0 taken over"), "{told}");
-    assert!(told.contains("; 1 are undetermined"), "{told}");
+    assert!(told.contains("; 1 is undetermined"), "{told}");
     assert!(scene.sim.writes().is_empty());
 }
 
