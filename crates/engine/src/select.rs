@@ -293,8 +293,8 @@ impl Classes {
 }
 
 fn find(names: &[String], name: &str) -> Option<InstanceId> {
-    let mut named = InstanceId::enumerate(names).filter(|(_, known)| *known == name);
-    named.next().map(|(instance, _)| instance)
+    let mut matching = InstanceId::enumerate(names).filter(|(_, known)| *known == name);
+    matching.next().map(|(instance, _)| instance)
 }
 
 #[cfg(test)]

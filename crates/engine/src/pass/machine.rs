@@ -293,7 +293,7 @@ impl<'j, P: Provider> Machine<'j, P> {
 
     fn apply_next(&mut self, work: Work<P>) -> Todo {
         let Some(planned) = work.plan.steps.get(work.index) else {
-            return self.carried(work, None);
+            return self.carried(&work, None);
         };
         tracing::debug!(step = %planned.step, because = planned.because, "applying");
         self.state = State::Applying(work);
@@ -306,7 +306,7 @@ impl<'j, P: Provider> Machine<'j, P> {
                 work.index += 1;
                 self.apply_next(work)
             }
-            Ok(Applied::Later { after }) => self.carried(work, Some(after)),
+            Ok(Applied::Later { after }) => self.carried(&work, Some(after)),
             Ok(Applied::Done) => {
                 self.end.changed = true;
                 self.count(work)
@@ -319,13 +319,13 @@ impl<'j, P: Provider> Machine<'j, P> {
                 self.end.changed = true;
                 self.count_step(&work);
                 work.index += 1;
-                self.carried(work, Some(after))
+                self.carried(&work, Some(after))
             }
             Err(failure) => {
                 let scope = failure.scope;
                 work.failures.push(failure);
                 if scope == Scope::Pass {
-                    return self.carried(work, None);
+                    return self.carried(&work, None);
                 }
                 work.index += 1;
                 self.apply_next(work)
@@ -368,7 +368,7 @@ impl<'j, P: Provider> Machine<'j, P> {
     }
 
     /// Goes on after the steps that could be tried: those from the work's index on were not.
-    fn carried(&mut self, work: Work<P>, busy: Option<Duration>) -> Todo {
+    fn carried(&mut self, work: &Work<P>, busy: Option<Duration>) -> Todo {
         let tried = work.index.min(self.end.pending.len());
         self.end.pending.drain(..tried);
         if let Some(after) = busy {

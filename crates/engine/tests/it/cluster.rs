@@ -103,7 +103,7 @@ impl Cluster {
         }
     }
 
-    pub fn put(&self, row: Arc<ServiceRow>) {
+    pub fn put(&self, row: &Arc<ServiceRow>) {
         self.with(|contents| contents.put(row));
     }
 
@@ -139,7 +139,7 @@ impl Cluster {
 // === impl Contents ===
 
 impl Contents {
-    fn put(&mut self, row: Arc<ServiceRow>) {
+    fn put(&mut self, row: &Arc<ServiceRow>) {
         self.services.insert(row.key.clone(), row.clone());
         self.followers.retain(|follower| {
             let sent = follower.try_send(Fact::Service(row.clone()));
@@ -157,7 +157,7 @@ impl Client {
             let row = contents.services.get(&service.key).unwrap();
             let mut row = ServiceRow::clone(row);
             change(&mut row);
-            contents.put(Arc::new(row));
+            contents.put(&Arc::new(row));
         });
     }
 }

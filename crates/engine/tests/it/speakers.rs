@@ -128,12 +128,11 @@ impl Speaker {
         self.members.mark_changed();
         loop {
             while let Some(key) = self.queue.take(now(), |_| 0) {
-                match self.work(&key).await {
-                    Ok(()) => self.retries.reset(&key),
-                    Err(_) => {
-                        let delay = self.retries.fail(&key);
-                        self.queue.push_after(&key, delay, now());
-                    }
+                if self.work(&key).await.is_ok() {
+                    self.retries.reset(&key);
+                } else {
+                    let delay = self.retries.fail(&key);
+                    self.queue.push_after(&key, delay, now());
                 }
                 self.queue.finish(&key);
             }
@@ -216,7 +215,7 @@ impl Lab {
     fn start(nodes: &[&str], services: &[&str]) -> Self {
         let cluster = Cluster::new();
         for name in services {
-            cluster.put(svc(name).port(80).row());
+            cluster.put(&svc(name).port(80).row());
         }
         let provider = Arc::new(Counting::new());
         let (wakes, woken) = mpsc::channel(8);

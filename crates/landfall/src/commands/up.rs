@@ -94,7 +94,8 @@ impl Serving {
                 tracing::info!("no process to take over from");
             }
         }
-        let starting = on_files(ground, options.clone(), files.clone(), stop.reload());
+        let reload = stop.reload();
+        let starting = Box::pin(on_files(ground, options.clone(), files.clone(), reload));
         let instance = unless_revoked(taking.as_mut(), starting).await?;
         let instance = instance.map_err(hint)?;
         if let Some(mut taking) = taking {

@@ -206,6 +206,7 @@ impl Toy {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failure(error: ApiError) -> ProviderError {
     ProviderError {
         retry: error.retry(),

@@ -68,12 +68,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop
-        .unless_asked(up::on_files(
+        .unless_asked(Box::pin(up::on_files(
             Ground::default(),
             options,
             files,
             stop.reload(),
-        ))
+        )))
         .await
     else {
         return Ok(());
