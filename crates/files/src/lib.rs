@@ -19,6 +19,7 @@
 
 mod blocking;
 mod catalog;
+mod debounce;
 mod disk;
 mod hash_secret;
 mod identity;
@@ -30,12 +31,11 @@ mod parallel;
 mod pools;
 mod registry;
 mod report;
-mod settle;
+mod reported;
 mod snapshot;
 mod source;
 mod state;
 mod store;
-mod told;
 mod watch;
 
 pub use hash_secret::{hash_secret, random_secret};

@@ -12,13 +12,13 @@ use landfall_model::{ServiceKey, Uid};
 
 use crate::blocking::Blocking;
 use crate::catalog::{File, Finding, Survey};
-use crate::disk::{self, Look};
+use crate::disk::{self, DiskSurvey};
 use crate::identity;
 use crate::registry::Registry;
 use crate::source::Manifests;
 use crate::state::StateError;
 use crate::state::sim::Sim;
-pub use crate::state::sim::Trouble;
+pub use crate::state::sim::SimFault;
 use crate::store::ManifestStore;
 
 /// The files of a folder. Clones share them.
@@ -93,7 +93,7 @@ impl Files {
 // === impl Sight ===
 
 impl Sight {
-    pub(crate) fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> DiskSurvey {
         let mut survey = Survey::default();
         let texts = self.files.texts();
         self.seen.retain(|name, _| texts.contains_key(name));
@@ -107,7 +107,7 @@ impl Sight {
             let name = name.clone();
             survey.files.push(File { name, finding });
         }
-        Look::of(survey)
+        DiskSurvey::of(survey)
     }
 }
 
@@ -133,7 +133,7 @@ impl StateDisk {
     }
 
     /// Lets something happen at the operation that is so many away.
-    pub fn plan(&self, away: usize, trouble: Trouble) {
+    pub fn plan(&self, away: usize, trouble: SimFault) {
         self.0.plan(away, trouble);
     }
 
@@ -143,11 +143,11 @@ impl StateDisk {
     }
 
     /// Everything works again, and nothing is planned.
-    pub fn mend(&self) {
-        self.0.mend();
+    pub fn repair(&self) {
+        self.0.repair();
     }
 
-    /// Returns when an operation came to a [`Trouble::CutBefore`] or [`Trouble::CutAfter`].
+    /// Returns when an operation came to a [`SimFault::CutBefore`] or [`SimFault::CutAfter`].
     pub async fn went_off(&self) {
         self.0.went_off().await;
     }

@@ -37,7 +37,7 @@ use crate::verdict::Verdict;
 pub struct Allocator {
     pools: PoolSet,
     /// Whether there may be pools that are not known.
-    in_doubt: bool,
+    incomplete: bool,
     /// One per pool, in the same order.
     states: Vec<PoolState>,
     occupied: HashMap<IpAddr, Occupancy>,
@@ -106,19 +106,19 @@ impl Allocator {
 
     /// Forgets all holders. The pools stay, and whether there may be others.
     pub fn forget_claims(&mut self) {
-        let in_doubt = self.in_doubt;
+        let incomplete = self.incomplete;
         *self = Self::new(std::mem::take(&mut self.pools));
-        self.in_doubt = in_doubt;
+        self.incomplete = incomplete;
     }
 
     /// Says whether there may be pools beside the known ones. As long as there may be, no Service
     /// leaves an address because no pool has it.
-    pub fn doubt(&mut self, in_doubt: bool) {
-        self.in_doubt = in_doubt;
+    pub fn set_incomplete(&mut self, incomplete: bool) {
+        self.incomplete = incomplete;
     }
 
-    pub(crate) fn in_doubt(&self) -> bool {
-        self.in_doubt
+    pub(crate) fn incomplete(&self) -> bool {
+        self.incomplete
     }
 
     /// The pools.
@@ -187,7 +187,7 @@ impl Allocator {
         let held = self.held_addresses(&request.claimant.uid);
         for address in proposal.addresses.iter() {
             if held.contains(address) {
-                self.judge_sharing(&request.claimant, address)?;
+                self.validate_sharing(&request.claimant, address)?;
             } else {
                 let (pool, _) =
                     self.pools
@@ -196,7 +196,7 @@ impl Allocator {
                             address,
                             known: self.pools.names(),
                         })?;
-                self.judge(request, pool, address)?;
+                self.validate(request, pool, address)?;
             }
         }
         self.hold(&request.claimant, proposal.addresses, None);
@@ -254,7 +254,7 @@ impl Allocator {
         }
         for address in addresses.iter() {
             // What is on record was given out by rules that may have been others.
-            if let Err(refusal) = self.judge_holders(claimant, address, true) {
+            if let Err(refusal) = self.validate_holders(claimant, address, true) {
                 refusals.push(refusal);
                 addresses = addresses.without(&address.into());
             }
@@ -301,14 +301,14 @@ impl Allocator {
     }
 
     /// Whether the Service may hold this address of this pool.
-    pub(crate) fn judge(
+    pub(crate) fn validate(
         &self,
         request: &Request,
         pool: usize,
         address: IpAddr,
     ) -> Result<(), Refusal> {
         if let Some(pool) = self.pools.at(pool) {
-            judge_admission(pool, request)?;
+            validate_admission(pool, request)?;
             if pool.avoids(address) {
                 return Err(Refusal::AddressAvoided {
                     address,
@@ -316,13 +316,13 @@ impl Allocator {
                 });
             }
         }
-        self.judge_sharing(&request.claimant, address)?;
-        self.judge_share(&request.claimant, pool, address)
+        self.validate_sharing(&request.claimant, address)?;
+        self.validate_share(&request.claimant, pool, address)
     }
 
     /// Returns whether the namespace of the Service may hold this address beside those that it
     /// holds. One that replaces another one is not counted.
-    pub(crate) fn judge_share(
+    pub(crate) fn validate_share(
         &self,
         claimant: &Claimant,
         pool: usize,
@@ -360,7 +360,7 @@ impl Allocator {
     }
 
     /// Whether the Service may hold this address with all others that do.
-    pub(crate) fn judge_sharing(
+    pub(crate) fn validate_sharing(
         &self,
         claimant: &Claimant,
         address: IpAddr,
@@ -369,18 +369,18 @@ impl Allocator {
             .pools
             .pool_of(address)
             .is_some_and(Pool::shares_across_namespaces);
-        self.judge_holders(claimant, address, across)
+        self.validate_holders(claimant, address, across)
     }
 
-    /// As [`Self::judge_sharing`]; `across`: with Services of other namespaces, too.
-    fn judge_holders(
+    /// As [`Self::validate_sharing`]; `across`: with Services of other namespaces, too.
+    fn validate_holders(
         &self,
         claimant: &Claimant,
         address: IpAddr,
         across: bool,
     ) -> Result<(), Refusal> {
         let occupancy = self.occupied.get(&address);
-        occupancy.map_or(Ok(()), |it| it.judge(address, claimant, across))
+        occupancy.map_or(Ok(()), |it| it.validate(address, claimant, across))
     }
 
     /// The addresses that a Service shares from before with Services of other namespaces, although
@@ -508,7 +508,7 @@ impl Allocator {
 }
 
 /// Whether the pool serves the Service.
-pub(crate) fn judge_admission(pool: &Pool, request: &Request) -> Result<(), Refusal> {
+pub(crate) fn validate_admission(pool: &Pool, request: &Request) -> Result<(), Refusal> {
     pool.admits(request).map_err(|verdict| match verdict {
         Verdict::NotForLabels => Refusal::PoolNotForLabels {
             pool: pool.name().clone(),

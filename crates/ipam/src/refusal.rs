@@ -9,7 +9,7 @@ use landfall_model::{Code, ListenerKey, Reason, ServiceKey};
 use crate::family::{Addresses, WantedFamilies};
 use crate::pool::PoolName;
 use crate::sharing::{BackendKey, SharingKey};
-use crate::verdict::{PassedOver, Verdict};
+use crate::verdict::{SkippedPool, Verdict};
 
 /// Why a Service can't have what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -208,7 +208,7 @@ pub enum Refusal {
         /// The Service.
         service: ServiceKey,
         /// Every pool and why not.
-        passed_over: Vec<PassedOver>,
+        passed_over: Vec<SkippedPool>,
     },
     /// The pools that would serve the Service can't.
     #[error("no address pool has a free {families} address: {}", list(passed_over))]
@@ -216,7 +216,7 @@ pub enum Refusal {
         /// What was wanted.
         families: WantedFamilies,
         /// Every pool and why not.
-        passed_over: Vec<PassedOver>,
+        passed_over: Vec<SkippedPool>,
     },
     /// More than two addresses were asked for.
     #[error("{} addresses were requested: {}", addresses.len(), list(addresses))]

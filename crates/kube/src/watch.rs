@@ -13,8 +13,8 @@
 
 mod kind;
 mod known;
-mod lapse;
 mod lines;
+mod list_failures;
 mod renewal;
 mod wire;
 
@@ -38,8 +38,8 @@ use crate::retry::{Retry, dice};
 
 pub(crate) use kind::Kind;
 use known::Known;
-use lapse::Lapse;
 use lines::Lines;
+use list_failures::ListFailures;
 pub(crate) use renewal::{Listings, Renewal, answered};
 use wire::{Bookmark, Event, EventKind, Page};
 
@@ -60,7 +60,7 @@ pub(crate) struct Watcher {
     /// Whether everything is listed again and no attempt was made yet.
     is_first: bool,
     retry: Retry,
-    lapse: Lapse,
+    list_failures: ListFailures,
     complaint: Option<String>,
     denied: bool,
     missing_since: Option<Instant>,
@@ -91,7 +91,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same for the first attempt to list everything again: an idle connection that has stalled
 /// answers nothing, and the next attempt takes another one.
-const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A watch that ends sooner than this, without a word, is not taken up again at once.
 const TOO_SHORT: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Watcher {
             resume_from: None,
             is_first: false,
             retry: Retry::default(),
-            lapse: Lapse::default(),
+            list_failures: ListFailures::default(),
             complaint: None,
             denied: false,
             missing_since: None,
@@ -150,7 +150,7 @@ impl Watcher {
         if self.denied {
             facts.extend(self.access_problem(Vec::new()));
         }
-        let _unheard = self.tell(facts).await;
+        let _unheard = self.report(facts).await;
     }
 
     async fn follow(&mut self) {
@@ -280,7 +280,7 @@ impl Watcher {
                     end = self.take_line(line, &mut listing, &mut facts);
                 }
             });
-            if self.tell(facts).await.is_err() {
+            if self.report(facts).await.is_err() {
                 return End::ReceiverClosed;
             }
             if !listing {
@@ -322,7 +322,7 @@ impl Watcher {
                 self.take_object(event.object, !*listing, facts);
             }
             EventKind::Deleted => {
-                if let Ok(object) = self.known.kind().judge(event.object.get()) {
+                if let Ok(object) = self.known.kind().validate(event.object.get()) {
                     self.known.delete(&object.key, |fact| facts.push(fact));
                     if !*listing {
                         self.resume_from = Some(object.resume_from);
@@ -356,7 +356,7 @@ impl Watcher {
     }
 
     fn take_object(&mut self, json: &RawValue, resume: bool, facts: &mut Vec<Fact>) {
-        match self.known.kind().judge(json.get()) {
+        match self.known.kind().validate(json.get()) {
             Ok(object) => {
                 if resume {
                     self.resume_from = Some(object.resume_from.clone());
@@ -401,7 +401,7 @@ impl Watcher {
                 self.known.end_listing(|fact| facts.push(fact));
                 self.resume_from = page.metadata.resource_version;
             }
-            self.tell(facts).await.map_err(|()| End::ReceiverClosed)?;
+            self.report(facts).await.map_err(|()| End::ReceiverClosed)?;
             match more {
                 Some(more) => next = more,
                 None => break,
@@ -433,13 +433,13 @@ impl Watcher {
             self.denied = true;
             // Pools may come from the configuration: a process that may not see these perhaps needs
             // none.
-            let judged = match kind {
+            let validated = match kind {
                 Kind::Pools { .. } => Reason::warning,
                 _ => Reason::error,
             };
-            let reason = judged(Code::AccessDenied, text.clone());
+            let reason = validated(Code::AccessDenied, text.clone());
             let problem = self.access_problem(vec![reason]);
-            self.tell(problem).await.ok()?;
+            self.report(problem).await.ok()?;
         }
         if denied && kind.is_optional() {
             // The rest goes on without it.
@@ -474,7 +474,7 @@ impl Watcher {
             }
             let mut facts = Vec::new();
             self.known.forget_all(|fact| facts.push(fact));
-            self.tell(facts).await.ok()?;
+            self.report(facts).await.ok()?;
         }
         self.note_answered();
         Some(self.config.look_again)
@@ -486,7 +486,7 @@ impl Watcher {
             return Ok(());
         }
         let cleared = self.access_problem(Vec::new());
-        self.tell(cleared).await
+        self.report(cleared).await
     }
 
     fn take_success(&mut self) {
@@ -494,7 +494,7 @@ impl Watcher {
             tracing::info!(kind = self.known.kind().resource(), "followed again");
         }
         self.missing_since = None;
-        self.lapse = Lapse::default();
+        self.list_failures = ListFailures::default();
         self.renewal.fares(true, Instant::now());
         self.health.recovered(&self.known.kind().to_string());
     }
@@ -517,7 +517,7 @@ impl Watcher {
     }
 
     fn note_answered(&mut self) {
-        self.lapse = Lapse::default();
+        self.list_failures = ListFailures::default();
         self.renewal.answer(Instant::now());
     }
 
@@ -528,10 +528,10 @@ impl Watcher {
         self.renewal.fares(false, now);
         let services = self.services.as_ref();
         let since = services.and_then(|it| self.renewal.alike(&it.borrow()));
-        let lasted = self.lapse.fail(begun, now, since);
+        let lasted = self.list_failures.fail(begun, now, since);
         let kind = self.known.kind();
         if lasted.is_some_and(|lasted| lasted >= self.config.stands_in_after)
-            && lapse::stands_in(kind, self.renewal.is_answered())
+            && list_failures::stands_in(kind, self.renewal.is_answered())
             && self.renewal.answer(now)
         {
             tracing::warn!(
@@ -541,7 +541,7 @@ impl Watcher {
         }
     }
 
-    async fn tell(&self, facts: Vec<Fact>) -> Result<(), ()> {
+    async fn report(&self, facts: Vec<Fact>) -> Result<(), ()> {
         for fact in facts {
             self.facts.send(fact).await.map_err(drop)?;
         }
@@ -551,9 +551,9 @@ impl Watcher {
     fn access_problem(&self, reasons: Vec<Reason>) -> Vec<Fact> {
         let kind = self.known.kind();
         let part: Arc<str> = format!("access to {kind}").into();
-        let doubt = kind.doubt(&part, !reasons.is_empty());
+        let incomplete = kind.incomplete(&part, !reasons.is_empty());
         let problem = Fact::SourceProblems { part, reasons };
-        std::iter::once(problem).chain(doubt).collect()
+        std::iter::once(problem).chain(incomplete).collect()
     }
 
     fn unreadable(&self, why: String) -> ApiError {
@@ -565,7 +565,7 @@ impl Watcher {
 }
 
 fn time_limit(is_first: bool) -> Duration {
-    if is_first { FIRST_PATIENCE } else { TIMEOUT }
+    if is_first { FIRST_TIMEOUT } else { TIMEOUT }
 }
 
 /// What an error of the server means to a watch.

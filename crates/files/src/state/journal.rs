@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::entry::{Entry, Key};
-use super::folder::{Folder, Medium, Print};
+use super::folder::{Folder, OpenFile, Print};
 
 /// The format of the journal.
 pub(crate) const FORMAT: u64 = 2;
@@ -87,15 +87,15 @@ struct End {
 #[derive(Debug)]
 enum Tail {
     /// There is nothing.
-    Clean(Box<dyn Medium>),
+    Clean(Box<dyn OpenFile>),
     /// There may be something, which must be cut off first.
-    Uncut(Box<dyn Medium>),
+    Uncut(Box<dyn OpenFile>),
     /// The file can't be trusted with anything more.
     Lost,
 }
 
 /// A journal that was written beside the old one, its end, and the sizes of the lines of changes.
-type Fresh = (Box<dyn Medium>, End, Vec<u64>);
+type Fresh = (Box<dyn OpenFile>, End, Vec<u64>);
 
 /// What failed, and with which file.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ pub(crate) struct Reading<'a> {
 
 /// Why a journal can't be understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Damage {
+pub(crate) enum Corruption {
     /// It was written by something newer.
     Format(u64),
     /// It is not as it was written.
@@ -138,7 +138,7 @@ struct Header<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Conclusion<'a> {
+struct BatchEnd<'a> {
     commit: u64,
     #[serde(borrow)]
     sha256: Cow<'a, str>,
@@ -273,7 +273,7 @@ impl Journal {
         }
         let medium = self.medium()?;
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut pen = Pen::new(&mut **medium, end);
+        let mut pen = BatchWriter::new(&mut **medium, end);
         let written = changes
             .iter()
             .try_for_each(|(key, entry)| {
@@ -347,7 +347,7 @@ impl Journal {
             .create(FRESH)
             .map_err(fault(FRESH, "can't be created"))?;
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut pen = Pen::new(&mut *medium, End::default());
+        let mut pen = BatchWriter::new(&mut *medium, End::default());
         let written = pen
             .line(&header(migrated))
             .and_then(|_| {
@@ -373,7 +373,7 @@ impl Journal {
     }
 
     /// The file, with nothing beyond its end.
-    fn medium(&mut self) -> Result<&mut Box<dyn Medium>, Fault> {
+    fn medium(&mut self) -> Result<&mut Box<dyn OpenFile>, Fault> {
         if let Tail::Uncut(medium) = &mut self.tail {
             medium
                 .cut(self.end.place)
@@ -430,19 +430,19 @@ fn header(migrated: Option<String>) -> String {
     serde_json::to_string(&header).unwrap_or_default()
 }
 
-// === impl Pen ===
+// === impl BatchWriter ===
 
 /// Writes one batch from a place on.
-struct Pen<'a> {
-    medium: &'a mut dyn Medium,
+struct BatchWriter<'a> {
+    medium: &'a mut dyn OpenFile,
     digest: Sha256,
     commits: u64,
     place: u64,
     waiting: Vec<u8>,
 }
 
-impl<'a> Pen<'a> {
-    fn new(medium: &'a mut dyn Medium, end: End) -> Self {
+impl<'a> BatchWriter<'a> {
+    fn new(medium: &'a mut dyn OpenFile, end: End) -> Self {
         Self {
             medium,
             digest: begin(&end),
@@ -468,7 +468,7 @@ impl<'a> Pen<'a> {
     /// Writes the line that makes the batch count.
     fn conclude(mut self) -> io::Result<End> {
         let digest: [u8; 32] = self.digest.clone().finalize().into();
-        let conclusion = Conclusion {
+        let conclusion = BatchEnd {
             commit: self.commits,
             sha256: shown(&digest).into(),
         };
@@ -521,17 +521,17 @@ fn shown(digest: &[u8; 32]) -> String {
 // === reading ===
 
 /// Reads a journal. Pure.
-pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Corruption> {
     let first = bytes.split(|byte| *byte == b'\n').next();
     let header: Header<'_> =
         serde_json::from_slice(first.unwrap_or_default()).map_err(|error| {
-            Damage::Broken(format!(
+            Corruption::Broken(format!(
                 "the first line is not that of a journal: \
                                                 {error}"
             ))
         })?;
     if header.format != FORMAT {
-        return Err(Damage::Format(header.format));
+        return Err(Corruption::Format(header.format));
     }
     let mut reading = Reading {
         lines: BTreeMap::new(),
@@ -543,7 +543,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     while let Some(batch) = Batch::next(bytes, start, &reading.end) {
         let skipped = usize::from(start == 0);
         for line in batch.lines.iter().skip(skipped) {
-            let (key, object) = understand(line).map_err(Damage::Broken)?;
+            let (key, object) = understand(line).map_err(Corruption::Broken)?;
             match object {
                 Some(text) => reading.lines.insert(key, text),
                 None => reading.lines.remove(&key),
@@ -555,10 +555,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     let tail = bytes.get(start..).unwrap_or_default();
     if start == 0 {
         let why = "the first batch is incomplete";
-        return Err(Damage::Broken(why.to_owned()));
+        return Err(Corruption::Broken(why.to_owned()));
     }
     if let Some(why) = why_not_interrupted(tail, reading.end.commits) {
-        return Err(Damage::Broken(format!("{why} (from byte {start} on)")));
+        return Err(Corruption::Broken(format!("{why} (from byte {start} on)")));
     }
     reading.interrupted = tail.len() as u64;
     Ok(reading)
@@ -604,7 +604,7 @@ fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|line| line.strip_suffix(b"\n"))
 }
 
-fn conclusion(line: &[u8]) -> Option<Conclusion<'_>> {
+fn conclusion(line: &[u8]) -> Option<BatchEnd<'_>> {
     // Names and objects stand in lines that begin otherwise.
     line.starts_with(b"{\"commit\":")
         .then(|| serde_json::from_slice(line).ok())?

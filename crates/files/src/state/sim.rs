@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::folder::{Folder, Medium, Print};
+use super::folder::{Folder, OpenFile, Print};
 use super::{Remembered, StateDir, StateError};
 
 /// What happens at one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SimFault {
     /// The power is cut just before it.
     CutBefore,
     /// The power is cut just after it.
@@ -49,7 +49,7 @@ struct Disk {
     /// Which file has which name, on the disk and as it seems.
     durable: BTreeMap<String, usize>,
     names: BTreeMap<String, usize>,
-    trouble: Option<(usize, Trouble)>,
+    trouble: Option<(usize, SimFault)>,
     done: usize,
     is_full: bool,
     is_off: bool,
@@ -111,13 +111,13 @@ impl Sim {
     }
 
     /// Lets something happen at the operation that is so many away.
-    pub(crate) fn plan(&self, away: usize, trouble: Trouble) {
+    pub(crate) fn plan(&self, away: usize, trouble: SimFault) {
         let mut disk = self.disk();
         disk.trouble = Some((disk.done + away, trouble));
     }
 
     /// Everything is fine from now on, until the next plan.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         let mut disk = self.disk();
         disk.trouble = None;
         disk.is_full = false;
@@ -212,7 +212,7 @@ impl Sim {
     /// One operation. `act` does it, all or half.
     fn operate<R>(
         &self,
-        act: impl FnOnce(&mut Disk, Option<Trouble>) -> io::Result<R>,
+        act: impl FnOnce(&mut Disk, Option<SimFault>) -> io::Result<R>,
     ) -> io::Result<R> {
         let mut disk = self.disk();
         if disk.is_off || disk.life != self.life {
@@ -224,16 +224,16 @@ impl Sim {
             Some((at, trouble)) if at == number => Some(trouble),
             _ => None,
         };
-        if trouble == Some(Trouble::CutBefore) {
+        if trouble == Some(SimFault::CutBefore) {
             disk.is_off = true;
             self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
         }
-        if trouble == Some(Trouble::Full) {
+        if trouble == Some(SimFault::Full) {
             disk.is_full = true;
         }
         let result = act(&mut disk, trouble);
-        if trouble == Some(Trouble::CutAfter) {
+        if trouble == Some(SimFault::CutAfter) {
             disk.is_off = true;
             self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
@@ -319,7 +319,7 @@ impl Folder for Sim {
         Ok(self.content(name))
     }
 
-    fn open(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn open(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         let file = *self.disk().names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(Handle {
             sim: self.clone(),
@@ -327,9 +327,9 @@ impl Folder for Sim {
         }))
     }
 
-    fn create(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         let file = self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             if disk.is_full {
@@ -348,7 +348,7 @@ impl Folder for Sim {
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             let file = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
@@ -359,7 +359,7 @@ impl Folder for Sim {
 
     fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             if disk.is_full {
@@ -379,7 +379,7 @@ impl Folder for Sim {
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.names.remove(name);
@@ -389,7 +389,7 @@ impl Folder for Sim {
 
     fn sync(&mut self) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.durable = disk.names.clone();
@@ -398,7 +398,7 @@ impl Folder for Sim {
     }
 }
 
-impl Medium for Handle {
+impl OpenFile for Handle {
     fn print(&self) -> Option<Print> {
         self.sim.disk().print(self.file)
     }
@@ -409,7 +409,7 @@ impl Medium for Handle {
                 return Err(full());
             }
             let length = match trouble {
-                Some(Trouble::Fails | Trouble::Short) => bytes.len().div_ceil(2),
+                Some(SimFault::Fails | SimFault::Short) => bytes.len().div_ceil(2),
                 _ => bytes.len(),
             };
             disk.files[self.file].pending.push(Operation {
@@ -417,7 +417,7 @@ impl Medium for Handle {
                 is_forgotten: false,
             });
             match trouble {
-                Some(Trouble::Fails) => Err(broken()),
+                Some(SimFault::Fails) => Err(broken()),
                 _ => Ok(length),
             }
         })
@@ -425,7 +425,7 @@ impl Medium for Handle {
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
         self.sim.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.files[self.file].pending.push(Operation {
@@ -439,7 +439,7 @@ impl Medium for Handle {
     fn sync(&mut self) -> io::Result<()> {
         self.sim.operate(|disk, trouble| {
             let file = &mut disk.files[self.file];
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 for operation in &mut file.pending {
                     operation.is_forgotten = true;
                 }

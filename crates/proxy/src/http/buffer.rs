@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use landfall_sys::clock::coarse_millis;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::memory::{Paid, Payer, UNIT};
+use crate::memory::{MemoryHold, MemoryOwner, UNIT};
 
 /// Size of a buffer: fits nearly every head, and a TLS record.
 const SMALL: usize = UNIT;
@@ -48,8 +48,8 @@ pub(super) struct Buffer {
     /// The last read left no room: there is more where that came from.
     eager: bool,
     /// One that pays for what rests here, and for a larger storage; without, it costs nothing.
-    payer: Option<Arc<Payer>>,
-    paid: Option<Box<Paid>>,
+    payer: Option<Arc<MemoryOwner>>,
+    paid: Option<Box<MemoryHold>>,
 }
 
 /// Bytes made here, on their way out.
@@ -82,7 +82,7 @@ impl Buffer {
     }
 
     /// The same, paid for by a client.
-    pub(super) fn paid_by(mut self, payer: Arc<Payer>) -> Self {
+    pub(super) fn paid_by(mut self, payer: Arc<MemoryOwner>) -> Self {
         self.payer = Some(payer);
         self
     }
@@ -95,7 +95,7 @@ impl Buffer {
     }
 
     /// The client that pays.
-    pub(super) fn payer(&self) -> Option<&Arc<Payer>> {
+    pub(super) fn payer(&self) -> Option<&Arc<MemoryOwner>> {
         self.payer.as_ref()
     }
 

@@ -13,7 +13,7 @@ use landfall_model::listener::ListenerKey;
 use socket2::SockRef;
 
 use super::{Proxy, lock};
-use crate::budget::Aside;
+use crate::budget::ReservedDescriptors;
 use crate::engine::Command;
 use crate::listener::ListenerId;
 
@@ -24,7 +24,7 @@ pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
 #[derive(Debug)]
 pub(super) struct Adopted {
     sockets: Vec<OwnedFd>,
-    _aside: Aside,
+    _aside: ReservedDescriptors,
 }
 
 impl Proxy {

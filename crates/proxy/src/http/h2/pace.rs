@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::http::CHUNK;
 use crate::http::upstream::STREAM_WINDOW;
-use crate::memory::{Ledger, UNIT};
+use crate::memory::{ConnectionMemory, UNIT};
 
 /// Bytes of a response that a client must take within its timeout, if there are as many. Slower
 /// than any line that people use; below it, a connection to a member costs an attacker too little.
@@ -58,7 +58,7 @@ pub(in crate::http) struct Pace {
     frames: AtomicUsize,
     waiting: Mutex<Option<Waker>>,
     /// What the client's connection holds; `None`: nothing may be held.
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<ConnectionMemory>>,
     /// Units that are held there.
     held: AtomicU32,
 }
@@ -74,7 +74,7 @@ pub(in crate::http) struct Paced {
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     tasks: TaskTracker,
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<ConnectionMemory>>,
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
@@ -119,7 +119,7 @@ impl Pace {
     }
 
     /// One whose message is part of what a client's connection holds.
-    pub(in crate::http) fn of(ledger: Option<&Arc<Ledger>>) -> Arc<Self> {
+    pub(in crate::http) fn of(ledger: Option<&Arc<ConnectionMemory>>) -> Arc<Self> {
         let mut pace = Self::default();
         pace.ledger = ledger.cloned();
         Arc::new(pace)
@@ -275,7 +275,7 @@ impl Drop for Paced {
 // === impl Streams ===
 
 impl Streams {
-    pub(super) fn new(tasks: TaskTracker, ledger: Option<Arc<Ledger>>) -> Self {
+    pub(super) fn new(tasks: TaskTracker, ledger: Option<Arc<ConnectionMemory>>) -> Self {
         Self {
             tasks,
             ledger,
